@@ -63,7 +63,7 @@ class JavaClient:
         return self._made(self._kafka.clients.admin.AdminClient.create)
 
     @cached_property
-    def _producer(self) -> Any:
+    def producer(self) -> Any:
         return self._made(self._kafka.clients.producer.KafkaProducer)
 
     @cached_property
@@ -83,7 +83,7 @@ class JavaClient:
     def write(self, value: str) -> int:
         """The record's offset."""
         record = self._kafka.clients.producer.ProducerRecord(self._topic, value)
-        return int(self._producer.send(record).get().offset())
+        return int(self.producer.send(record).get().offset())
 
     def read(self) -> str:
         """The value of the next record, as a member of the group."""

@@ -4,151 +4,26 @@ They are not in `make test`, because they come from Maven Central. Their propert
 docs/security.md.
 """
 
-import json
 import re
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from tests.certificates import Certificates
-from tests.conformance.conftest import RunningBroker
-from tests.conformance.test_sasl_tokens import KEY, token
-from tests.frameworks.java import fetch_jars, java
+from tests.frameworks.java import fetch_jars
 from tests.frameworks.java_client import JavaClient, causes, jvm_with_kafka
-from tests.tidy.house import ROOT
-from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
-from tidelog.client.security.properties import parse_properties
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+from tests.frameworks.secure_broker import MECHANISMS, USER, Secured, secure_broker
 
 _TOOLS = "org.apache.kafka.tools"
-USER, PASSWORD = "al,=ice", "p=w,d"
-LISTENERS = {
-    **dict.fromkeys(("TLS", "MUTUAL", "EXPIRED", "ELSEWHERE"), "SSL"),
-    "SASL_SSL": "SASL_SSL",
-    **dict.fromkeys(("SASL_PLAINTEXT", "AGAIN"), "SASL_PLAINTEXT"),
-}
-MODULES = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
-MECHANISMS = (*MODULES, "OAUTHBEARER")
-_BLOCK = re.compile(r"^```properties\n# Java: (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCKS = dict(_BLOCK.findall((ROOT / "docs" / "security.md").read_text()))
-"""What the page says that a client in Java needs for TLS, a certificate, a password, a token."""
-
-
-class Secured(NamedTuple):
-    """A broker, and the folder with the files of its clients."""
-
-    running: RunningBroker
-    folder: Path
-
-    def properties(
-        self,
-        listener: str,
-        mechanism: str = "",
-        user: str = USER,
-        password: str = PASSWORD,
-        token: str = "token",
-    ) -> dict[str, str]:
-        """A client's properties for a listener: those of the page, with the names of here."""
-        kinds = ["TLS", *(["certificate"] if listener == "MUTUAL" else [])]
-        if mechanism:
-            kinds.append("password" if mechanism in MODULES else "token")
-        text = "".join(BLOCKS[kind] for kind in kinds)
-        for written, meant in {
-            "authority.pem": str(self.folder / "authority.pem"),
-            "alice.pem": str(self.folder / "alice-java.pem"),
-            "file:///etc/kafka/token": (self.folder / token).as_uri(),
-            "SCRAM-SHA-512": mechanism,
-            "scram.Scram": MODULES.get(mechanism, ""),
-            '"alice"': f'"{user}"',
-            '"alice-secret"': f'"{password}"',
-        }.items():
-            text = text.replace(written, meant)
-        # The certificates are for this name as well as for the address.
-        address = f"localhost:{self.running.broker.ports[listener]}"
-        return {
-            **parse_properties(text),
-            "security.protocol": LISTENERS[listener],
-            "bootstrap.servers": address,
-        }
-
-    @property
-    def allowed_tokens(self) -> str:
-        """The option by which a JVM reads tokens from files (since Kafka 4.0)."""
-        urls = ",".join((self.folder / name).as_uri() for name in ("token", "expired"))
-        return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}"
-
-    def tool(self, name: str, *arguments: str, lines: str = "", **properties: str) -> str:
-        """What a tool of Kafka prints; by default it signs in over TLS."""
-        given = self.properties(**{"listener": "SASL_SSL", "mechanism": "SCRAM-SHA-512", **properties})
-        file = self.folder / "tool.properties"
-        file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-        server = ("--bootstrap-server", given["bootstrap.servers"], "--command-config", str(file))
-        done = subprocess.run(
-            java(name, *server, *arguments),
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-        return done.stdout
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker with users, an issuer of tokens and an authorizer. Sessions of AGAIN last for two seconds."""
-    folder = tmp_path_factory.mktemp("secured")
-    certificates = Certificates(folder)
-    overrides = {
-        "listener.name.again.connections.max.reauth.ms": "2000",
-        "listener.name.mutual.ssl.client.auth": "required",
-    }
-    for listener, host, days in ("expired", "localhost", -1), ("elsewhere", "elsewhere.example.org", 1):
-        certificates.issue(host, expires=datetime.now(UTC) + timedelta(days=days))
-        kept = Path(certificates.keystore).rename(folder / f"{listener}.pem")
-        overrides[f"listener.name.{listener}.ssl.keystore.location"] = str(kept)
-    certificates.issue()
-    alice = certificates.client("alice")
-    convert = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", alice]
-    key = subprocess.run(convert, check=True, capture_output=True, text=True).stdout
-    chain = Path(alice).read_text().partition("-----BEGIN CERTIFICATE")
-    (folder / "alice-java.pem").write_text(f"{key}{''.join(chain[1:])}")
-    (folder / "keys").write_text(json.dumps({"keys": [KEY.as_dict(private=False)]}))
-    (folder / "token").write_text(token())
-    (folder / "expired").write_text(token(-3600))
-    running = RunningBroker(
-        folder / "data",
-        listeners=tuple(f"{name}://127.0.0.1:0" for name in LISTENERS),
-        listener_security_protocol_map=tuple(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
-        listener_overrides=overrides,
-        ssl_keystore_location=certificates.keystore,
-        ssl_truststore_location=certificates.authority,
-        ssl_principal_mapping_rules="RULE:CN=(.*?),.*/$1/",
-        sasl_enabled_mechanisms=MECHANISMS,
-        sasl_oauthbearer_jwks_endpoint_url=(folder / "keys").as_uri(),
-        sasl_oauthbearer_expected_audience=("kafka",),
-        connection_failed_authentication_delay_ms=1,
-        group_initial_rebalance_delay_ms=0,
-        authorizer_class_name=STANDARD_AUTHORIZER,
-        super_users=f"User:{USER};User:svc;User:alice;User:ANONYMOUS",
-    )
-    made = {}
-    for mechanism in ScramMechanism:
-        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
-        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
-    for user in (USER, "bob"):
-        running.run(running.broker.services.users.change(user, made))
     fetch_jars()
-    yield Secured(running, folder)
-    running.stop()
+    with secure_broker(tmp_path_factory.mktemp("secured")) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -158,18 +33,23 @@ def jvm(secured: Secured) -> Iterator[Any]:
 
 
 WAYS = [
-    ("TLS", ""),
-    ("MUTUAL", ""),
-    *((listener, mechanism) for mechanism in MECHANISMS for listener in ("SASL_SSL", "SASL_PLAINTEXT")),
+    {"listener": "TLS"},
+    {"listener": "MUTUAL"},
+    *(
+        {"listener": listener, "mechanism": mechanism}
+        for mechanism in MECHANISMS
+        for listener in ("SASL_SSL", "SASL_PLAINTEXT")
+    ),
+    {"listener": "SASL_SSL", "mechanism": "OAUTHBEARER", "token": "of the provider"},
 ]
 
 
-@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: ", ".join(way.values()))
 def test_the_java_client_administers_writes_and_reads(
-    secured: Secured, jvm: Any, listener: str, mechanism: str
+    secured: Secured, jvm: Any, way: dict[str, str]
 ) -> None:
-    topic = f"{listener}{mechanism}"
-    with JavaClient(jvm, secured.properties(listener, mechanism), topic) as client:
+    topic = re.sub(r"\W", "-", "-".join(way.values()))
+    with JavaClient(jvm, secured.properties(**way), topic) as client:
         assert topic in client.create()
         assert client.write("v") == 0
         assert client.read() == "v"
@@ -190,6 +70,10 @@ REFUSALS: dict[str, tuple[dict[str, str], str]] = {
     "an expired token": (
         {"listener": "SASL_SSL", "mechanism": "OAUTHBEARER", "token": "expired"},
         f"{_SASL} due to invalid credentials with SASL mechanism OAUTHBEARER",
+    ),
+    "no token for a stranger": (
+        {"listener": "SASL_SSL", "mechanism": "OAUTHBEARER", "token": "of a stranger"},
+        "KafkaException: (?s:.*)LoginException",
     ),
     "an expired certificate": ({"listener": "EXPIRED"}, f"{_TLS}(?s:.*)CertificateExpiredException"),
     "a wrong host name": ({"listener": "ELSEWHERE"}, f"{_TLS}(?s:.*)name matching localhost found"),
@@ -254,6 +138,7 @@ def test_a_permission_that_is_taken_away_is_an_exception_in_the_middle_of_a_sess
             assert bob.write("v") == 0
             assert bob.read() == "v"
             bob.commit()
+            assert operations(jvm, bob.admin, topic) == {"READ", "WRITE", "DESCRIBE"}
             for what, use, expected in (
                 ("WRITE TOPIC", lambda: bob.write("w"), "TopicAuthorizationException"),
                 ("READ TOPIC", bob.read, "TopicAuthorizationException"),
@@ -263,6 +148,40 @@ def test_a_permission_that_is_taken_away_is_an_exception_in_the_middle_of_a_sess
                 with pytest.raises(Py4JJavaError) as caught:
                     use()
                 assert f"{expected}: Not authorized to access" in causes(caught.value)
+
+
+def operations(jvm: Any, admin: Any, topic: str) -> set[str]:
+    """What the broker says that the user of this admin may do with a topic."""
+    options = jvm.org.apache.kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
+    described = admin.describeTopics([topic], options).allTopicNames().get()[topic]
+    return {each.toString() for each in described.authorizedOperations()}
+
+
+def test_a_transactional_id_needs_a_permission(secured: Secured, jvm: Any) -> None:
+    bob = secured.properties("SASL_SSL", "SCRAM-SHA-512", user="bob") | {"transactional.id": "orders"}
+    with JavaClient(jvm, bob, "transactions") as client, pytest.raises(Py4JJavaError) as caught:
+        client.producer.initTransactions()
+    assert "TransactionalIdAuthorizationException" in causes(caught.value)
+
+
+def test_the_java_client_learns_how_long_a_quota_holds_it_back(secured: Secured, jvm: Any) -> None:
+    quota, name = jvm.org.apache.kafka.common.quota, "producer_byte_rate"
+    entity, change = quota.ClientQuotaEntity({"user": USER}), getattr(quota, "ClientQuotaAlteration$Op")
+
+    def limit(value: float | None) -> None:
+        asked = [quota.ClientQuotaAlteration(entity, [change(name, value)])]
+        client.admin.alterClientQuotas(asked).all().get()
+
+    with JavaClient(jvm, secured.properties("SASL_SSL", "SCRAM-SHA-512"), "throttled") as client:
+        limit(10_000.0)
+        # Ten seconds of the quota may be used at once.
+        client.write("v" * 120_000)
+        limit(None)
+        metrics = client.producer.metrics().values()
+        (held_back_ms,) = (
+            each.metricValue() for each in metrics if each.metricName().name() == "produce-throttle-time-max"
+        )
+    assert 500 < held_back_ms < 5_000
 
 
 def test_the_command_line_tools_write_read_and_list_over_tls_as_a_user(secured: Secured) -> None:
