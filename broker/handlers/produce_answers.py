@@ -60,13 +60,13 @@ class Deadlines:
     def begin(self, waiting: Mortal, timeout_ms: int) -> None:
         """Set its deadline, and call `time_out` then unless it is discarded before."""
         waiting.deadline = self._loop.time() + timeout_ms / 1000
-        self.resume(waiting)
-
-    def resume(self, waiting: Mortal) -> None:
-        """It was discarded, and waits again for its deadline."""
         self._waiting.add(waiting)
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_MS / 1000, self._sweep)
+
+    def resume(self, waiting: Mortal) -> None:
+        """It was discarded, and waits again for its deadline."""
+        self.begin(waiting, max(0, round((waiting.deadline - self._loop.time()) * 1000)))
 
     def _sweep(self) -> None:
         self._timer = None

@@ -19,7 +19,7 @@ from tidelog.broker.handlers.produce_answers import not_durable, refused
 from tidelog.broker.net.pending import Waiting
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.framing import RequestHeader, decode_request_header
 from tidelog.protocol.hot import ProduceShape
 from tidelog.protocol.steps import finish
 from tidelog.protocol.types import Buffer
@@ -73,21 +73,31 @@ class ProduceStream:
         if replica is None or not handler.may_append(self.client.state, topic, replica, shape.acks):
             return None
         try:
-            written = replica.append_as_leader(records, handler.clock_ms(), Effort())
-        except (ApiError, TooMuchError):
-            return None  # Nothing was stored: the general way finds the same, and says it.
-        if not replica.waits_for_flush(shape.acks):
-            result = replica.soon_durable(written)
-        else:
-            waiting = AwaitedProduce(self, correlation_id, index, replica, started)
-            result = replica.when_durable(written, waiting, 0)
-            if not waiting.is_durable:
-                waiting.result = result
-                handler.count_append(topic, result, len(records))
-                handler.deadlines.begin(waiting, shape.timeout_ms)
-                return waiting
-        handler.count_append(topic, result, len(records))
-        return [self.answer(correlation_id, index, result, started)]
+            try:
+                written = replica.append_as_leader(records, handler.clock_ms(), Effort())
+            except (ApiError, TooMuchError):
+                return None  # Nothing was stored: the general way finds the same, and says it.
+            if not replica.waits_for_flush(shape.acks):
+                result = replica.soon_durable(written)
+            else:
+                waiting = AwaitedProduce(self, correlation_id, index, replica, started)
+                result = replica.when_durable(written, waiting, 0)
+                if not waiting.is_durable:
+                    waiting.result = result
+                    handler.count_append(topic, result, len(records))
+                    handler.deadlines.begin(waiting, shape.timeout_ms)
+                    return waiting
+            handler.count_append(topic, result, len(records))
+            return [self.answer(correlation_id, index, result, started)]
+        except Exception as error:
+            return self._failed(frame, error, started)
+
+    def _failed(self, frame: memoryview, error: Exception, started: float) -> list[Buffer]:
+        """The answer to a request that a fault of the broker ended, perhaps after its append."""
+        route = self.route
+        header, position = decode_request_header(frame)
+        request = finish(route.decode(route.version, frame[position:]))
+        return self.dispatcher.refuse(self.client, route, header, request, error, started)
 
     def answer(self, correlation_id: int, index: int, result: AppendResult, started: float) -> bytes:
         """The frame of the answer for a stored batch, counted."""

@@ -65,8 +65,8 @@ _DAMAGE_ADVICE = (
     " moves the start of the log past it"
 )
 _FLUSHES_AWAITED_AT_ONCE = 100
-_NEVER_MS = (1 << 63) - 1
-"""The flush.ms that asks for no flush."""
+_NEVER = (1 << 63) - 1
+"""The flush.ms and the flush.messages that ask for no flush."""
 _ResultT = TypeVar("_ResultT")
 _DISK_ADVICE = (
     "check the disk that holds the data folder, then restart the broker; nothing that was acknowledged with"
@@ -234,7 +234,7 @@ class Replica:
         if self.is_flush_due:
             return
         self._pass_written(log.end_offset, log.appended_bytes)
-        if self._flush_timer is None and log.config.flush_ms < _NEVER_MS:
+        if self._flush_timer is None and log.config.flush_ms < _NEVER:
             self._flush_within(log.config.flush_ms)
         self._tell_watchers()
 
@@ -320,7 +320,9 @@ class Replica:
     def is_flush_due(self) -> bool:
         """Whether so many records are not durable that the topic wants a flush before the next answer."""
         log = self.log
-        return log.end_offset - log.flushed_end_offset >= log.config.flush_messages
+        most = log.config.flush_messages
+        # Mostly without the look-ups of the rest.
+        return most < _NEVER and log.end_offset - log.flushed_end_offset >= most
 
     @property
     def is_behind(self) -> bool:

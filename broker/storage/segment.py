@@ -166,7 +166,10 @@ class Segment:
     ) -> None:
         """Write one batch at the end. Raises OSError; then bytes may be written but nothing else changed."""
         position = self.tail[0]
-        self._disk.write_all(self.log.fd, buffers, position)
+        disk, fd = self._disk, self.log.fd
+        written = disk.writev(fd, buffers, position)
+        if written != size:
+            disk.write_all(fd, [memoryview(b"".join(buffers))[written:]], position + written)
         _, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, _ = header
         latest = max_timestamp
         if not 0 <= base_timestamp <= max_timestamp:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
 from tests.unit.broker.net.peers import Peer, produce_frame, request_frame
@@ -136,6 +137,25 @@ def result_of(answer: bytes, version: int = 9) -> tuple[int, int]:
     """Error code and base offset."""
     ((_, (result,)),) = decode_produce_response(version, answer[9:]).topics
     return result.error_code, result.base_offset
+
+
+async def test_a_fault_in_a_stream_is_answered_and_logged_as_one(
+    lines: list[Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = lines[0]
+    frame = produce_frame(9, [("t", [(0, make_batch(b"v"))])])
+    for _ in range(2):
+        await line.ready(line.serve(frame))
+    assert line.stream is not None
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(line.stream.handler, "count_append", fails)
+    with capture_logs() as logs:
+        answer = await line.ready(line.serve(frame))
+    assert result_of(answer) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+    assert [entry["event"] for entry in logs] == ["request_failed"]
 
 
 async def awaited(line: Line, timeout_ms: int = 30_000) -> AwaitedProduce:
