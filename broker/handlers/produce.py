@@ -42,22 +42,26 @@ from tidelog.broker.handlers.produce_answers import (
     ProduceResponse,
     refused,
 )
+from tidelog.broker.handlers.produce_inspection import RECORD_BYTES_AN_ELEMENT, BatchInspection, Verdict
+from tidelog.broker.handlers.produce_requests import (
+    FIRST_VERSION_WITH_ZSTD,
+    all_refused,
+    check_records,
+    copied,
+    named_twice,
+    size_bytes,
+)
+from tidelog.broker.handlers.produce_transactions import ProduceTransactions, for_producers
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import ACKS_ALL, Replica
 from tidelog.broker.security.required_access import WRITE_TOPIC, WRITE_TRANSACTION
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
-from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult
-from tidelog.broker.storage.recompression import Inspected, inspect_to_store
-from tidelog.protocol.compression import Compression
-from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import NO_LEADER, ProducePartitionResult, ProduceRequest
-from tidelog.protocol.records import BATCH_HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_batch_header
-from tidelog.protocol.steps import GLANCES_A_STEP, Pace, Steps, each, finish
+from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, Buffer
-
-Verdict = Inspected | ApiError | None
 
 _NONE = ErrorCode.NONE
 _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -65,19 +69,6 @@ _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 _new_tuple = tuple.__new__
 _VALID_ACKS = frozenset((-1, 0, 1))
 _WRITE = WRITE_TOPIC.bit
-_ATTRIBUTES_LOW_BYTE = 22
-_CODEC_MASK = 0x07
-_FIRST_VERSION_WITH_ZSTD = 7
-_FIRST_VERSION_WITH_ABORTABLE = 11
-_ADDS_PARTITIONS_FROM = 12
-_OF_THE_COORDINATOR = {
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
-}
-"""What producers get for the coordinator's code: one that each of them knows, and retries where it may."""
 _NOT_THE_BROKERS_FAULT = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -91,8 +82,7 @@ _NOT_THE_BROKERS_FAULT = frozenset(
 """Codes that Kafka does not count as failed produce requests of the topic."""
 _NAMED_TWICE = "the request names this partition more than once"
 ELEMENTS_AN_APPEND = 4
-RECORD_BYTES_AN_ELEMENT = 8 * 1024
-"""An append counts as this many elements (see `protocol.steps`), and one more per so many bytes."""
+"""An append counts as so many elements (see `protocol.steps`), and its bytes as more of them."""
 
 
 class ProduceHandler:
@@ -109,7 +99,8 @@ class ProduceHandler:
         self._loop = asyncio.get_running_loop()
         self._batch_appended = self._metrics.batch_appended
         self.deadlines = Deadlines()
-        self._thread = asyncio.Lock()
+        self._inspection = BatchInspection(services)
+        self._transactions = ProduceTransactions(services, self._access)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(
@@ -124,74 +115,32 @@ class ProduceHandler:
                 raise CloseConnection
             raise ApiError(WRITE_TRANSACTION.refusal)
         if acks not in _VALID_ACKS:
-            return _allrefused(request, ErrorCode.INVALID_REQUIRED_ACKS)
+            return all_refused(request, ErrorCode.INVALID_REQUIRED_ACKS)
         if len(topics) != 1 or len(topics[0][1]) != 1:
             return self._append_many(context, request)
         topic, partitions = topics[0]
         index, records = partitions[0]
-        if request.transactional_id is not None and context.header.api_version >= _ADDS_PARTITIONS_FROM:
-            lacking = finish(self._lacking(context, request))
-            if lacking:
-                return self._append_late(context, _copied(request), lacking)
+        if transactional_id is not None and (lacking := finish(self._transactions.lacking(context, request))):
+            return self._append_late(context, copied(request), lacking)
         results: list[ProducePartitionResult] = []
         response = [(topic, results)]
         try:
             pending = self._append(context, request, topic, index, records, Effort(), results, response, None)
         except TooMuchError:
-            return self._append_late(context, _copied(request))
+            return self._append_late(context, copied(request))
         return self._answer(context, request, response, pending)
-
-    def _inspected(self, topic: str, index: int, batch: Buffer | None, effort: Effort | None) -> Verdict:
-        """The result of `inspect_to_store`, None if nothing is to be inspected. Raises TooMuchError."""
-        replica = self.replicas.get((topic, index))
-        return None if batch is None or replica is None else _inspected(batch, replica.log.config, effort)
 
     def _append_many(
         self, context: RequestContext, request: ProduceRequest
     ) -> Steps[ProduceResponse | LateAnswer | None]:
-        if request.transactional_id is not None and context.header.api_version >= _ADDS_PARTITIONS_FROM:
-            lacking = yield from self._lacking(context, request)
-            if lacking:
-                return self._append_late(context, _copied(request), lacking)
+        lacking = yield from self._transactions.lacking(context, request)
+        if lacking:
+            return self._append_late(context, copied(request), lacking)
         try:
-            verdicts = yield from self._all_inspected(request, Effort())
+            verdicts = yield from self._inspection.of_all(request, Effort())
         except TooMuchError:
-            return self._append_late(context, _copied(request))
+            return self._append_late(context, copied(request))
         return (yield from self._append_all(context, request, verdicts))
-
-    def _all_inspected(self, request: ProduceRequest, effort: Effort | None) -> Steps[list[Verdict]]:
-        pace = Pace()
-        verdicts: list[Verdict] = []
-        for topic, partitions in request.topics:
-            for index, batch in partitions:
-                verdicts.append(self._inspected(topic, index, batch, effort))
-                if pace.spent(1 + len(batch or b"") // RECORD_BYTES_AN_ELEMENT):
-                    yield
-            if pace.spent():
-                yield
-        return verdicts
-
-    def _lacking(
-        self, context: RequestContext, request: ProduceRequest
-    ) -> Steps[dict[Producer, list[TopicPartition]]]:
-        """The partitions that do not take part in the transactions yet which batches of the request name."""
-        pace = Pace()
-        lacking: dict[Producer, list[TopicPartition]] = {}
-        permits = self._services.transactions.permits
-        for topic, partitions in request.topics:
-            if not self._access.shows(context, WRITE_TOPIC, topic):
-                continue  # The append refuses it.
-            for index, batch in partitions:
-                producer = _transactional_producer(batch)
-                if producer is not None and (topic, index) in self.replicas and topic not in INTERNAL_TOPICS:
-                    code = permits(request.transactional_id or "", *producer, topic, index)
-                    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS):
-                        lacking.setdefault(producer, []).append(TopicPartition(topic, index))
-                if pace.spent():
-                    yield
-            if pace.spent():
-                yield
-        return lacking
 
     def _append_late(
         self,
@@ -201,7 +150,7 @@ class ProduceHandler:
     ) -> LateEffect:
         """Append in a later step of the loop: after a thread has inspected the batches, or after the
         partitions that are `lacking` take part in their transactions."""
-        late = LateEffect(_size_bytes(request))
+        late = LateEffect(size_bytes(request))
         task = self._loop.create_task(self._append_later(context, request, late, lacking))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -215,18 +164,8 @@ class ProduceHandler:
         lacking: Mapping[Producer, Sequence[TopicPartition]] | None,
     ) -> None:
         try:
-            to_retry: dict[tuple[str, int], ApiError] = {}
-            for producer, partitions in (lacking or {}).items():
-                try:
-                    await self._services.transactions.add_partitions(
-                        request.transactional_id or "", producer, partitions
-                    )
-                except ApiError as error:
-                    # Else the append finds that they do not take part, and why. But what may be added later
-                    # may not be found then: the transaction before it may have ended meanwhile.
-                    if error.code.retriable:
-                        to_retry.update(dict.fromkeys(partitions, error))
-            verdicts = await self._inspected_late(request, in_a_thread=lacking is None)
+            to_retry = await self._transactions.add(request, lacking or {})
+            verdicts = await self._inspection.later(request, in_a_thread=lacking is None)
             result = await self._services.turns.run(self._append_all(context, request, verdicts, to_retry))
         except Exception as error:
             late.give(error)
@@ -236,19 +175,6 @@ class ProduceHandler:
             result.then(late.give)
         else:
             late.give(result)
-
-    async def _inspected_late(self, request: ProduceRequest, *, in_a_thread: bool) -> list[Verdict]:
-        if not in_a_thread:
-            try:
-                return await self._services.turns.run(self._all_inspected(request, Effort()))
-            except TooMuchError:
-                pass
-
-        def inspect() -> list[Verdict]:
-            return finish(self._all_inspected(request, None))
-
-        async with self._thread:
-            return await asyncio.to_thread(inspect)
 
     def _append_all(
         self,
@@ -260,7 +186,7 @@ class ProduceHandler:
         """Append all but `to_retry`. Each partition must be named once: two answers for one could not be
         distinguished.
         """
-        repeated = yield from _named_twice(request)
+        repeated = yield from named_twice(request)
         pace = Pace()
         response: ProduceResponse = []
         pending: PendingProduce | None = None
@@ -278,9 +204,7 @@ class ProduceHandler:
                 if (topic, index) in repeated:
                     results.append(refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
                 elif error := to_retry.get((topic, index)):
-                    results.append(
-                        refused(index, _OF_THE_COORDINATOR.get(error.code, error.code), error.message)
-                    )
+                    results.append(refused(index, for_producers(error.code), error.message))
                 else:
                     self._append(context, request, topic, index, records, verdict, results, response, pending)
                 if pace.spent(ELEMENTS_AN_APPEND + len(records or b"") // RECORD_BYTES_AN_ELEMENT):
@@ -322,14 +246,14 @@ class ProduceHandler:
                 raise self._services.missing(topic, index)
             if topic in INTERNAL_TOPICS:
                 raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}.")
-            if records is None or version < _FIRST_VERSION_WITH_ZSTD:
-                records = _check_records(records, version)
+            if records is None or version < FIRST_VERSION_WITH_ZSTD:
+                records = check_records(records, version)
             if request.acks == ACKS_ALL and replica.log.config.min_insync_replicas > 1:
                 self._check_in_sync(topic, index, replica.log.config.min_insync_replicas)
             if request.transactional_id is None:
                 written = replica.append_as_leader(records, self.clock_ms(), inspected)
             else:
-                permit = partial(self._permit, request.transactional_id, version, topic, index)
+                permit = partial(self._transactions.permit, request.transactional_id, version, topic, index)
                 written = replica.append_as_leader(records, self.clock_ms(), inspected, permit=permit)
         except ApiError as error:
             start_offset = NO_OFFSET if replica is None else replica.log.start_offset
@@ -379,23 +303,6 @@ class ProduceHandler:
                 f" of {least} for partition {topic}-{index}: set min.insync.replicas to what the cluster has",
             )
 
-    def _permit(
-        self, transactional_id: str, version: int, topic: str, index: int, begins: BatchHeader
-    ) -> None:
-        """Raise ApiError unless the coordinator has this partition in the transaction that a batch begins."""
-        producer_id, epoch = begins.producer_id, begins.producer_epoch
-        verifier = self._services.transaction_verifier
-        code = verifier.permits(transactional_id, producer_id, epoch, topic, index)
-        if code == ErrorCode.NONE:
-            return
-        if code == ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE:
-            code = ErrorCode.TRANSACTION_ABORTABLE
-        raise ApiError(
-            _OF_THE_COORDINATOR.get(code, code),
-            f"transactional id {transactional_id} has no ongoing transaction of producer {begins.producer_id}"
-            f" epoch {begins.producer_epoch} with {topic}-{index}: {code.name}",
-        )
-
     def _answer(
         self,
         context: RequestContext,
@@ -404,11 +311,11 @@ class ProduceHandler:
         pending: PendingProduce | None,
     ) -> ProduceResponse | PendingProduce | None:
         if request.acks == 0:
-            self._close_ifrefused(context, response)
+            self._close_if_refused(context, response)
             return None
         return response if pending is None or pending.is_given else pending
 
-    def _close_ifrefused(self, context: RequestContext, response: ProduceResponse) -> None:
+    def _close_if_refused(self, context: RequestContext, response: ProduceResponse) -> None:
         """Raise CloseConnection when anything of an acks=0 request was not stored."""
         for topic, results in response:
             for result in results:
@@ -432,81 +339,3 @@ class ProduceHandler:
             metrics.fenced()
         if code not in _NOT_THE_BROKERS_FAULT:
             metrics.produce_failed(topic)
-
-
-def _inspected(batch: Buffer, config: LogConfig, effort: Effort | None) -> Verdict:
-    """`inspect_to_store`, but a refusal is returned; None if there is no batch. Raises TooMuchError."""
-    try:
-        header = read_batch_header(batch)
-        if header.batch_length + LOG_OVERHEAD == len(batch):
-            return inspect_to_store(batch, header, config, effort)
-    except ApiError as error:
-        return error
-    except ProtocolError:
-        pass
-    return None
-
-
-def _transactional_producer(batch: Buffer | None) -> Producer | None:
-    """The producer of a batch that belongs to a transaction; None for any other batch."""
-    if batch is None or len(batch) < BATCH_HEADER_SIZE:
-        return None
-    try:
-        header = read_batch_header(batch)
-    except ProtocolError:
-        return None
-    if not header.is_transactional or header.producer_id < 0:
-        return None
-    return Producer(header.producer_id, header.producer_epoch)
-
-
-def _size_bytes(request: ProduceRequest) -> int:
-    return sum(len(batch) for _, partitions in request.topics for _, batch in partitions if batch is not None)
-
-
-def _copied(request: ProduceRequest) -> ProduceRequest:
-    """A copy whose batches stay valid after the frame."""
-    topics = [
-        (topic, [(index, None if batch is None else bytes(batch)) for index, batch in partitions])
-        for topic, partitions in request.topics
-    ]
-    return request._replace(topics=topics)
-
-
-def _check_records(records: Buffer | None, version: int) -> Buffer:
-    """Check the records of a partition against the request's version. Raises ApiError."""
-    if records is None:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a Produce request must carry one record batch a partition")
-    if len(records) >= BATCH_HEADER_SIZE and records[_ATTRIBUTES_LOW_BYTE] & _CODEC_MASK == Compression.ZSTD:
-        raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce version {_FIRST_VERSION_WITH_ZSTD}, the request is version {version}",
-        )
-    return records
-
-
-def _named_twice(request: ProduceRequest) -> Steps[set[tuple[str, int]]]:
-    """The partitions that the request names more than once."""
-    pace = Pace(GLANCES_A_STEP)
-    seen: set[tuple[str, int]] = set()
-    repeated: set[tuple[str, int]] = set()
-    for topic, partitions in request.topics:
-        for index, _ in partitions:
-            key = (topic, index)
-            (repeated if key in seen else seen).add(key)
-            if pace.spent():
-                yield
-        if pace.spent():
-            yield
-    return repeated
-
-
-def _allrefused(request: ProduceRequest, code: ErrorCode) -> Steps[ProduceResponse]:
-    pace = Pace(GLANCES_A_STEP)
-    response: ProduceResponse = []
-    for topic, partitions in request.topics:
-        results = yield from each(lambda part: refused(part[0], code, code.message), partitions, pace)
-        response.append((topic, results))
-        if pace.spent():
-            yield
-    return response

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
-from tidelog.broker.handlers import produce
+from tidelog.broker.handlers import produce_inspection
 from tidelog.broker.handlers.context import CloseConnection, LateEffect
 from tidelog.broker.storage import recompression
 from tidelog.broker.storage.recompression import inspect_to_store
@@ -40,7 +40,7 @@ class Threads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: list[threading.Thread] = []
-        for module in (produce, recompression):
+        for module in (produce_inspection, recompression):
             monkeypatch.setattr(module, "inspect_to_store", self.inspect)
 
     def inspect(self, *given: Any) -> Any:
@@ -129,7 +129,7 @@ async def test_one_request_at_a_time_is_inspected_in_a_thread(
             with lock:
                 running -= 1
 
-    monkeypatch.setattr(produce, "inspect_to_store", inspect)
+    monkeypatch.setattr(produce_inspection, "inspect_to_store", inspect)
     await asyncio.gather(*(asker.send(("t", 0, bytes(long_batch()))) for _ in range(6)))
     assert (asker.replica("t").log.end_offset, most) == (120_000, 1)
 
