@@ -92,29 +92,35 @@ class Admin:
             }
             for topic in new_topics
         ]
-        values = {
-            "topics": topics,
-            "timeout_ms": self._config.request_timeout_ms,
-            "validate_only": validate_only,
-        }
-        await self._ask_controller(ApiKey.CREATE_TOPICS, values, lambda answer: answer.topics)
+        more = {"timeout_ms": self._config.request_timeout_ms, "validate_only": validate_only}
+        await self._ask_controller(
+            ApiKey.CREATE_TOPICS,
+            lambda _: {"topics": topics, **more},
+            lambda answer: _without_done(topics, answer.topics),
+        )
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics with all their records. Raises UnknownTopicError and others."""
-        names = list(topics)
+        named = [{"name": name} for name in topics]
 
         def values(version: int) -> dict[str, object]:
             by_id = version >= _FIRST_DELETE_BY_ID
-            named = {"topics": [{"name": name} for name in names]} if by_id else {"topic_names": names}
-            return {**named, "timeout_ms": self._config.request_timeout_ms}
+            wanted = {"topics": named} if by_id else {"topic_names": [each["name"] for each in named]}
+            return {**wanted, "timeout_ms": self._config.request_timeout_ms}
 
-        await self._ask_controller(ApiKey.DELETE_TOPICS, values, lambda answer: answer.responses)
+        await self._ask_controller(
+            ApiKey.DELETE_TOPICS, values, lambda answer: _without_done(named, answer.responses)
+        )
 
     async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
         """Increase the number of partitions of each topic to the given total."""
         topics = [{"name": name, "count": count, "assignments": None} for name, count in total_counts.items()]
-        values = {"topics": topics, "timeout_ms": self._config.request_timeout_ms, "validate_only": False}
-        await self._ask_controller(ApiKey.CREATE_PARTITIONS, values, lambda answer: answer.results)
+        more = {"timeout_ms": self._config.request_timeout_ms, "validate_only": False}
+        await self._ask_controller(
+            ApiKey.CREATE_PARTITIONS,
+            lambda _: {"topics": topics, **more},
+            lambda answer: _without_done(topics, answer.results),
+        )
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -284,6 +290,14 @@ class Admin:
                 raise error
             await asyncio.sleep(delay)
             await self._cluster.refresh()
+
+
+def _without_done(topics: list[dict[str, Any]], results: Any) -> Any:
+    """The results; the topics that are done are not asked for again, where others must be (a second creation
+    would find that they exist)."""
+    done = {each.name for each in results if not each.error_code}
+    topics[:] = [each for each in topics if each["name"] not in done]
+    return results
 
 
 def _resources(answer: Any) -> Any:

@@ -11,6 +11,7 @@ from tidelog.client import Admin, BrokerError, BrokerUnavailableError, NewTopic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
+QUOTA = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 WANTED = [NewTopic("orders", 2, 1)]
 
 
@@ -59,6 +60,37 @@ async def test_what_passes_is_tried_again_until_the_time_is_up_and_then_told_in_
                 await admin.create_topics(WANTED)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert len(broker.seen(ApiKey.CREATE_TOPICS)) > 2
+
+
+async def test_of_several_topics_only_those_that_were_not_done_are_asked_for_again() -> None:
+    """As where a quota is used up by the first of them."""
+    done: set[str] = set()
+
+    def changed(request: Request) -> list[dict[str, Any]]:
+        names = [each if isinstance(each, str) else each.name for each in asked_for(request)]
+        assert not done & {*names}
+        done.add(names[0])
+        return [{"name": each, "error_code": 0 if each in done else QUOTA} for each in names]
+
+    def asked_for(request: Request) -> Any:
+        return getattr(request.values, "topics", None) or request.values.topic_names
+
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.CREATE_TOPICS] = lambda request: {"topics": changed(request)}
+        broker.scripts[ApiKey.CREATE_PARTITIONS] = lambda request: {"results": changed(request)}
+        broker.scripts[ApiKey.DELETE_TOPICS] = lambda request: {"responses": changed(request)}
+        async with (
+            asyncio.timeout(DEADLINE_SECONDS),
+            Admin(bootstrap_servers=broker.address, retry_backoff_ms=5) as admin,
+        ):
+            await admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1), NewTopic("c", 1, 1)])
+            assert done == {"a", "b", "c"}
+            done.clear()
+            await admin.create_partitions({"a": 2, "b": 2})
+            assert done == {"a", "b"}
+            done.clear()
+            await admin.delete_topics(["a", "b"])
+            assert done == {"a", "b"}
 
 
 async def test_a_refusal_for_good_is_told_at_once() -> None:
