@@ -1,5 +1,4 @@
-"""How long the broker's event loop is held with a million producers, in a process with the broker's
-services.
+"""How long the broker's event loop is held with a million producers, in one process with it.
 
 A partition gets a million producers (as replayed headers, for sending so many batches would take minutes);
 then each piece of upkeep runs while a probe comes round on the loop all the time. Measured is the longest
