@@ -1,11 +1,11 @@
 """Comparisons: the same loads against several servers, turn by turn, on one machine.
 
 Owns the order of a comparison. All servers run from its beginning to its end; within a round each case
-visits them one after the other, so that what disturbs the machine disturbs all alike. Each turn has a topic
-of its own on a disk with nothing left to write, and the topic is deleted behind it. A first round, which
-warms Java up, is not counted. Of all that was acknowledged Tidelog must have stored every record, or the
-bench breaks off. A server that does not start or fails in a case is absent there, with the reason in a
-note.
+visits them one after the other, back and forth, so that what disturbs the machine disturbs all alike. Each
+turn has a topic of its own on a disk with nothing left to write, and the topic is deleted behind it. A
+first round, which warms Java up, is not counted. Of all that was acknowledged Tidelog must have stored
+every record, or the bench breaks off. A server that does not start or fails in a case is absent there, with
+the reason in a note.
 """
 
 import itertools
@@ -114,7 +114,7 @@ def _started(stack: ExitStack, results: Results, make: type[Target], folder: Pat
 def _compare(results: Results, case: Case, servers: list[Target], run: Run) -> None:
     present = list(servers)
     for number in range(run.rounds + 1):
-        for server in tuple(present):
+        for server in present[::-1] if number % 2 else present[:]:
             try:
                 outcome = _turn(results, case, server, run.seconds if number else _WARM_UP_S, number)
             except FAILURES as error:

@@ -39,6 +39,10 @@ class Watch:
         self._began = time.perf_counter()
         self._others_before = self._others()
 
+    def add(self, server: int) -> None:
+        """Of a server that was started since."""
+        self._servers = (*self._servers, server)
+
     def _others(self) -> float:
         own = sum(
             usage.ru_utime + usage.ru_stime

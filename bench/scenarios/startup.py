@@ -9,6 +9,7 @@ import time
 
 from bench.comparison import FAILURES, Run
 from bench.loads.process import LoadError, run_load
+from bench.machine import Watch
 from bench.results import SUBJECT, Requirement, Results
 from bench.targets.kafka import Kafka
 from bench.targets.process import Target, resident_bytes
@@ -18,7 +19,7 @@ from bench.wire import TOPIC, Wire
 
 _IDLE_S = 2.0
 _FILL = {"requests": 1000, "records_a_batch": 1000, "value_bytes": 1000}
-_EMPTY, _KILLED = "start on an empty folder", "start after kill -9, 1 GB in one partition"
+_EMPTY, KILLED = "start on an empty folder", "start after kill -9, 1 GB in one partition"
 
 
 def measure(run: Run) -> Results:
@@ -40,9 +41,11 @@ def measure(run: Run) -> Results:
 
 def _measure(results: Results, target: Target) -> None:
     keeps = target.name != Tansu.name
+    watch = Watch()
     with target:
+        watch.add(target.pid)
         row = results.row(_EMPTY, "command to first answer", "s", (Requirement(0.5, at_least=False),))
-        row.add(target.name, target.seconds_to_ready)
+        row.add(target.name, target.seconds_to_ready, watch.others_share())
         time.sleep(_IDLE_S)
         memory = results.row("idle memory", "resident", "MB", (Requirement(80, at_least=False),))
         memory.add(target.name, resident_bytes(target.pid) / 1e6)
@@ -53,13 +56,15 @@ def _measure(results: Results, target: Target) -> None:
         # Leaving the block kills it with SIGKILL.
     if not keeps:
         return
-    begin = time.perf_counter()
+    watch, begin = Watch(), time.perf_counter()
     with target:
+        watch.add(target.pid)
         with Wire(target.port) as wire:
             wire.create_topic()
             stored = wire.end_offset()
         seconds, cpu_s = time.perf_counter() - begin, target.cpu_seconds()
+        others = watch.others_share()
     if stored != acknowledged:
         raise LoadError(f"{acknowledged} records were acknowledged, {stored} came back after kill -9")
-    results.row(_KILLED, "command to first answer", "s").add(target.name, seconds)
-    results.row(_KILLED, "processor time", "s").add(target.name, cpu_s)
+    results.row(KILLED, "command to first answer", "s").add(target.name, seconds, others)
+    results.row(KILLED, "processor time", "s").add(target.name, cpu_s)
