@@ -8,6 +8,8 @@ Invariants:
   kept, and the socket is not read;
 - no more is encrypted than the socket takes soon (`_AHEAD_BYTES`), and at most that much per step of the
   loop; the rest stays as the buffers that were written, and counts as the write buffer;
+- what TLS itself answers (a request for new keys) is bounded: a client that does not read it is not read, and
+  one that asks again and again is disconnected;
 - a connection gets its protocol only after its handshake, and is `Handshakes`'s until then;
 - at most one event per connection is about its TLS.
 
@@ -38,6 +40,8 @@ _FED_BYTES = 2 * _RECORD_BYTES
 _AHEAD_BYTES = 256 * 1024
 _MOST_HANDSHAKE_BYTES = 96 * 1024
 """A client's certificate chain is some kilobytes."""
+_MOST_ANSWERED_BYTES = 1024
+"""By TLS itself, to what arrived at once, or without plain bytes between: some 40 answers."""
 _HANDSHAKE_RECORD = 0x16
 _RECEIVED = memoryview(bytearray(RECEIVE_BYTES))
 """One buffer for all connections: what it contains is consumed before the next read."""
@@ -67,6 +71,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._is_reading_paused = False
         self._is_continuing = False
         self._unfed = b""  # Received while the connection did not read.
+        self._answered_bytes = 0
+        self._is_answer_unread = False
         self._backlog: deque[memoryview] = deque()
         self._backlog_bytes = 0
         self._is_raw_full = False
@@ -110,6 +116,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def resume_writing(self) -> None:
         self._is_raw_full = False
+        if self._is_answer_unread:
+            self._is_answer_unread = False
+            self._read_socket()
         self._send()
 
     # The handshake
@@ -197,12 +206,24 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             except ssl.SSLError as error:
                 self.refuse(reason_of(error))
                 return
-            if filled:
+            if self._outgoing.pending:
+                self._send_answers()
+            if filled and not self._is_closing:
+                self._answered_bytes = 0
                 protocol.buffer_updated(filled)
             if not count:
                 self.close()
-        if self._outgoing.pending:
-            self._send_records()
+
+    def _send_answers(self) -> None:
+        """What TLS itself answers."""
+        self._answered_bytes += self._outgoing.pending
+        if self._answered_bytes > _MOST_ANSWERED_BYTES:
+            self.refuse("the client asks for new keys again and again")
+            return
+        self._send_records()
+        if self._is_raw_full:
+            self._is_answer_unread = True
+            self._raw.pause_reading()
 
     def pause_reading(self) -> None:
         self._is_reading_paused = True
@@ -222,7 +243,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._decrypt()
         unfed, self._unfed = self._unfed, b""
         self._take(memoryview(unfed))
-        if not self._is_reading_paused and not self._is_closing:
+        self._read_socket()
+
+    def _read_socket(self) -> None:
+        if not (self._is_reading_paused or self._is_closing or self._is_answer_unread):
             self._raw.resume_reading()
 
     def is_reading(self) -> bool:

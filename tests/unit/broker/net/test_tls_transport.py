@@ -3,15 +3,19 @@
 import asyncio
 import fcntl
 import random
+import socket
 import ssl
 import sys
 import termios
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
@@ -347,6 +351,98 @@ async def test_damaged_bytes_of_tls_end_only_their_connection(
     assert refused
     assert not {"", "SSLError"} & set(refused)
     assert {event["event"] for event in logged} <= {"connection_closed_bad_tls", "events_held_back"}
+
+
+class RecordsByHand:
+    """A client of TLS 1.3 that has finished its handshake, and makes its further records itself (RFC 8446).
+
+    Python's ssl cannot ask for new keys.
+    """
+
+    def __init__(self, peer: Peer, secret: bytes) -> None:
+        self.peer, self._secret, self._sent = peer, secret, 0
+
+    @classmethod
+    async def connect(cls, port: int, certificates: Certificates, folder: Path) -> "RecordsByHand":
+        context = certificates.context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.keylog_filename = str(folder / "keys")
+        small = socket.socket()
+        small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10_000)
+        small.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1_000)
+        small.connect(("127.0.0.1", port))
+        peer = Peer(*await asyncio.open_connection(sock=small, limit=1_000))
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                peer.send(outgoing.read())
+                incoming.write(await peer.reader.read(1 << 16))
+        peer.send(outgoing.read())
+        lines = (folder / "keys").read_text().splitlines()
+        (secret,) = (line.split()[2] for line in lines if line.startswith("CLIENT_TRAFFIC_SECRET_0"))
+        return cls(peer, bytes.fromhex(secret))
+
+    def _derive(self, label: bytes, size: int) -> bytes:
+        label = b"tls13 " + label
+        info = size.to_bytes(2, "big") + bytes([len(label)]) + label + b"\0"
+        return HKDFExpand(SHA384(), size, info).derive(self._secret)
+
+    def record(self, content: bytes, kind: int = 23) -> bytes:
+        nonce = int.from_bytes(self._derive(b"iv", 12), "big") ^ self._sent
+        self._sent += 1
+        header = b"\x17\x03\x03" + (len(content) + 17).to_bytes(2, "big")
+        key = AESGCM(self._derive(b"key", 32))
+        return header + key.encrypt(nonce.to_bytes(12, "big"), content + bytes([kind]), header)
+
+    def key_update(self) -> bytes:
+        """The broker has to answer with new keys of its own."""
+        record = self.record(b"\x18\0\0\x01\x01", kind=22)
+        self._secret, self._sent = self._derive(b"traffic upd", 48), 0
+        return record
+
+
+async def test_a_client_that_asks_for_new_keys_again_and_again_is_disconnected(
+    certificates: Certificates, logged: list[Any], tmp_path: Path
+) -> None:
+    async with serving(HANDLERS, **tls_settings(certificates)) as server:
+        client = await RecordsByHand.connect(server.port, certificates, tmp_path)
+        async with client.peer as peer:
+            peer.send(b"".join(client.key_update() for _ in range(100)))
+            await peer.closed()
+    (event,) = logged
+    assert event["reason"] == "the client asks for new keys again and again"
+
+
+def are_read(connection: Any, size: int) -> Callable[[], bool]:
+    """Whether the broker has read so many bytes of the client's next frame, or reads no more."""
+    return lambda: connection._reader.pending_bytes >= size or not connection._transport._raw.is_reading()
+
+
+async def test_a_client_that_does_not_read_what_tls_answers_is_not_read(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_transport_module, "_AHEAD_BYTES", 10_000)
+    async with serving(HANDLERS, **tls_settings(certificates)) as server:
+        client = await RecordsByHand.connect(server.port, certificates, tmp_path)
+        async with client.peer as peer:
+            await until(lambda: server._connections)
+            (connection,) = server._connections
+            raw = connection._transport._raw  # type: ignore[attr-defined]
+            raw.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            peer.send(client.record((1 << 16).to_bytes(4, "big")))  # A frame that never ends.
+            await until(lambda: connection._reader.pending_bytes == 4)
+            while raw.is_reading():
+                before = connection._reader.pending_bytes
+                peer.send(b"".join(client.record(b"x") + client.key_update() for _ in range(20)))
+                await until(are_read(connection, before + 20))
+            assert 10_000 < raw.get_write_buffer_size() < 20_000
+            while not raw.is_reading():
+                await peer.reader.read(1 << 16)
+            assert raw.get_write_buffer_size() < 10_000
 
 
 async def test_what_tls_holds_counts_as_memory_of_its_connection(certificates: Certificates) -> None:
