@@ -37,6 +37,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(folder),
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     session = start_session("tests", master="local[2,4]", settings=settings, driver_log=folder / "driver.log")

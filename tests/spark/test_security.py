@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from faults.process_tree import descendants
 from tests.conformance.conftest import RunningBroker
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.cli.main import main
 from tidelog.client import Producer
 from tidelog.client.cluster_config import cluster_from_options
@@ -57,9 +62,48 @@ def what_spark_shows(spark: SparkSession) -> str:
     return "".join(f"{one.description()}{one.details()}{one.physicalPlanDescription()}" for one in each)
 
 
-def test_a_stream_of_a_user_leaves_no_secret_in_its_checkpoint_and_plans(
+@contextmanager
+def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Spark keeps its event log in the folder until the block ends."""
+    jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc.sc()
+    settings = context.getConf().set("spark.eventLog.compress", "false")
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener(
+        context.applicationId(), jvm.scala.Option.empty(), jvm.java.net.URI(folder.as_uri()), settings
+    )
+    listener.start()
+    context.listenerBus().addToEventLogQueue(listener)
+    yield
+    context.listenerBus().waitUntilEmpty()
+    context.removeSparkListener(listener)
+    listener.stop()
+
+
+def what_the_ui_shows(spark: SparkSession) -> str:
+    """The page of the live UI with all settings, and what its REST API says of settings and plans."""
+    address, name = spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId
+    application = f"{address}/api/v1/applications/{name}"
+    pages = (f"{address}/environment/", f"{application}/environment", f"{application}/sql?length=1000")
+    shown = ""
+    for page in pages:
+        with urllib.request.urlopen(page, timeout=DEADLINE_SECONDS) as answer:
+            shown += answer.read().decode()
+    return shown
+
+
+def what_processes_show() -> bytes:
+    """Arguments and environment of this process, of Spark's Java and of the Python in its workers."""
+    shown = b""
+    for pid in (os.getpid(), *descendants(os.getpid())):
+        with suppress(OSError):  # It may end meanwhile.
+            shown += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    return shown
+
+
+def test_a_stream_of_a_user_shows_no_secret_and_leaves_none_in_its_checkpoint_and_event_log(
     spark: SparkSession, secured: RunningBroker, tmp_path: Path
 ) -> None:
+    checkpoint, log = tmp_path / "checkpoint", tmp_path / "log"
+    log.mkdir()
     stream = (
         spark.readStream.format("tidelog")
         .options(**options(secured))
@@ -67,24 +111,29 @@ def test_a_stream_of_a_user_leaves_no_secret_in_its_checkpoint_and_plans(
         .option("startingOffsets", "earliest")
         .load()
     )
-    query = (
-        stream.writeStream.format("tidelog")
-        .options(**options(secured))
-        .option("topic", "out")
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    with event_log(spark, log):
+        query = (
+            stream.writeStream.format("tidelog")
+            .options(**options(secured))
+            .option("topic", "out")
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        query.processAllAvailable()
+        processes = what_processes_show()
+        query.stop()
     read = spark.read.format("tidelog").options(**options(secured)).option("subscribe", "out").load()
     assert read.count() == 10
-    plans = what_spark_shows(spark)
+    plans, pages = what_spark_shows(spark), what_the_ui_shows(spark)
     assert "tidelog" in plans
-    shown = f"{plans}{read._jdf.queryExecution().toString()}{query.lastProgress}"
-    assert PASSWORD not in shown
-    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert kept
-    assert [path for path in kept if PASSWORD.encode() in path.read_bytes()] == []
+    assert "spark.app.id" in pages
+    assert b"pyspark" in processes
+    assert PASSWORD not in f"{plans}{pages}{read._jdf.queryExecution().toString()}{query.lastProgress}"
+    assert PASSWORD.encode() not in processes
+    for folder in (checkpoint, log):
+        kept = [path for path in folder.rglob("*") if path.is_file()]
+        assert kept
+        assert [path for path in kept if PASSWORD.encode() in path.read_bytes()] == []
 
 
 def test_a_job_takes_its_user_from_a_file(
