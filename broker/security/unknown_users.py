@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import shake_256
+from hmac import digest
 from typing import Final, NamedTuple
 
 from tidelog.protocol.scram import (
@@ -27,7 +28,7 @@ from tidelog.protocol.scram import (
 )
 
 STRONGEST: Final = max(ScramMechanism)
-_MOST_SHAPES: Final = 64
+_MOST_SHAPES: Final = 16
 _BASE_36: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -43,6 +44,17 @@ _Shape = tuple[tuple[ScramMechanism, _Look], ...]
 Credentials = Mapping[ScramMechanism, ScramCredential]
 
 
+class _Counted(NamedTuple):
+    """A shape, how many users have it, and its text."""
+
+    looks: Mapping[ScramMechanism, _Look]
+    users: int
+    text: bytes
+
+
+_NO_SHAPE: Final = _Counted({}, 0, b"")
+
+
 def _shape_of(credentials: Credentials) -> _Shape:
     return tuple(
         (mechanism, _Look(held.iterations, len(held.salt), all(each in _BASE_36 for each in held.salt)))
@@ -56,16 +68,22 @@ class UnknownUsers:
     def __init__(self, users: Iterable[Credentials], secret: ScramCredential) -> None:
         """`secret`: a credential whose keys are known to nobody else, and always the same."""
         self._secret = secret
-        # The shapes of a few users more would change nothing, and cost time at each authentication.
-        self._shapes = Counter(map(_shape_of, users)).most_common(_MOST_SHAPES)
+        self._nobody = {STRONGEST: secret}
+        # The shapes of a few users more would change little, and cost time at each authentication.
+        counts = Counter(map(_shape_of, users)).most_common(_MOST_SHAPES)
+        self._shapes = [_Counted(dict(shape), count, repr(shape).encode()) for shape, count in counts]
+        self._having = {
+            mechanism: [each for each in self._shapes if mechanism in each.looks]
+            for mechanism in ScramMechanism
+        }
 
     def credential(self, user: str, mechanism: ScramMechanism, held: Credentials | None) -> ScramCredential:
         """One that no password fits. `held` are the credentials of a user who has others."""
-        shape = dict(_shape_of(held) if held else self._choice(user, self._shapes))
-        having = [each for each in self._shapes if mechanism in dict(each[0])]
-        # Also where it is not needed, so that the time says nothing.
-        other = dict(self._choice(user, having))
-        look = shape.get(mechanism) or other.get(mechanism) or _Look()
+        # All of it is computed for every name, so that the time says nothing.
+        own = dict(_shape_of(held or self._nobody))
+        chosen = self._choice(user, self._shapes).looks
+        other = self._choice(user, self._having[mechanism]).looks
+        look = (own if held else chosen).get(mechanism) or other.get(mechanism) or _Look()
         text = f"{mechanism.sasl_name} {user}".encode()
         salt = shake_256(keyed_hash(STRONGEST, self._secret.stored_key, text)).digest(look.salt_bytes)
         if look.is_text:
@@ -75,12 +93,13 @@ class UnknownUsers:
 
     def strongest(self, user: str) -> ScramMechanism:
         """The strongest mechanism of an unknown user."""
-        return max((mechanism for mechanism, _ in self._choice(user, self._shapes)), default=STRONGEST)
+        return max(self._choice(user, self._shapes).looks, default=STRONGEST)
 
-    def _choice(self, user: str, shapes: Sequence[tuple[_Shape, int]]) -> _Shape:
-        def score(counted: tuple[_Shape, int]) -> float:
-            shape, count = counted
-            drawn = keyed_hash(STRONGEST, self._secret.stored_key, f"{shape} {user}".encode())
-            return -count / math.log((int.from_bytes(drawn[:6]) + 1) / (2**48 + 1))
+    def _choice(self, user: str, shapes: Sequence[_Counted]) -> _Counted:
+        key, name = self._secret.stored_key, user.encode()
 
-        return max(shapes, key=score, default=((), 0))[0]
+        def score(shape: _Counted) -> float:
+            drawn = digest(key, shape.text + name, "sha256")
+            return -shape.users / math.log((int.from_bytes(drawn[:6]) + 1) / (2**48 + 1))
+
+        return max(shapes, key=score, default=_NO_SHAPE)

@@ -100,7 +100,8 @@ class Users:
     async def verify_password(self, user: str, password: str) -> bool:
         """Whether this is the user's password, by the credential of the strongest mechanism."""
         held = self.get(user)
-        mechanism = max(held) if held else self._unknown_users.strongest(user)
+        unknown = self._unknown_users.strongest(user)
+        mechanism = max(held) if held else unknown
         credential = self.known_or_not(user, mechanism).credential
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
