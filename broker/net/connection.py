@@ -226,13 +226,19 @@ class Connection(asyncio.BufferedProtocol):
                     if answer is None:
                         continue
                     stream = None if is_metered else self.stream
-                if isinstance(answer, Waiting):
+                if not isinstance(answer, list):
                     queue.append(answer)
                     if answer.holds_back:
                         self._holder = answer
                     if (answer.reserved_bytes or answer.held_bytes) and isinstance(answer, Pending):
                         self._park(answer)
-                    elif self._holder is None and not memory.is_short and len(queue) < self._max_requests:
+                    elif not (
+                        self._holder
+                        or self._closing
+                        or is_metered
+                        or memory.is_short
+                        or len(queue) >= self._max_requests
+                    ):
                         continue  # Nothing else that is checked below has changed.
                 elif queue:
                     queue.append(answer)
@@ -568,6 +574,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self.state.when_moved = None
+        self.stream = None  # It refers to this.
         self._backlog = None
         if self._mute_timer is not None:
             self._mute_timer.cancel()
