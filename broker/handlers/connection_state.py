@@ -68,7 +68,7 @@ class ConnectionState:
     __slots__ = (
         "_principal", "access", "authentication", "client_host", "client_software", "connection_id",
         "early_requests", "fetch_max_bytes", "is_above_mutation_quota", "listener", "security_protocol",
-        "session", "session_lifetime_ms", "when_moved",
+        "sends_files", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -92,7 +92,8 @@ class ConnectionState:
         """Name and version that the client gives itself (ApiVersions 3 and newer, KIP-511)."""
         self.fetch_max_bytes = sys.maxsize
         """The most that one answer of Fetch may return, so that its client's quota is kept."""
-
+        self.sends_files = False
+        """Whether answers may hold a FileRange instead of a buffer."""
         self.is_above_mutation_quota = False
         """Whether the last request that changed topics was above `controller_mutation_rate`."""
 

@@ -102,15 +102,16 @@ class FetchHandler:
             return FetchResponse(0, error.code, NO_SESSION, [])
         if self._access.is_on:
             fetch = fetch._replace(refused=(yield from self._refused(context, fetch)))
+        by_range = context.connection.sends_files
         try:
-            reading = yield from self._read(fetch, request, nowait=True)
+            reading = yield from self._read(fetch, request, nowait=True, by_range=by_range)
         except ColdRead:
-            return self._parked(fetch, request, is_cold=True)
+            return self._parked(fetch, request, is_cold=True, by_range=by_range)
         if self._is_enough(reading, fetch, request):
             return (yield from self._respond(fetch, reading))
         if self._patience_ms(request) == 0 and not (yield from self._behind(fetch)):
             return (yield from self._respond(fetch, reading))
-        return self._parked(fetch, request, is_cold=False)
+        return self._parked(fetch, request, is_cold=False, by_range=by_range)
 
     def _refused(self, context: RequestContext, fetch: FetchContext) -> Steps[frozenset[str]]:
         """The topics that the principal may not read, also of a session that it began when it might."""
@@ -123,9 +124,9 @@ class FetchHandler:
                 yield
         return frozenset(refused)
 
-    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool) -> Parked:
+    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool) -> Parked:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
-        return Parked(partial(self._wait_and_read, fetch, request, is_cold=is_cold), held_bytes)
+        return Parked(partial(self._wait_and_read, fetch, request, is_cold, by_range), held_bytes)
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer now, without waiting for more records."""
@@ -146,7 +147,9 @@ class FetchHandler:
                 yield
         return behind
 
-    def _read(self, fetch: FetchContext, request: FetchRequest, *, nowait: bool) -> Steps[_Reading]:
+    def _read(
+        self, fetch: FetchContext, request: FetchRequest, *, nowait: bool, by_range: bool
+    ) -> Steps[_Reading]:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
         pace = Pace()
         left = min(request.max_bytes, self._max_bytes)
@@ -179,6 +182,7 @@ class FetchHandler:
                     ends.visible(request.isolation_level),
                     oversized_first=size == 0,
                     nowait=nowait,
+                    by_range=by_range,
                 )
                 aborted = None
                 if request.isolation_level == READ_COMMITTED:
@@ -198,7 +202,7 @@ class FetchHandler:
         return _Reading(results, size, sizes, must_answer)
 
     async def _wait_and_read(
-        self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool
+        self, fetch: FetchContext, request: FetchRequest, is_cold: bool, by_range: bool
     ) -> FetchResponse:
         """Wait for enough data, for max_wait_ms at most; with `is_cold` read the disk first."""
         loop = asyncio.get_running_loop()
@@ -211,9 +215,9 @@ class FetchHandler:
             with _LongPoll(loop, request.min_bytes, request.isolation_level) as poll:
                 await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
-                    reading = await loop.run_in_executor(None, self._read_cold, fetch, request)
+                    reading = await loop.run_in_executor(None, self._read_cold, fetch, request, by_range)
                 else:
-                    reading = await in_turns(self._read_or_none(fetch, request))
+                    reading = await in_turns(self._read_or_none(fetch, request, by_range))
                 is_cold = reading is None
                 if reading is None:
                     continue
@@ -237,14 +241,16 @@ class FetchHandler:
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
                 await all_flushed(await self._services.turns.run(self._behind(fetch)))
 
-    def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> Steps[_Reading | None]:
+    def _read_or_none(
+        self, fetch: FetchContext, request: FetchRequest, by_range: bool
+    ) -> Steps[_Reading | None]:
         try:
-            return (yield from self._read(fetch, request, nowait=True))
+            return (yield from self._read(fetch, request, nowait=True, by_range=by_range))
         except ColdRead:
             return None
 
-    def _read_cold(self, fetch: FetchContext, request: FetchRequest) -> _Reading:
-        return finish(self._read(fetch, request, nowait=False))
+    def _read_cold(self, fetch: FetchContext, request: FetchRequest, by_range: bool) -> _Reading:
+        return finish(self._read(fetch, request, nowait=False, by_range=by_range))
 
     def _watched(self, fetch: FetchContext) -> Iterator[tuple[Replica, int]]:
         """The replicas of the requested partitions, and the most bytes that are wanted of each."""

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.pending import BadRequest, Pending, Waiting
+from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer
@@ -128,6 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
         protocol = self._endpoint.config.security_protocol
         self.state = ConnectionState(self.connection_id, listener, protocol, client_host)
+        self.state.sends_files = raw is not None and not protocol.has_tls and sys.platform == "linux"
         if user := transport.get_extra_info(CLIENT_USER):
             self.state.principal = Principal(USER, user)
         self._received_bytes = transport.get_extra_info(RECEIVED_BYTES) or int
@@ -400,6 +402,8 @@ class Connection(asyncio.BufferedProtocol):
         memory.taken_bytes += size
         if memory.taken_bytes > memory.look_at_bytes:
             self._guard.passed()
+        if size >= LEAST_BYTES and self.state.sends_files:
+            self._take_files(out)
         if len(out) == 1:
             self._transport.write(out[0])
         elif WRITELINES_PAUSES:
@@ -408,6 +412,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(out))
         if self._drained is not None:
             self._check_drained()
+
+    def _take_files(self, out: list[Buffer]) -> None:
+        """Let a FileTransport take the socket over with the first answer that holds a FileRange."""
+        from tidelog.broker.net.file_transport import FileTransport  # With the first Fetch, not at the start.
+
+        takes_files = isinstance(self._transport, FileTransport)
+        if not takes_files and any(isinstance(each, FileRange) for each in out):
+            events = self._server.events
+            self._transport = FileTransport(self._transport, self, events, is_paused=self._writing_paused)
 
     def pause_writing(self) -> None:
         self._writing_paused = True

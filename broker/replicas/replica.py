@@ -516,11 +516,13 @@ class Replica:
         *,
         oversized_first: bool = True,
         nowait: bool = False,
+        by_range: bool = False,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset`, all below `upper_offset`, which is one of `ends`.
 
         Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR), and ColdRead when
         `nowait` and the pages would have to come from the disk: repeat the call in a thread without `nowait`.
+        With `by_range` a FileRange may stand for the bytes.
         """
         if self.stopped is not None:
             raise ApiError(self.stopped)
@@ -529,8 +531,9 @@ class Replica:
                 offset,
                 max_bytes,
                 upper_offset=upper_offset,
-                allow_oversized_first=oversized_first,
+                oversized_first=oversized_first,
                 nowait=nowait,
+                by_range=by_range,
             )
         except ApiError as error:
             if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:

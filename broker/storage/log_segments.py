@@ -118,9 +118,15 @@ class LogSegments:
         return segments[number:]
 
     def read(
-        self, offset: int, max_bytes: int, upper_offset: int, oversized_first: bool, nowait: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        upper_offset: int,
+        oversized_first: bool,
+        nowait: bool,
+        by_range: bool,
     ) -> ReadResult:
-        """Whole batches from the one that holds `offset`.
+        """Whole batches from the one that holds `offset`: see `PartitionLog.read`.
 
         Raises OSError, ColdRead, CorruptSegmentError, LogHoleError.
         """
@@ -144,6 +150,7 @@ class LogSegments:
                 (upper_offset, end_position if is_marked else None),
                 allow_oversized_first=oversized_first,
                 nowait=nowait,
+                by_range=by_range,
             )
             if found is None:
                 break
@@ -296,6 +303,8 @@ class LogSegments:
         for index in self.active.indexes:
             index.write_out()
 
-    def close(self) -> None:
+    def close(self, *, revoke: bool = False) -> None:
         for segment in self.segments:
+            if revoke:
+                segment.log.revoke()
             segment.close()

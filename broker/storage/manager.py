@@ -352,7 +352,7 @@ class LogManager:
             )
         del self.logs[key]
         try:
-            if not log.close(clean=True):
+            if not log.close(clean=True, revoke=True):
                 raise OSError(f"{log.folder} could not be made durable: {log.failure}")
             cut = find_cut(self._disk, log.folder, offset)
             self._checkpoints.note(key, min(log.recovery_point, cut.end_offset), log.start_offset)

@@ -406,14 +406,15 @@ class PartitionLog:
         max_bytes: int,
         *,
         upper_offset: int,
-        allow_oversized_first: bool = True,
+        oversized_first: bool = True,
         nowait: bool = False,
+        by_range: bool = False,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset`, all below `upper_offset`, from one segment.
 
-        At most `max_bytes`; the first one even beyond that with `allow_oversized_first`. Raises ApiError
+        At most `max_bytes`; the first one even beyond that with `oversized_first`. Raises ApiError
         (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE for what is damaged or lost, KAFKA_STORAGE_ERROR), and with
-        `nowait` ColdRead: repeat it in a thread.
+        `nowait` ColdRead: repeat it in a thread. With `by_range` a FileRange may stand for the bytes.
         """
         if self.failure is not None:
             raise self._failed()
@@ -421,7 +422,7 @@ class PartitionLog:
         if offset >= upper_offset:
             return ReadResult([], offset)
         try:
-            return self._segments.read(offset, max_bytes, upper_offset, allow_oversized_first, nowait)
+            return self._segments.read(offset, max_bytes, upper_offset, oversized_first, nowait, by_range)
         except OSError as error:
             self._check_holds(offset)  # Its segment may be deleted by now, which looks like a hole.
             raise self._unreadable(error) from error
@@ -576,8 +577,9 @@ class PartitionLog:
             return True  # It never held anything.
         return not self._cleaned.is_dirty and self._upkeep.is_settled(self._epochs, self.end_offset)
 
-    def close(self, clean: bool) -> bool:
-        """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way.
+    def close(self, clean: bool, *, revoke: bool = False) -> bool:
+        """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way. With
+        `revoke` answers that are being sent get no more of the files.
 
         Returns whether the next start may trust the files: never after a failure.
         """
@@ -594,4 +596,4 @@ class PartitionLog:
             self.mark_failed(error)
             return False
         finally:
-            self._segments.close()
+            self._segments.close(revoke=revoke)

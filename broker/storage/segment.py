@@ -18,11 +18,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from zlib import crc32
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk, OpenFile
+from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix, may_follow
 from tidelog.broker.storage.log_config import LogConfig
@@ -69,6 +70,7 @@ class Slice(NamedTuple):
     """Whole batches from a segment; `next_offset` is the first offset behind them, `end` their end."""
 
     data: memoryview
+    """Or a FileRange, if the caller takes one."""
     next_offset: int
     end: int
 
@@ -329,11 +331,13 @@ class Segment:
         *,
         allow_oversized_first: bool,
         nowait: bool,
+        by_range: bool,
     ) -> Slice | None:
         """Whole batches from position `start`, at most `max_bytes`, all below `upper`.
 
         `first_offset` is the base offset of the batch at `start`. `upper` is an offset and, where the caller
-        knows it, the position where that offset starts. None when not one batch qualifies.
+        knows it, the position where that offset starts. None when not one batch qualifies. With `by_range` a
+        FileRange may stand for the bytes.
         """
         upper_offset, upper_position = upper
         unverified, unverified_end = self.unverified
@@ -355,10 +359,21 @@ class Segment:
                     cut, next_offset = first.end, first.last_offset + 1
         if cut <= start:
             return None
+        if by_range and is_verified and cut - start >= LEAST_BYTES:
+            stored = self._cached_range(start, cut - start)
+            if stored is not None:
+                return Slice(cast(memoryview, stored), next_offset, cut)
         data = self.read_bytes(start, cut - start, nowait=nowait)
         if len(data) != cut - start:
             raise CorruptSegmentError(f"{self.path}: {len(data)} bytes at {start}, expected {cut - start}")
         return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, first_offset)
+
+    def _cached_range(self, position: int, size: int) -> FileRange | None:
+        """These bytes, which were checked before, if they can be sent from the page cache."""
+        if not self.log.acquire():
+            return None
+        stored = FileRange(self.log, position, size)
+        return stored if self._disk.is_cached(self.log.fd, position, size) else None
 
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError unless the batch at `offset` exists, is whole, and matches `sent`.

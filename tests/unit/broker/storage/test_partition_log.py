@@ -144,7 +144,7 @@ def test_the_first_batch_comes_even_when_it_is_larger_than_asked(log: PartitionL
     append(log, batch())
     result = log.read(0, 1, upper_offset=4)
     assert (len(result.records[0]), result.next_offset) == (len(batch(count=3)), 3)
-    assert log.read(0, 1, upper_offset=4, allow_oversized_first=False) == ([], 0)
+    assert log.read(0, 1, upper_offset=4, oversized_first=False) == ([], 0)
 
 
 def test_a_read_stops_at_the_upper_offset(log: PartitionLog) -> None:
