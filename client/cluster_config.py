@@ -15,7 +15,7 @@ from ssl import SSLContext
 from typing import Any, Final, TypedDict
 
 from tidelog.client.security.properties import PROPERTIES, to_settings
-from tidelog.client.security.token_provider import TokenProvider
+from tidelog.client.security.token_provider import TokenProvider, is_file
 from tidelog.protocol.settings import ConfigError, as_text, hold_checked, setting, settings_of
 
 __all__ = [
@@ -118,7 +118,9 @@ class ClusterConfig:
         None, "Object whose method token() gives tokens for OAUTHBEARER.", read=_provider
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
-        None, "URL of an identity provider that gives tokens for OAUTHBEARER by the client credentials grant."
+        None,
+        "URL of an identity provider that gives tokens for OAUTHBEARER by the client credentials grant, or"
+        " of a file that contains a token (file:///run/token).",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = setting(
         None, "Id of this client at the identity provider."
@@ -210,6 +212,8 @@ def _check_mechanism(config: ClusterConfig, given: Mapping[str, Any]) -> None:
     if config.sasl_oauth_token_provider is not None:
         if len(of_tokens) > 1:
             raise ConfigError(f"give either sasl_oauth_token_provider or {of_tokens[1]}, not both")
+    elif is_file(config.sasl_oauthbearer_token_endpoint_url):
+        return
     elif missing := [name for name in _OF_CREDENTIALS if name not in given]:
         raise ConfigError(
             f"sasl_mechanism={_OAUTHBEARER} needs sasl_oauth_token_provider, or an identity provider:"

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import AuthenticationError
-from tidelog.client.security.token_provider import ask_for_token
+from tidelog.client.security.token_provider import TokenFile, ask_for_token, is_file
 from tidelog.protocol.scram import (
     LEAST_ITERATIONS,
     ScramMechanism,
@@ -59,7 +59,10 @@ async def begin_exchange(config: ClusterConfig) -> Exchange:
     """
     if config.sasl_mechanism == "OAUTHBEARER":
         provider = config.sasl_oauth_token_provider
-        if provider is None:
+        url = config.sasl_oauthbearer_token_endpoint_url or ""
+        if provider is None and is_file(url):
+            provider = TokenFile(url)
+        elif provider is None:
             from tidelog.client.security.client_credentials import ClientCredentials
 
             provider = ClientCredentials(config)

@@ -1,16 +1,19 @@
-"""What an application gives for OAUTHBEARER: the interface of aiokafka's `AbstractTokenProvider`.
+"""What an application gives for OAUTHBEARER: the interface of aiokafka's `AbstractTokenProvider`, or a file.
 
-Owns: the interface, and how a token is asked for. Invariant: no token is kept here, and none is in an error.
+Owns: the interface, the file, and how a token is asked for. Invariant: no token is kept here, and none is in
+an error.
 """
 
 import inspect
 import re
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
+from urllib.parse import unquote, urlsplit
 
 from tidelog.client.errors import AuthenticationError, BrokerUnavailableError, ClientError
 
-__all__ = ["TokenProvider", "ask_for_token"]
+__all__ = ["TokenFile", "TokenProvider", "ask_for_token", "is_file"]
 
 # RFC 6750, section 2.1. Other characters could end the field of the message that holds the token.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
@@ -27,6 +30,26 @@ class TokenProvider(Protocol):
 
     def token(self) -> str | Awaitable[str]:
         """A token that is valid now. It may be a coroutine. An exception means: try again later."""
+
+
+def is_file(url: str | None) -> bool:
+    """Whether sasl.oauthbearer.token.endpoint.url names a file, as Kafka permits."""
+    return url is not None and urlsplit(url).scheme == "file"
+
+
+class TokenFile:
+    """A `TokenProvider` over a file that another program renews."""
+
+    def __init__(self, url: str) -> None:
+        self._path = Path(unquote(urlsplit(url).path))
+
+    def token(self) -> str:
+        """Raises BrokerUnavailableError: the file may come later."""
+        try:
+            return self._path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "expected text"
+            raise BrokerUnavailableError(f"cannot read a token from {self._path}: {reason}") from error
 
 
 async def ask_for_token(provider: TokenProvider) -> tuple[str, dict[str, str]]:

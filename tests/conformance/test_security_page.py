@@ -11,8 +11,11 @@ import pytest
 
 from tests.blocks import commands, fits
 from tests.conformance.commands import typist
+from tests.frameworks.secure_broker import BLOCKS
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.cli.command_config import read_command_config
+from tidelog.client.cluster_config import ClusterConfig
 
 PAGE = ROOT / "docs" / "security.md"
 _PORT = "9093"
@@ -70,3 +73,13 @@ def test_the_steps_of_the_page_lead_to_a_secure_broker(
             serving.terminate()
             serving.wait(DEADLINE_SECONDS)
     assert "secret" not in log.read_text()
+
+
+@pytest.mark.parametrize("kind", ["certificate", "password", "token"])
+def test_our_commands_take_the_properties_that_the_page_gives_to_clients_in_java(
+    kind: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "java.properties"
+    protocol = "" if kind == "certificate" else "security.protocol=SASL_SSL\n"
+    file.write_text(f"{BLOCKS['TLS']}{BLOCKS[kind]}{protocol}")
+    assert ClusterConfig(**read_command_config(file)).ssl_cafile == "authority.pem"

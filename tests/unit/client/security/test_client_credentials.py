@@ -3,6 +3,7 @@
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -74,6 +75,21 @@ async def test_a_provider_that_gives_none_is_named(status: int, text: str, kind:
             async with Opened(broker, **client(url)):
                 pass
         assert "hunter2" not in str(caught.value)
+
+
+async def test_a_client_reads_its_token_from_a_file_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "a token"
+    settings = {**client(file.as_uri())}
+    for name in ("scope", "client_credentials_client_id", "client_credentials_client_secret"):
+        del settings[f"sasl_oauthbearer_{name}"]
+    async with ScriptedBroker() as broker:
+        Sasl(broker, "OAUTHBEARER")
+        with pytest.raises(BrokerUnavailableError, match="cannot read a token from "):
+            async with Opened(broker, **settings):
+                pass
+        file.write_text(f"{TOKEN}\n")
+        async with Opened(broker, **settings) as opening:
+            await opening.connection.call(ApiKey.METADATA, NO_TOPICS)
 
 
 async def test_the_secret_is_not_sent_without_tls_to_another_host() -> None:
