@@ -138,7 +138,7 @@ class FileTransport(asyncio.BufferedProtocol, asyncio.Transport):
                     else:
                         self._write(backlog)
                 self._cork(False)
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             self.abort()
         except OSError as error:
             self._file_failed(error)

@@ -14,7 +14,7 @@ from typing import Final
 
 from tidelog.broker.storage.disk import ColdRead, OpenFile
 
-LEAST_BYTES: Final = 32 * 1024
+LEAST_BYTES: Final = 256 * 1024
 """Below this size copying costs less."""
 _MOST_AT_ONCE: Final = 1 << 20
 
@@ -35,8 +35,8 @@ class FileRange:
     def send(self, socket_fd: int) -> bool:
         """Give the kernel what the socket takes now, at most 1 MiB; whether the socket took all of that.
 
-        Raises ColdRead when the bytes would have to come from the disk, ConnectionError when the client is
-        gone, and OSError when the file cannot be read.
+        Raises ColdRead when the bytes would have to come from the disk, ConnectionError or TimeoutError when
+        the client is gone, and another OSError when the file cannot be read.
         """
         file = self._file
         size = min(self._size, _MOST_AT_ONCE)

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple, cast
@@ -312,15 +314,13 @@ class Segment:
 
     def walk_from_entry(self, entry: tuple[int, int] | None, *, nowait: bool = False) -> Iterator[Place]:
         """Batches from an entry of the offset index, or from the start when the batch contradicts it."""
-        position = 0
         if entry is not None and 0 <= entry[1] < self.size_bytes:
-            try:
-                place = next(self.walk(entry[1], nowait=nowait))
+            walk = self.walk(entry[1], nowait=nowait)
+            with suppress(CorruptSegmentError):
+                place = next(walk)
                 if place.last_offset == self.base_offset + entry[0]:
-                    position = entry[1]
-            except CorruptSegmentError:
-                position = 0
-        return self.walk(position, nowait=nowait)
+                    return chain((place,), walk)
+        return self.walk(0, nowait=nowait)
 
     def read(
         self,

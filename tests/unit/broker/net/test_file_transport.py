@@ -125,7 +125,8 @@ class World:
         try:
             yield world
         finally:
-            world.accepted.transport.abort()
+            if not world.accepted.lost.done():
+                world.accepted.transport.abort()
             world.writer.close()
             server.close()
 
