@@ -71,6 +71,7 @@ class FileTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def connection_lost(self, error: Exception | None) -> None:
         self._end()
         self._connection.connection_lost(error)
+        del self._connection, self.get_buffer, self.buffer_updated  # The connection refers to this.
 
     def pause_writing(self) -> None:
         """The socket is full: `resume_writing` follows when it has taken all."""

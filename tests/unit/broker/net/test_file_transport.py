@@ -1,10 +1,12 @@
 """Answers with ranges of files: every byte once and in order, whatever socket, disk and client do."""
 
 import asyncio
+import gc
 import os
 import random
 import socket
 import threading
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -275,6 +277,23 @@ def test_a_client_that_goes_away_leaves_no_file_open(new_loop: Any, tmp_path: Pa
         await world.accepted.lost
         await until(lambda: world.disk.closed == [world.file.fd])
         assert world.failures == []
+
+    run(new_loop, tmp_path, check)
+
+
+@loops
+def test_a_connection_that_is_lost_is_freed_at_once(new_loop: Any, tmp_path: Path) -> None:
+    async def check(world: World) -> None:
+        world.transport.writelines([world.stored(0, SIZE)])
+        world.writer.transport.abort()
+        lost, connection = world.accepted.lost, weakref.ref(world.accepted)
+        gc.disable()
+        try:
+            await lost
+            world.accepted = Mock(lost=lost)
+            await until(lambda: connection() is None)
+        finally:
+            gc.enable()
 
     run(new_loop, tmp_path, check)
 
