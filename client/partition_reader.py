@@ -3,30 +3,36 @@
 Owns: the position (offset of the next record to return), the offset to fetch next, and the fetched bytes
 between the two, decoded one batch at a time. Pure. Invariants: the position moves only in the call that
 returns a record, so a cancelled read moves nothing. A seek drops fetched bytes, and also the answer to a
-fetch that is in flight (it has an older `generation`). Records come in offset order, each once.
+fetch that is in flight (it has an older `generation`). Records come in offset order, each once. Rows are made
+of a batch only as they are asked for: the garbage collector looks at each one that exists.
 """
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from tidelog.client.conversion import columns_of, opened, part, record_columns, rows
 from tidelog.client.errors import ClientError, CorruptRecordError
 from tidelog.client.types import ConsumerRecord, RecordColumns, TopicPartition
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import LOG_OVERHEAD, AbortedTransactions, BatchHeader, Columns, iter_batches
+from tidelog.protocol.records import AbortedTransactions, BatchHeader, Columns, iter_batches
 from tidelog.protocol.types import Buffer
 
 __all__ = ["PartitionReader"]
+
+# Rows that are made together if records are read one by one.
+_FEWEST_ROWS: Final = 256
 
 
 class PartitionReader:
     """`position` is None until it is set, or found by the reset policy. Sizes are in bytes."""
 
     __slots__ = (
+        "_at",
         "_batches",
         "_check_crc",
+        "_columns",
         "_end",
-        "_left",
         "_next",
         "_on_failure",
         "_records",
@@ -70,12 +76,14 @@ class PartitionReader:
         self._topic_id: object | None = None
         self._check_crc = check_crc
         # The last value: whether a batch has records to return.
-        self._batches: deque[tuple[bytes, int, BatchHeader, bool]] = deque()
-        self._records: list[ConsumerRecord] = []
-        # What is left of a batch that was returned in part as columns.
-        self._left: Columns | None = None
-        self._next = 0
+        self._batches: deque[tuple[bytes, BatchHeader, bool]] = deque()
+        # The open batch, the number of its first record of which no row was made, and the offset after it.
+        self._columns: Columns | None = None
+        self._at = 0
         self._end = 0
+        # Its last rows, and the number of the one to return next.
+        self._records: list[ConsumerRecord] = []
+        self._next = 0
 
     def seek(self, offset: int) -> None:
         """Continue at `offset`. Clears an error."""
@@ -112,7 +120,7 @@ class PartitionReader:
     @property
     def is_between_batches(self) -> bool:
         """Whether the last batch has no more records to return."""
-        return self._next >= len(self._records)
+        return self._next >= len(self._records) and self._columns is None
 
     @property
     def has_data(self) -> bool:
@@ -132,7 +140,7 @@ class PartitionReader:
     @property
     def has_unread(self) -> bool:
         """As `has_data`, whether stopped or not."""
-        return self._next < len(self._records) or self._has_closed
+        return self._next < len(self._records) or self._columns is not None or bool(self._batches)
 
     def add(self, data: Buffer, aborted: AbortedTransactions | None = None) -> None:
         """Add the bytes of a fetch from `fetch_offset`: whole batches, and perhaps a truncated one at the
@@ -140,21 +148,21 @@ class PartitionReader:
 
         Raises CorruptRecordError if they are not batches; nothing is added then.
         """
-        batches: list[tuple[bytes, int, BatchHeader, bool]] = []
+        batches: list[tuple[bytes, BatchHeader, bool]] = []
         fetch_offset = self.fetch_offset
         size_bytes = 0
-        data = bytes(data)
         try:
             for at, header in iter_batches(data):
                 last_offset = header.base_offset + header.last_offset_delta
                 is_aborted = aborted is not None and aborted.hides(data, at, header)
                 if last_offset >= fetch_offset:
-                    batches.append((data, at, header, not (is_aborted or header.is_control)))
+                    batch = bytes(data[at : at + header.size_bytes])
+                    batches.append((batch, header, not (is_aborted or header.is_control)))
                     fetch_offset = last_offset + 1
-                    size_bytes += LOG_OVERHEAD + header.batch_length
+                    size_bytes += len(batch)
         except ProtocolError as error:
             raise self._corrupt(fetch_offset, error) from error
-        if data and not batches:
+        if len(data) and not batches:
             raise self._corrupt(
                 fetch_offset, ProtocolError(f"{len(data)} bytes hold no batch with this offset")
             )
@@ -163,7 +171,7 @@ class PartitionReader:
         self.buffered_bytes += size_bytes
 
     def next_record(self) -> ConsumerRecord | None:
-        """A fast `take(1)`. None unless the last batch has at least two more records."""
+        """A fast `take(1)`. None unless the last batch has at least two more rows."""
         at = self._next
         if self.is_paused or self.is_suspended or at + 1 >= len(self._records):
             return None
@@ -193,16 +201,15 @@ class PartitionReader:
                     self.position = records[-1].offset + 1
                     break
                 # Past the batch, not only past its last record: compaction may have removed later ones.
-                self.position = self._end
+                self.position = self._end if self._columns is None else records[-1].offset + 1
                 self._records = []
                 self._next = 0
                 if len(taken) == limit:
                     break
-            if not self._has_closed:
+            if not self._has_open:
                 break
-            columns = self._open_next()
-            if columns is not None:
-                self._records, self._next = rows(self.key, columns), 0
+            more = self._from_open(max(limit - len(taken), _FEWEST_ROWS))
+            self._records, self._next = rows(self.key, more), 0
         return taken
 
     def take_columns(self, limit: int) -> list[RecordColumns]:
@@ -210,40 +217,44 @@ class PartitionReader:
         Empty if there are no records; no element is empty."""
         taken: list[RecordColumns] = []
         while limit > 0 and not self.is_stopped:
-            if remaining := len(self._records) - self._next:
+            if self._next < len(self._records):
                 records = self._records[self._next : self._next + limit]
                 taken.append(columns_of(records))
                 limit -= len(records)
                 self._next += len(records)
-                self.position = records[-1].offset + 1 if len(records) < remaining else self._end
-                continue
-            columns = self._open_next() if self._has_closed else None
-            if columns is not None:
-                count = len(columns.offsets)
-                if count > limit:
-                    self._left = part(columns, limit, None)
-                    columns, count = part(columns, 0, limit), limit
-                limit -= count
+                is_end = self._columns is None and self._next == len(self._records)
+                self.position = self._end if is_end else records[-1].offset + 1
+            elif self._has_open:
+                columns = self._from_open(limit)
+                limit -= len(columns.offsets)
                 taken.append(record_columns(columns))
-                self.position = self._end if self._left is None else self._left.offsets[0]
-            elif not self._has_closed:
+                self.position = self._end if self._columns is None else columns.offsets[-1] + 1
+            else:
                 break
         return taken
 
     @property
-    def _has_closed(self) -> bool:
-        """Whether `_open_next` has a batch to open."""
-        return self._left is not None or bool(self._batches)
+    def _has_open(self) -> bool:
+        """Whether a batch is open or can be opened."""
+        while self._columns is None and self._batches:
+            self._open_next()
+        return self._columns is not None
 
-    def _open_next(self) -> Columns | None:
-        """The records of the next batch, None if it has none to return. The position moves past a batch
-        without records. For a corrupt batch, `error` is set and the fetched bytes are dropped."""
-        if (left := self._left) is not None:
-            self._left = None
-            return left
-        data, at, header, has_records = self._batches[0]
-        # A short-lived copy: its bytes stay in the processor's cache while they are processed.
-        batch = data[at : at + LOG_OVERHEAD + header.batch_length]
+    def _from_open(self, limit: int) -> Columns:
+        """Up to `limit` more records of the open batch."""
+        columns, at = self._columns, self._at
+        if columns is None:
+            raise RuntimeError("no batch is open: ask _has_open first")
+        count = len(columns.offsets)
+        self._at = min(at + limit, count)
+        if self._at == count:
+            self._columns = None
+        return part(columns, at, self._at) if self._at - at < count else columns
+
+    def _open_next(self) -> None:
+        """Open the next batch. The position moves past a batch without records to return. For a corrupt one,
+        `error` is set and the fetched bytes are dropped."""
+        batch, header, has_records = self._batches[0]
         position = self.position or 0
         columns = None
         try:
@@ -253,14 +264,14 @@ class PartitionReader:
             # Only a seek gets past this batch, and a seek fetches again.
             self._drop_fetched()
             self.error = self._corrupt(position, error)
-            return None
+            return
         self._batches.popleft()
         self.buffered_bytes -= len(batch)
         self._end = header.last_offset + 1
         if columns is None or not columns.offsets:
             self.position = self._end
-            return None
-        return columns
+        else:
+            self._columns, self._at = columns, 0
 
     def _forget(self) -> None:
         self.generation += 1
@@ -271,7 +282,7 @@ class PartitionReader:
     def _drop_fetched(self) -> None:
         self.buffered_bytes = 0
         self._batches.clear()
-        self._left = None
+        self._columns = None
         self._records = []
         self._next = 0
 

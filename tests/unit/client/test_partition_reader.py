@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import tidelog.client.partition_reader
 from tests.compaction import cleaned
 from tidelog.client.errors import CorruptRecordError
 from tidelog.client.partition_reader import PartitionReader
@@ -208,7 +209,11 @@ def test_what_an_answer_hides_is_passed_over_and_its_position_counts() -> None:
     assert drain(it) == [b"b", b"c"]
 
 
-def test_columns_and_records_give_the_same_whatever_is_asked_in_which_order() -> None:
+@pytest.mark.parametrize("fewest_rows", [2, 256])
+def test_columns_and_records_give_the_same_whatever_is_asked_in_which_order(
+    fewest_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidelog.client.partition_reader, "_FEWEST_ROWS", fewest_rows)
     data = b"".join(
         stored(3 * number, *(b"%d" % (3 * number + index) for index in range(3))) for number in range(8)
     )
