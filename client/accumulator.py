@@ -28,22 +28,24 @@ __all__ = ["Accumulator", "PartitionQueue"]
 _FIRST_STEP_BYTES: Final = 32_768
 # Then the limit doubles, but it grows by at most this much before other tasks run.
 _MAX_STEP_BYTES: Final = 65_536
-# Below this a request costs both sides more than the records that it carries.
+# First limits of all partitions' batches together take at most this part of the memory.
+_FIRST_STEPS_PART: Final = 4
+_LEAST_STEP_BYTES: Final = 1_024
+# Below these a request, and each batch in it on average, costs both sides more than the records in it.
 _WORTHWHILE_BYTES: Final = 100_000
+_WORTHWHILE_BATCH_BYTES: Final = 4_096
 
 
 class PartitionQueue:
     """One partition's unsent batches, oldest first. Public for the producer's fast path."""
 
-    __slots__ = ("batches", "fillers", "key", "max_batch_size", "open")
+    __slots__ = ("batches", "key", "max_batch_size", "open")
 
     def __init__(self, key: TopicPartition, max_batch_size: int = 0) -> None:
         self.key = key
         self.max_batch_size = max_batch_size
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
-        # Sends that only pause for other tasks. They append to this queue in the loop's next turn.
-        self.fillers = 0
 
 
 class Accumulator:
@@ -62,6 +64,8 @@ class Accumulator:
         # Queues are served in insertion order. A queue that was served goes to the end.
         self._waiting: dict[PartitionQueue, None] = {}
         self._hurries = 0
+        # Sends that only pause for other tasks. They append to a queue in the loop's next turn.
+        self.fillers = 0
 
     @property
     def used_bytes(self) -> int:
@@ -77,6 +81,8 @@ class Accumulator:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = PartitionQueue(key, self._max_batch_size)
+            share = self._buffer_memory // (_FIRST_STEPS_PART * len(self._queues))
+            self._first_step = min(self._first_step, max(share, _LEAST_STEP_BYTES))
         return queue
 
     def waiting_queues(self) -> Iterable[PartitionQueue]:
@@ -160,12 +166,12 @@ class Accumulator:
             return batch.created_ms
         return batch.created_ms + self._linger_ms
 
-    def is_filling(self, queue: PartitionQueue) -> bool:
-        """Whether the queue's oldest batch is small yet and gets more records in the loop's next turn."""
-        batch = queue.open
-        if batch is None or not queue.fillers:
+    def awaits_more(self) -> bool:
+        """Whether the batches that wait are small yet, and a send continues in the loop's next turn."""
+        if not self.fillers or self._hurries:
             return False
-        return batch is queue.batches[0] and batch.size_bytes < _WORTHWHILE_BYTES
+        size_bytes = sum(queue.batches[0].size_bytes for queue in self._waiting)
+        return size_bytes < max(_WORTHWHILE_BYTES, _WORTHWHILE_BATCH_BYTES * len(self._waiting))
 
     def head(self, queue: PartitionQueue) -> ProducerBatch | None:
         """The queue's oldest batch."""

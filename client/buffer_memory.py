@@ -39,14 +39,13 @@ class BufferMemory:
         """Raise the limit of the open batch for such a record, unless a send waits; see Accumulator.grow."""
         return not self._tickets and self._accumulator.grow(queue, record_size_bytes)
 
-    @staticmethod
-    async def pause(queue: PartitionQueue) -> None:
-        """Let other tasks run once. The caller then continues to fill the queue."""
-        queue.fillers += 1
+    async def pause(self) -> None:
+        """Let other tasks run once. The caller then continues to append records."""
+        self._accumulator.fillers += 1
         try:
             await sleep(0)
         finally:
-            queue.fillers -= 1
+            self._accumulator.fillers -= 1
 
     async def wait(self, record_size_bytes: int) -> None:
         """Wait until enough memory is free. It stays free until the caller awaits again.

@@ -444,7 +444,7 @@ class Producer:
                     queue.open = None
                     sender.wake()
                 # The event loop runs other tasks here. A producer that never waits would block them else.
-                await self._buffer_memory.pause(queue)
+                await self._buffer_memory.pause()
                 self._require_sending(number)
                 continue
             if not self._buffer_memory.is_free(size_bytes):

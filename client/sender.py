@@ -205,11 +205,14 @@ class Sender:
                 batch = self._state.take_retry(key, connection, now_ms)
                 if batch is not None:
                     loads.setdefault(connection, _Load()).add(batch)
+        awaits_more = self._accumulator.awaits_more()
         for queue in self._accumulator.waiting_queues():
-            self._fill_from(queue, loads, now_ms)
+            self._fill_from(queue, loads, now_ms, awaits_more=awaits_more)
         return loads
 
-    def _fill_from(self, queue: PartitionQueue, loads: dict[Connection, _Load], now_ms: int) -> None:
+    def _fill_from(
+        self, queue: PartitionQueue, loads: dict[Connection, _Load], now_ms: int, *, awaits_more: bool
+    ) -> None:
         ready_ms = self._accumulator.ready_at_ms(queue)
         if ready_ms is None or ready_ms > now_ms:
             return
@@ -221,8 +224,8 @@ class Sender:
             return
         if self._transaction is not None and not self._transaction.admits(queue.key):
             return
-        if connection in self._in_flight and self._accumulator.is_filling(queue):
-            # The broker is busy, and the batch gets more records in the loop's next turn.
+        if awaits_more and connection in self._in_flight and queue.batches[0] is queue.open:
+            # The broker is busy, and the request gets more records in the loop's next turn.
             self.wake()
             return
         load = loads.get(connection)

@@ -211,12 +211,28 @@ def test_a_batch_that_a_broker_found_too_large_is_a_lesson_to_the_partition() ->
         assert largest - 2_000 < it.drain(each).size_bytes <= largest
 
 
-def test_only_a_small_open_batch_that_is_paused_is_filling() -> None:
-    it = accumulator(max_batch_size=262_144, buffer_memory=1_000_000)
+def test_small_batches_await_more_while_a_send_only_pauses() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=10_000_000)
     queue = it.queue(KEY)
     put(it, queue)
-    assert not it.is_filling(queue)
-    queue.fillers += 1
-    assert it.is_filling(queue)
+    assert not it.awaits_more()
+    it.fillers += 1
+    assert it.awaits_more()
+    it.hurry()
+    assert not it.awaits_more()
+    it.relax()
     grown(it, queue, 1_000)
-    assert not it.is_filling(queue)
+    assert not it.awaits_more()
+    for number in range(1, 100):
+        put(it, it.queue(TopicPartition("t", number)))
+    # Together the batches are large, but each of them is small.
+    assert it.awaits_more()
+
+
+def test_every_partition_can_have_an_open_batch() -> None:
+    it = accumulator(max_batch_size=262_144, buffer_memory=2_000_000)
+    queues = [it.queue(TopicPartition("t", number)) for number in range(400)]
+    for queue in queues:
+        assert it.can_hold(100)
+        put(it, queue)
+    assert all(it.grow(queue, 100) for queue in queues)
