@@ -1,6 +1,7 @@
 """One Python client at one kind of work, in a process of its own.
 
-Work is `produce` (send without pause for some seconds, then flush), `consume` (read what a topic holds, by
+Work is `produce` (send without pause for some seconds, then flush; with `keys` different keys, and with
+`varied` sizes from half to one and a half times `value_bytes`), `consume` (read what a topic holds, by
 getmany, as columns if the client has them, or by async for) or `memory` (what records take that wait unsent,
 and the deliveries that stand for them).
 """
@@ -8,7 +9,9 @@ and the deliveries that stand for them).
 import gc
 import json
 import os
+import random
 import time
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +21,7 @@ from bench.targets.process import resident_bytes
 from bench.wire import TOPIC, WireError
 
 _BURST = 500
+_BURSTS = 40
 _UNSENT_RECORDS = 100_000
 _UNSENT_BATCH_BYTES = 64 << 20
 _NEVER_MS = 3_600_000
@@ -29,9 +33,9 @@ async def produce(given: SimpleNamespace) -> dict[str, float]:
     `cpu_seconds` is this process's share of it.
     """
     sending = await open_producer(given.client, given.port, Settings(batch_bytes=given.batch_bytes))
-    value, topic, send = os.urandom(given.value_bytes), given.topic, sending.send
+    topic, send, bursts = given.topic, sending.send, cycle(_bursts(given))
     # The first record waits for metadata and for the producer id, which is not what is measured.
-    first = send(topic, value)
+    first = send(topic, bytes(given.value_bytes))
     if sending.is_async:
         await first
     await sending.flush()
@@ -40,16 +44,31 @@ async def produce(given: SimpleNamespace) -> dict[str, float]:
     end = begin + given.seconds
     while time.perf_counter() < end and records < given.records:
         if sending.is_async:
-            for _ in range(_BURST):
-                await send(topic, value)
+            for value, key in next(bursts):
+                await send(topic, value, key)
         else:
-            for _ in range(_BURST):
-                send(topic, value)
+            for value, key in next(bursts):
+                send(topic, value, key)
         records += _BURST
     await sending.flush()
     taken, cpu_taken = time.perf_counter() - begin, time.process_time() - cpu_begin
     await sending.close()
     return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
+
+
+def _bursts(given: SimpleNamespace) -> list[list[tuple[bytes, bytes | None]]]:
+    """Values with their keys. Each key is an object of its own, as if the application had just made it."""
+    chance, size = random.Random(given.value_bytes), given.value_bytes
+    content = chance.randbytes(2 * size)
+    sizes = [chance.randint(size // 2, size * 3 // 2) for _ in range(_BURST)] if given.varied else [size]
+    values = [content[:each] for each in sizes]
+    return [
+        [
+            (chance.choice(values), b"key-%08d" % chance.randrange(given.keys) if given.keys else None)
+            for _ in range(_BURST)
+        ]
+        for _ in range(_BURSTS)
+    ]
 
 
 async def consume(given: SimpleNamespace) -> dict[str, float]:
@@ -147,6 +166,8 @@ async def run(
     topic: str = TOPIC,
     value_bytes: int = 100,
     batch_bytes: int | None = None,
+    keys: int = 0,
+    varied: bool = False,
     seconds: float = 1.0,
     records: int = 2**62,
     way: str = "getmany",

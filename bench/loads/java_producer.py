@@ -1,9 +1,11 @@
 """Kafka's own producer in Java at full speed, with its defaults: idempotent, 16 KB batches, 5 ms of linger.
 
 Run by Kafka's own tool for this, which prints the rate and how long records took from `send` to the answer.
+`cpu_seconds` are those of the whole JVM, its start included.
 """
 
 import re
+import resource
 import subprocess
 
 from bench.targets.kafka import java
@@ -26,8 +28,10 @@ def run(port: int, topic: str, value_bytes: int, records: int) -> dict[str, floa
     if done.returncode or not found:
         raise WireError(f"ProducerPerformance: {(done.stdout + done.stderr)[-1000:]}")
     _, rate, p99_ms = found[-1].groups()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "records": records,
+        "cpu_seconds": used.ru_utime + used.ru_stime,
         "acknowledged": records,
         "seconds": records / float(rate),
         "p99_ms": float(p99_ms),

@@ -2,8 +2,10 @@
 
 The broker is the same for all and its disk is waited for (acks=all), so what differs is the client. Each run
 is a process of its own, and clients take turns within a round. Sending is measured twice: with the batch size
-that each client has by default, and with the same small one for all. What a producer says is stored is
-counted in the topic afterwards; the bench breaks off where that is wrong.
+that each client has by default, and with the same small one for all; and with the former also to many
+partitions, and with keys and sizes that vary. What a producer says is stored is counted in the topic
+afterwards; the bench breaks off where that is wrong. Kafka's own producer in Java stands beside ours where
+the processor time of a record is compared; what its JVM needs to start is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +21,13 @@ from bench.targets.slow_link import SlowLink
 from bench.targets.tidelog import Tidelog
 from bench.wire import TOPIC, Wire
 
-PEERS = (*(name for name in producers.CLIENTS if name != SUBJECT), consumers.CONFLUENT)
+JAVA = "Java"
+PEERS = (*(name for name in producers.CLIENTS if name != SUBJECT), consumers.CONFLUENT, JAVA)
 TITLE = "Tidelog's client beside others, on one Tidelog broker: medians of rounds, ratios within each round"
 ROUND_TRIP_MS = 10
-_SENDING = (Requirement(3, "aiokafka"), Requirement(6, "kafka-python"), Requirement(6, "AIOProducer"))
-_FAR = (Requirement(4, "aiokafka"),)
+_SENDING = (Requirement(6, "aiokafka"), Requirement(6, "kafka-python"), Requirement(6, "AIOProducer"))
+_SENDING_EFFORT = (Requirement(1, JAVA, at_least=False),)
+_FAR = (Requirement(6, "aiokafka"),)
 _LOWER = (Requirement(1, "aiokafka", at_least=False),)
 # Of a rate: times aiokafka's. A way that both have, and columns beside its getmany.
 _CONSUMING = {
@@ -35,6 +39,13 @@ _CONSUMING_EFFORT = (Requirement(1, consumers.CONFLUENT, at_least=False),)
 _SMALL_BATCH = {"batch_bytes": producers.SMALL_BATCH_BYTES}
 _BATCHES: dict[str, dict[str, int]] = {"own batch size": {}, "16 KB batches": _SMALL_BATCH}
 _SIZES = (("100-byte records", 100), ("1 KB records", 1000))
+_VARIED = {"keys": 1000, "varied": 1}
+_MANY: tuple[tuple[str, int, dict[str, int]], ...] = (
+    ("8 partitions, keys and varied sizes", 8, _VARIED),
+    ("100 partitions, keys and varied sizes", 100, _VARIED),
+    ("100 partitions", 100, {}),
+)
+_JAVA_RECORDS = {100: 1_000_000, 1000: 300_000}
 # So many that the slower client reads for about a second or more, beside which connecting is nothing.
 _CONSUMED_RECORDS = {100: 500_000, 1000: 150_000}
 # Of 3,000 records the worst 30 are one or two stalls of the disk, so that one turn says little of the 99th
@@ -56,7 +67,12 @@ def _round(results: Results, folder: Path, seconds: float) -> None:
         for how, batch in _BATCHES.items():
             for title, value_bytes in _SIZES:
                 name = f"send, {title}, {how}"
-                _send(results, broker, name, value_bytes, batch, seconds, producers.CLIENTS, _SENDING)
+                clients = producers.CLIENTS if batch else (*producers.CLIENTS, JAVA)
+                _send(results, broker, name, value_bytes, batch, seconds, clients, _SENDING)
+        for how, partitions, options in _MANY:
+            for title, value_bytes in _SIZES:
+                name, peers = f"send, {title}, {how}", producers.CLIENTS
+                _send(results, broker, name, value_bytes, options, seconds, peers, _SENDING, partitions)
         _latency(results, broker)
         for title, value_bytes in _SIZES:
             _consume(results, broker, title, value_bytes)
@@ -78,10 +94,10 @@ def _far_broker(folder: Path) -> Iterator[Target]:
             yield link
 
 
-def _fresh_topic(target: Target, *words: object) -> str:
+def _fresh_topic(target: Target, *words: object, partitions: int = 1) -> str:
     topic = "-".join([TOPIC, *(str(word).replace(" ", "-") for word in words)])
     with Wire(target.port) as wire:
-        wire.create_topic(topic)
+        wire.create_topic(topic, partitions)
     return topic
 
 
@@ -90,24 +106,43 @@ def _send(
     target: Target,
     name: str,
     value_bytes: int,
-    batch: Mapping[str, int],
+    more: Mapping[str, int],
     seconds: float,
     clients: Sequence[str],
     requirements: Sequence[Requirement],
+    partitions: int = 1,
 ) -> None:
     rate = results.row(name, "rate", "records/s", requirements)
-    effort = results.row(name, "processor time of the client", "us/record")
+    needed = _SENDING_EFFORT if JAVA in clients else ()
+    effort = results.row(name, "processor time of the client", "us/record", needed)
     for client in clients:
-        topic = _fresh_topic(target, client, value_bytes, *batch.values())
-        options = {"topic": topic, "value_bytes": value_bytes, "seconds": seconds, **batch}
-        numbers = run_load(target, "client_load", work="produce", client=client, **options).numbers
+        topic = _fresh_topic(target, client, value_bytes, *more.values(), partitions, partitions=partitions)
+        options = {"topic": topic, "value_bytes": value_bytes, "seconds": seconds, **more}
+        try:
+            if client == JAVA:
+                numbers = _java_numbers(target, topic, value_bytes)
+            else:
+                numbers = run_load(target, "client_load", work="produce", client=client, **options).numbers
+        except LoadError as error:
+            if client != JAVA:
+                raise
+            results.note(f"{JAVA} is absent from {name}: {error}")
+            continue
         with Wire(target.port) as wire:
             # One more was sent before the clock was started.
-            stored = wire.end_offset(topic) - 1
+            stored = wire.end_offset(topic, partitions) - 1
         if stored != numbers["records"]:
             raise LoadError(f"{client} sent {numbers['records']:.0f} records and the topic holds {stored}")
         rate.add(client, numbers["records"] / numbers["seconds"])
         effort.add(client, numbers["cpu_seconds"] / numbers["records"] * 1e6)
+
+
+def _java_numbers(target: Target, topic: str, value_bytes: int) -> dict[str, float]:
+    """As those of the other clients. Raises LoadError."""
+    options = {"topic": topic, "value_bytes": value_bytes}
+    start = run_load(target, "java_producer", records=1, **options).numbers
+    numbers = run_load(target, "java_producer", records=_JAVA_RECORDS[value_bytes], **options).numbers
+    return numbers | {"cpu_seconds": numbers["cpu_seconds"] - start["cpu_seconds"]}
 
 
 def _latency(results: Results, target: Target) -> None:

@@ -37,7 +37,7 @@ async def stored(broker: ThreadedBroker, records: int = 1000) -> str:
 async def test_every_producer_stores_what_it_was_timed_for(broker: ThreadedBroker, client: str) -> None:
     topic = broker.create_topic()
     numbers = await client_load.run(
-        broker.port, "produce", client, topic, 100, batch_bytes=16_384, seconds=30, records=1000
+        broker.port, "produce", client, topic, 100, 16_384, keys=100, varied=True, seconds=30, records=1000
     )
     assert numbers["records"] == 1000
     assert numbers["seconds"] > 0
