@@ -22,6 +22,7 @@ per call.
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections import deque
 from queue import SimpleQueue
@@ -109,6 +110,9 @@ class GroupCommit:
             if ticket is not None:
                 self._in_kernel[ticket] = (log, work)
                 return
+        self._give_to_threads(log, work)
+
+    def _give_to_threads(self, log: Flushable, work: Work) -> None:
         if len(self._threads) < min(len(self._flushing) - len(self._in_kernel), MAX_THREADS):
             self._start_thread()
         if self._threads:
@@ -143,6 +147,9 @@ class GroupCommit:
             return
         for ticket, error in self._sync_queue.finished():
             log, work = self._in_kernel.pop(ticket)
+            if error is not None and error.errno == errno.ECANCELED:
+                self._give_to_threads(log, work)
+                continue
             outcome: BaseException | None
             try:
                 outcome = work.after_sync(error)

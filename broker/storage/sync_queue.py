@@ -1,138 +1,114 @@
-"""fdatasync without a thread: the kernel runs it and signals on a descriptor when it is done (Linux AIO).
+"""fdatasync without a thread of the interpreter: the kernel runs it, and signals on a descriptor at its end.
 
-Owns one AIO context and its eventfd. A flush in a thread makes the interpreter switch threads twice. That
-costs a one-record request more processor time than all other work of the broker for it.
+Owns one io_uring and its eventfd. A flush in a thread makes the interpreter switch threads twice. That costs
+a one-record request more processor time than all other work of the broker for it, and while the loop is busy
+the flush waits for the interpreter.
 
-Invariants: it gives the guarantee of the call: the kernel runs the same fsync of the same open file in a
-thread of its own, and returns its error; the caller keeps the descriptor open until the answer. When the
-kernel does not accept a request (an old kernel, another system, too many requests), `open` and `submit`
-return None, and the caller syncs itself. `open` also returns None where a sandbox refuses any of the calls,
-because syncs would never be answered. `finished` answers each accepted request once. The kernel takes some
-30 ms to destroy a context, so a few are kept for later brokers of this process; none in use is shared.
+Invariants: it gives the guarantee of the call: a worker of the kernel runs the same fsync of the same open
+file, and its error is the answer; the caller keeps the descriptor open until then. The answer ECANCELED says
+that no worker could be started: nothing was done, and the caller syncs itself. Where the kernel does not
+accept a request (too many are under way), `submit` returns None, and the caller syncs itself. `open` returns
+None where the kernel or a sandbox (the usual one of containers) lacks or refuses any of the calls. `finished`
+answers each accepted request once. Its workers run on any core that is free. Those of Linux AIO, the older
+way, wait for the core that submitted.
 
-For the event loop only. Source: io_submit(2); IOCB_CMD_FDSYNC, in Linux since 4.18. The calls have no wrapper
-in libc.
+For the event loop only. Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2): libc has no
+wrapper. Needs Linux 5.6.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import platform
 import sys
 from struct import Struct
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, Self
 
-
-class _Calls(NamedTuple):
-    """Numbers of the system calls."""
-
-    setup: int
-    destroy: int
-    get_events: int
-    submit: int
-
-
-_NUMBERS: Final = {
-    "x86_64": _Calls(setup=206, destroy=207, get_events=208, submit=209),
-    "aarch64": _Calls(setup=0, destroy=1, get_events=4, submit=2),
-}
-_MOST_UNDER_WAY: Final = 128
-_FDSYNC: Final = 3
-_MOST_SPARE: Final = 8
-_ANSWER_BY_EVENTFD: Final = 1
-# struct iocb: data, key, rw_flags, opcode, priority, fd, buffer, size, offset, reserved, flags, eventfd.
-_REQUEST: Final = Struct("<QIiHhIQQqQII")
-# struct io_event: data, the iocb's address, result (0 or minus an errno), a second result.
-_EVENT: Final = Struct("<QQqq")
-
-
-_spare_contexts: list[tuple[int, ctypes.c_ulong]] = []
-"""Each with its process id: a forked process may use none of them."""
+_SETUP: Final = 425
+_ENTER: Final = 426
+_REGISTER: Final = 427
+_REGISTER_EVENTFD: Final = 4
+_REGISTER_PROBE: Final = 8
+_MOST_UNDER_WAY: Final = 256
+_FSYNC: Final = 3
+_DATASYNC: Final = 1
+_SQES_AT: Final = 0x10000000
+# struct io_uring_params: entries of both queues, then features, then where the fields of both lie.
+_PARAMS: Final = Struct("<2I12xI16x7I12x6I16x")
+# struct io_uring_sqe: opcode, flags, priority, fd, offset, address, length, flags of the call, user data.
+_REQUEST: Final = Struct("<BBHiQQIIQ24x")
+# struct io_uring_cqe: user data, result (0 or minus an errno), flags.
+_ANSWER: Final = Struct("<QiI")
+_COUNTER: Final = 1 << 32
 
 
 class SyncQueue:
     """Made by `open`; `fileno` becomes readable when something is finished."""
 
-    def __init__(self, calls: _Calls, context: ctypes.c_ulong, eventfd: int) -> None:
-        # PyDLL keeps the interpreter: these calls never wait.
-        self._syscall = ctypes.PyDLL(None).syscall
-        self._calls = calls
-        self._context = context
+    def __init__(self, syscall: Any, fd: int, eventfd: int, params: tuple[int, ...]) -> None:
+        requests, answers, _, *offsets = params
+        self._syscall = syscall
+        self._fd = fd
         self._eventfd = eventfd
-        self._process = os.getpid()
+        _, sq_tail, sq_mask, _, _, _, array, cq_head, cq_tail, cq_mask, _, _, cqes = offsets
+        size = max(array + requests * 4, cqes + answers * _ANSWER.size)
+        self._ring = mmap.mmap(fd, size)
+        self._requests = mmap.mmap(fd, requests * _REQUEST.size, offset=_SQES_AT)
+        fields = self._fields = memoryview(self._ring).cast("I")
+        for number in range(requests):
+            fields[array // 4 + number] = number
+        self._request_tail = sq_tail // 4
+        self._request_mask = fields[sq_mask // 4]
+        self._answer_head, self._answer_tail = cq_head // 4, cq_tail // 4
+        self._answer_mask, self._answers_at = fields[cq_mask // 4], cqes
+        self._most_under_way = requests
         self._tickets = 0
-        self._unanswered = 0
-        self._request = ctypes.create_string_buffer(_REQUEST.size)
-        self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
-        self._events = ctypes.create_string_buffer(_EVENT.size * _MOST_UNDER_WAY)
+        self._under_way = 0
 
     @classmethod
     def open(cls) -> Self | None:
         """A queue, or None where the kernel gives none."""
-        calls = _NUMBERS.get(platform.machine()) if sys.platform == "linux" else None
-        if calls is None or sys.maxsize < 1 << 32:
+        # The order in which a queue's fields are read here needs a processor that keeps it.
+        if sys.platform != "linux" or platform.machine() != "x86_64":
             return None
-        context = _new_context(calls)
-        if context is None:
+        # PyDLL keeps the interpreter: these calls never wait.
+        syscall = ctypes.PyDLL(None).syscall
+        params = ctypes.create_string_buffer(_PARAMS.size)
+        fd = syscall(_SETUP, _MOST_UNDER_WAY, params)
+        if fd < 0:
             return None
+        eventfd = -1
         try:
-            queue = cls(calls, context, os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-        except OSError:
-            _destroy(calls, context)
-            return None
-        if not queue._is_served():
-            os.close(queue._eventfd)
-            _destroy(calls, context)
-            return None
-        return queue
-
-    def _is_served(self) -> bool:
-        """Whether the calls that it needs are allowed: submitting and taking nothing must not fail."""
-        return self._submit(0) == self._get_events() == 0
+            eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            if _is_served(syscall, fd, eventfd):
+                return cls(syscall, fd, eventfd, _PARAMS.unpack(params))
+        except (OSError, ValueError):
+            pass
+        os.close(fd)
+        if eventfd >= 0:
+            os.close(eventfd)
+        return None
 
     def fileno(self) -> int:
         return self._eventfd
 
     def submit(self, fd: int) -> int | None:
         """Begin an fdatasync of an open file; the ticket of its answer, or None when that is not possible."""
-        self._tickets += 1
-        _REQUEST.pack_into(
-            self._request,
-            0,
-            self._tickets,
-            0,
-            0,
-            _FDSYNC,
-            0,
-            fd,
-            0,
-            0,
-            0,
-            0,
-            _ANSWER_BY_EVENTFD,
-            self._eventfd,
-        )
-        if self._submit(1) != 1:
+        if self._under_way >= self._most_under_way:
             return None
-        self._unanswered += 1
+        fields = self._fields
+        tail = fields[self._request_tail]
+        self._tickets += 1
+        place = (tail & self._request_mask) * _REQUEST.size
+        _REQUEST.pack_into(self._requests, place, _FSYNC, 0, 0, fd, 0, 0, 0, _DATASYNC, self._tickets)
+        fields[self._request_tail] = (tail + 1) % _COUNTER
+        if self._syscall(_ENTER, self._fd, 1, 0, 0, None, 0) != 1:
+            fields[self._request_tail] = tail
+            return None
+        self._under_way += 1
         return self._tickets
-
-    def _submit(self, count: int) -> int:
-        taken: int = self._syscall(self._calls.submit, self._context, ctypes.c_long(count), self._requests)
-        return taken
-
-    def _get_events(self) -> int:
-        """How many were put into `_events`, or -1."""
-        count: int = self._syscall(
-            self._calls.get_events,
-            self._context,
-            ctypes.c_long(0),
-            ctypes.c_long(_MOST_UNDER_WAY),
-            self._events,
-            None,
-        )
-        return count
 
     def finished(self) -> list[tuple[int, OSError | None]]:
         """Ticket and error, or None where it went well, of each that finished since it was last asked."""
@@ -140,51 +116,33 @@ class SyncQueue:
             os.eventfd_read(self._eventfd)
         except BlockingIOError:
             return []
-        return self._answers()
-
-    def _answers(self) -> list[tuple[int, OSError | None]]:
+        fields = self._fields
+        head, tail = fields[self._answer_head], fields[self._answer_tail]
         answers: list[tuple[int, OSError | None]] = []
-        count = _MOST_UNDER_WAY
-        while count == _MOST_UNDER_WAY:
-            count = self._get_events()
-            for number in range(count):
-                ticket, _, result, _ = _EVENT.unpack_from(self._events, number * _EVENT.size)
-                error = OSError(-result, os.strerror(-result)) if result < 0 else None
-                answers.append((ticket, error))
-        self._unanswered -= len(answers)
+        while head != tail:
+            place = self._answers_at + (head & self._answer_mask) * _ANSWER.size
+            ticket, result, _ = _ANSWER.unpack_from(self._ring, place)
+            answers.append((ticket, OSError(-result, os.strerror(-result)) if result < 0 else None))
+            head = (head + 1) % _COUNTER
+        fields[self._answer_head] = head
+        self._under_way -= len(answers)
         return answers
 
     def close(self) -> None:
         """Give it back. Nothing should be under way: its answer would be lost."""
-        self._answers()
+        self._fields.release()
+        self._ring.close()
+        self._requests.close()
+        os.close(self._fd)
         os.close(self._eventfd)
-        # With an answer under way it cannot be reused, and destroying it would wait for the disk.
-        if not self._unanswered:
-            _give_back(self._calls, self._context, self._process)
 
 
-def _new_context(calls: _Calls) -> ctypes.c_ulong | None:
-    process = 0
-    while process != os.getpid():
-        try:
-            process, context = _spare_contexts.pop()
-        except IndexError:  # Not asked before: brokers in other threads take from it too.
-            return _made_context(calls)
-    return context
-
-
-def _made_context(calls: _Calls) -> ctypes.c_ulong | None:
-    context = ctypes.c_ulong(0)
-    failed = ctypes.PyDLL(None).syscall(calls.setup, ctypes.c_long(_MOST_UNDER_WAY), ctypes.byref(context))
-    return None if failed else context
-
-
-def _give_back(calls: _Calls, context: ctypes.c_ulong, process: int) -> None:
-    if len(_spare_contexts) < _MOST_SPARE:
-        _spare_contexts.append((process, context))
-    else:
-        _destroy(calls, context)
-
-
-def _destroy(calls: _Calls, context: ctypes.c_ulong) -> None:
-    ctypes.CDLL(None).syscall(calls.destroy, context)
+def _is_served(syscall: Any, fd: int, eventfd: int) -> bool:
+    """Whether the kernel syncs files in this way, and is allowed to."""
+    # struct io_uring_probe: last operation and count, then 8 bytes of each operation, with its flags at 2.
+    probe = ctypes.create_string_buffer(16 + 8 * (_FSYNC + 1))
+    if syscall(_REGISTER, fd, _REGISTER_PROBE, probe, _FSYNC + 1):
+        return False
+    is_supported = probe.raw[16 + 8 * _FSYNC + 2] & 1
+    notified = ctypes.c_int(eventfd)
+    return bool(is_supported) and not syscall(_REGISTER, fd, _REGISTER_EVENTFD, ctypes.byref(notified), 1)
