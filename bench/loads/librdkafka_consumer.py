@@ -43,4 +43,6 @@ def run(port: int, topic: str, seconds: float) -> dict[str, float]:
             position = 0
     taken = time.perf_counter() - begin
     consumer.close()
+    if not records:
+        raise WireError(f"no record came within {taken:.1f} s; errors: {errors[:1]}")
     return {"records": records, "seconds": taken, "p99_ms": round_trips.p99_ms()}

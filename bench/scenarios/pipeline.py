@@ -18,7 +18,7 @@ from bench.targets.tidelog import Tidelog
 from bench.wire import Wire
 
 _AIOKAFKA = "aiokafka"
-_RECORDS = 1_000_000
+_RECORDS = 500_000
 _TOPIC, _PARTITIONS = "copied", 2
 _SCENARIO = "100-byte records"
 _COPYING = (Requirement(0.8, REFERENCE),)
