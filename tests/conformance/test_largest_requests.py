@@ -23,8 +23,8 @@ from tidelog.protocol.schema import MAX_REQUEST_ELEMENTS, ApiKey
 
 TOPIC = "there"
 PARTITIONS = 200
-ELEMENTS = MAX_REQUEST_ELEMENTS // 10
-"""Two calls for each element, in one turn, would be too many already."""
+ELEMENTS = MAX_REQUEST_ELEMENTS // 20
+"""Four calls for each element, in one turn, would be too many already."""
 MOST_CALLS_A_TURN = 20_000
 MOST_TURNS_AN_ANSWER = 60
 
@@ -105,8 +105,10 @@ TRANSITIONS = {
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     ApiKey.DELETE_GROUPS,
     ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.OFFSET_FETCH,
 }
-FEWER = largest_requests(TOPIC, VERSIONS, ELEMENTS // 5)
+FEWER = largest_requests(TOPIC, VERSIONS, ELEMENTS // 3)
 LARGEST = [each for each in largest_requests(TOPIC, VERSIONS, ELEMENTS) if each.api not in TRANSITIONS]
 LARGEST += [each for each in FEWER if each.api in TRANSITIONS]
 
