@@ -145,8 +145,9 @@ def apply(
     if damage is Damage.SWAP:
         # A segment from another log's same offsets is whole in every way that Kafka's format can tell.
         different = [other for other in others if other.name != path.name or kind is not FileKind.LOG]
-        different = [other for other in different if other.read_bytes() != data]
-        if not different:
+        # One of the two would just be emptied, which is another damage.
+        different = [other for other in different if other.read_bytes() not in (data, b"")]
+        if not data or not different:
             return None
         other = rng.choice(different)
         path.write_bytes(other.read_bytes())

@@ -57,6 +57,13 @@ def test_a_damage_changes_its_file_the_same_way_each_time(
     assert left[0] == left[1]
 
 
+@pytest.mark.parametrize("emptied", [0, 1])
+def test_an_empty_file_is_not_swapped(tmp_path: Path, emptied: int) -> None:
+    files = files_by_kind(folder(tmp_path))[FileKind.LOG]
+    files[emptied].write_bytes(b"")
+    assert apply(FileKind.LOG, Damage.SWAP, files[0], files, random.Random(SEED)) is None
+
+
 def test_flips_and_zeros_fall_on_used_bytes(tmp_path: Path) -> None:
     path = folder(tmp_path) / "cluster.db"
     before = path.read_bytes()
