@@ -4,8 +4,8 @@ import asyncio
 import subprocess
 import sys
 
-import structlog
 import trustme
+from structlog.testing import capture_logs
 
 from bench.comparison import Case, Comparison, speed
 from bench.scenarios.brokers import SIZES
@@ -70,10 +70,10 @@ class _WithAcls(Tidelog):
     settings = (f"authorizer.class.name={STANDARD_AUTHORIZER}",)
 
     def prepare(self) -> None:
-        asyncio.run(self._create_acls())
+        with capture_logs():  # The events of this process are not the server's.
+            asyncio.run(self._create_acls())
 
     async def _create_acls(self) -> None:
-        structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
         services = await open_services(BrokerConfig(data_dir=self.folder), Metrics(), lambda: 1)
         patterns = (PatternType.PREFIXED, PatternType.LITERAL)
         others = [_acl(f"other-{n:05d}", patterns[n % 2], f"User:u{n % 1000}") for n in range(_ACLS - 1)]

@@ -31,6 +31,7 @@ from tidelog.protocol.settings import as_text
 
 PEERS = [ConfluentKafka(), KafkaPython(), AioKafka()]
 ANOTHER = {
+    "acks.all.durable": "false",
     "cleanup.policy": "",
     "compression.gzip.level": "9",
     "compression.type": "zstd",

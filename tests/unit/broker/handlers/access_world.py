@@ -16,6 +16,7 @@ from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.pending import Pending
+from tidelog.broker.net.produce_stream import ProduceStream
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import Acl
 from tidelog.protocol.framing import decode_response_header
@@ -33,6 +34,8 @@ class Client:
         self.state.principal = Principal("User", name)
         self.routes = dispatcher.routes_at(AuthenticationStep.NOT_REQUIRED)
         self.ready: asyncio.Queue[Pending] = asyncio.Queue()
+        self.stream: ProduceStream | None = None
+        self.last_produce: tuple[object, ...] = ()
         self._dispatcher = dispatcher
 
     def answer_ready(self, pending: Pending) -> None:
