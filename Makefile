@@ -10,7 +10,7 @@ PYTHON_FOLDERS := tidelog protocol broker client cli pipeline faults demo bench 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests serve faults frameworks cluster bench docs format up down lock clean
+.PHONY: help install demo test lint types tests serve faults frameworks spark bench docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,8 +51,8 @@ faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
 	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py
 
-cluster: $(STAMP) ## kill an executor and the driver of a job on a standalone Spark cluster
-	@$(BIN)/python -m pytest tests/spark/kills_on_a_cluster.py
+spark: $(STAMP) ## kill jobs, and executors of a standalone Spark cluster; run a declarative pipeline
+	@$(BIN)/python -m pytest tests/spark/mirror_kills.py tests/spark/kills_on_a_cluster.py tests/spark/declarative_pipeline.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench

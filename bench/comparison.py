@@ -2,10 +2,10 @@
 
 Owns the order of a comparison. All servers run from its beginning to its end; within a round each case
 visits them one after the other, back and forth, so that what disturbs the machine disturbs all alike. Each
-turn has a topic of its own on a disk with nothing left to write, and the topic is deleted behind it. A
-first round, which warms Java up, is not counted. Of all that was acknowledged Tidelog must have stored
-every record, or the bench breaks off. A server that does not start or fails in a case is absent there, with
-the reason in a note.
+turn has a topic of its own on a disk with nothing left to write, and the topic is deleted behind it. The
+first round is not counted; it is as long as a server needs to reach its speed. Of all that was acknowledged
+Tidelog must have stored every record, or the bench breaks off. A server that does not start or fails in a
+case is absent there, with the reason in a note.
 """
 
 import itertools
@@ -22,7 +22,6 @@ from bench.wire import TOPIC, Wire, WireError
 
 FAILURES = (TargetError, LoadError, WireError, OSError)
 """What makes one server absent and lets the bench go on."""
-_WARM_UP_S = 1.0
 _numbers = itertools.count()
 
 
@@ -116,7 +115,7 @@ def _compare(results: Results, case: Case, servers: list[Target], run: Run) -> N
     for number in range(run.rounds + 1):
         for server in present[::-1] if number % 2 else present[:]:
             try:
-                outcome = _turn(results, case, server, run.seconds if number else _WARM_UP_S, number)
+                outcome = _turn(results, case, server, run.seconds if number else server.warm_up_s, number)
             except FAILURES as error:
                 if server.name == SUBJECT:
                     raise

@@ -47,6 +47,7 @@ def java(artifact: str, heap: str = "1G") -> list[str]:
 class Kafka(Target):
     name = "kafka"
     more_settings = ""
+    warm_up_s = 12.0  # A request takes ten times the processor before Java has compiled what runs often.
     ready_timeout_s = 300.0  # On a busy machine it needs minutes for ten thousand partitions.
 
     def __init__(self, folder: Path) -> None:

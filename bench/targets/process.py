@@ -41,6 +41,8 @@ class Target(ABC):
 
     name: str
     ready_timeout_s = READY_TIMEOUT_S
+    warm_up_s = 1.0
+    """How long a load must run before its speed is the server's."""
     load_options: Mapping[str, object] = {}
     """What a load needs to know beside the port."""
 

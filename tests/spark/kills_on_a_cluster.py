@@ -1,6 +1,6 @@
 """A mirror is exact though an executor and the driver are killed, whatever the layout of tasks then.
 
-`make cluster` runs it: a master, two workers, their executors and the driver are six JVMs, too many for each
+`make spark` runs it: a master, two workers, their executors and the driver are six JVMs, too many for each
 run of the tests.
 """
 
@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from faults.process_tree import kill_tree
 from tests.spark.mirror_driver import COMMITTED, STOP_AT
+from tests.spark.mirror_kills import LIMIT, Place, place, started
 from tests.spark.small import JAVA_OPTIONS, SMALL, as_flags
 from tests.spark.standalone import standalone_cluster
-from tests.spark.test_kills import LIMIT, Place, place, started
 from tidelog.pipeline.jobs import mirror
 
 __all__ = ["place"]

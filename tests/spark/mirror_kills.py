@@ -1,7 +1,7 @@
 """A mirror is exact though its driver is killed with kill -9.
 
 The judges are the audit and a count by a foreign client, which knows neither Spark nor our decoder.
-`kills_on_a_cluster` kills an executor too.
+`kills_on_a_cluster` kills an executor too. `make spark` runs both.
 """
 
 import os
