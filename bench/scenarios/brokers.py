@@ -71,6 +71,7 @@ CONSUME = Comparison(
             {},
             speed(rate=(Requirement(1.0, Kafka.name),), p99_name="p99 of a request"),
             _FILLS[size],
+            is_timed=False,
         )
         for title, size in SIZES
     ),
