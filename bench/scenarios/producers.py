@@ -1,4 +1,4 @@
-"""One million live producer ids on one partition: memory, snapshot, the time of a check, and the loop's rest.
+"""One million live producer ids on one partition: memory, snapshot, and the time of a check.
 
 The reference of a check's time is the time at a thousand producers, in the same process and turn by turn.
 """
@@ -13,12 +13,6 @@ _FLAT = (Requirement(2, REFERENCE, at_least=False),)
 _LOADS = (
     ("uniform", "a check, uniform random", _FLAT),
     ("skewed", "a check, k-th busiest 1/k", _FLAT),
-)
-_HELD = (Requirement(50, at_least=False),)
-PIECES = (
-    ("roll_and_snapshot", "a roll and its snapshot"),
-    ("retention", "retention"),
-    ("expiry", "expiry of all"),
 )
 
 
@@ -42,9 +36,4 @@ def measure(run: Run) -> Results:
             for value, reference in zip(values, references, strict=True):
                 row.add(SUBJECT, value)
                 row.add(REFERENCE, reference)
-    held = run_program("lag_load", folder=str(run.folder))
-    for key, what in PIECES:
-        row = results.row(most, f"loop held by {what}", "ms", _HELD)
-        row.add(SUBJECT, held[f"{key}_ms"])
-        results.row(most, f"loop held by {what}, CPU", "ms").add(SUBJECT, held[f"{key}_cpu_ms"])
     return results

@@ -1,15 +1,13 @@
 """What the scale scenarios put in, take turns with, and read back is what they say."""
 
-import asyncio
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bench.loads import lag_load, producers_load
+from bench.loads import producers_load
 from bench.loads.producers_load import StateError, check_seconds, filled, header, run, skewed
-from bench.scenarios.producers import PIECES
 from tidelog.broker.storage.producer_table import CACHED_BATCHES
 
 
@@ -32,16 +30,6 @@ def test_populations_have_as_many_rounds_each(tmp_path: Path, monkeypatch: pytes
     for load in ("uniform", "skewed"):
         assert len(numbers[f"{load}_us_2"]) == len(numbers[f"{load}_us_5"]) > 1
     assert numbers["snapshot_bytes"] > 0
-
-
-def test_the_loop_is_probed_while_every_piece_of_upkeep_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # It is for a process of its own.
-    monkeypatch.setattr(lag_load, "configure", lambda _: None)
-    numbers = asyncio.run(lag_load.run(str(tmp_path), 1_500))
-    assert set(numbers) == {f"{key}{unit}" for key, _ in PIECES for unit in ("_ms", "_cpu_ms")}
-    assert all(value > 0 for value in numbers.values())
 
 
 def test_a_skewed_load_has_few_busy_producers_and_leaves_none_out() -> None:
