@@ -30,7 +30,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## send real events through a faulty network, prove that each is stored once
 	@$(BIN)/python -m demo
 
-test: lint types tests ## run ruff, the import contracts, mypy and every test
+test: $(STAMP) ## run ruff, the import contracts, mypy and every test
+	@$(MAKE) --no-print-directory -j 2 lint types tests
 
 lint: $(STAMP)
 	@echo "==> ruff"; $(BIN)/ruff check $(PYTHON_FOLDERS) && $(BIN)/ruff format --check --quiet $(PYTHON_FOLDERS)
@@ -51,8 +52,8 @@ faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
 	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py
 
-spark: $(STAMP) ## kill jobs, and executors of a standalone Spark cluster; run a declarative pipeline
-	@$(BIN)/python -m pytest tests/spark/mirror_kills.py tests/spark/kills_on_a_cluster.py tests/spark/declarative_pipeline.py
+spark: $(STAMP) ## kill jobs and executors of a standalone Spark cluster; run the recipes and a declarative pipeline
+	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py recipes.py declarative_pipeline.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench

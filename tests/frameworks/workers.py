@@ -28,7 +28,7 @@ def environment() -> Path:
         uv = str(Path(sys.executable).parent / "uv")
         python = str(folder / "bin" / "python")
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder], check=True)
-        sync = [uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes", "--compile-bytecode"]
+        sync = [uv, "pip", "sync", "--quiet", "--python", python, "--require-hashes"]
         subprocess.run([*sync, _LOCK], check=True)
         installed.write_bytes(wanted)
     return folder / "bin"

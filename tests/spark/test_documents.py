@@ -9,7 +9,7 @@ from tests.blocks import Reader, blocks
 from tests.tidy.house import ROOT
 
 _TESTED_ELSEWHERE = ("authentication.md", "recipes.md", "security.md")
-"""`test_cli_users`, `test_recipes` and `test_security_page` follow these."""
+"""`test_cli_users`, `recipes` and `test_security_page` follow these."""
 _DOCUMENTS = [
     document
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
