@@ -53,7 +53,7 @@ frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema r
 	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py
 
 spark: $(STAMP) ## kill jobs and executors of a standalone Spark cluster; run the recipes and a declarative pipeline
-	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py recipes.py declarative_pipeline.py
+	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py recipes.py declarative_pipeline.py bench_load.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench
