@@ -33,14 +33,14 @@ demo: $(STAMP) ## send real events through a faulty network, prove that each is 
 test: $(STAMP) ## run ruff, the import contracts, mypy and every test
 	@$(MAKE) --no-print-directory -j 2 lint types tests
 
-lint: $(STAMP)
+lint: $(STAMP) ## run ruff and the import contracts
 	@echo "==> ruff"; $(BIN)/ruff check $(PYTHON_FOLDERS) && $(BIN)/ruff format --check --quiet $(PYTHON_FOLDERS)
 	@echo "==> import-linter"; $(BIN)/lint-imports
 
-types: $(STAMP)
+types: $(STAMP) ## run mypy
 	@echo "==> mypy --strict"; $(BIN)/mypy
 
-tests: $(STAMP)
+tests: $(STAMP) ## run every test
 	@echo "==> pytest"; $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 serve: $(STAMP) ## run a broker on 127.0.0.1:9092
