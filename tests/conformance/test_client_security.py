@@ -11,6 +11,7 @@ import pytest
 from tests.certificates import Certificates
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client import (
@@ -29,7 +30,6 @@ from tidelog.client import (
 )
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "ann,=ü", 'pä="ss,w\\ord'
@@ -67,12 +67,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         authorizer_class_name=STANDARD_AUTHORIZER,
         super_users=f"User:{USER}",
     )
-    made = {}
-    for mechanism in ScramMechanism:
-        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
-        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
-    for user in (USER, "bob"):
-        running.run(running.broker.services.users.change(user, made))
+    add_users(running, PASSWORD, USER, "bob")
     yield Secured(running, certificates.authority)
     running.stop()
 

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from tests.certificates import Certificates
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.scram_users import add_users
 from tests.conformance.test_sasl_tokens import KEY, token
 from tests.frameworks.java import java
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client.security.properties import parse_properties
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 USER, PASSWORD = "al,=ice", "p=w,d"
 LISTENERS = {
@@ -161,12 +161,7 @@ def secure_broker(folder: Path) -> Iterator[Secured]:
         authorizer_class_name=STANDARD_AUTHORIZER,
         super_users=f"User:{USER};User:svc;User:alice;User:ANONYMOUS",
     )
-    made = {}
-    for mechanism in ScramMechanism:
-        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
-        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
-    for user in (USER, "bob"):
-        running.run(running.broker.services.users.change(user, made))
+    add_users(running, PASSWORD, USER, "bob")
     with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as provider:
         Thread(target=provider.serve_forever, daemon=True).start()
         yield Secured(running, folder, f"http://127.0.0.1:{provider.server_port}/token")
