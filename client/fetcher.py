@@ -219,6 +219,7 @@ class Fetcher:
                     is_full = True
                 else:
                     self._answers.lose_position(reader, "the topic was deleted and created again")
+                    self._on_data()
             elif remaining_bytes <= 0 or reader.buffered_bytes >= self._config.max_partition_fetch_bytes:
                 is_full = True
             else:
