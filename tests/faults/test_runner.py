@@ -18,7 +18,8 @@ async def test_a_short_run_with_a_fixed_seed_survives_and_a_lost_batch_would_be_
     assert result.records_followed == result.records_stored
     assert result.cleans > 0
     ledgers = (*result.ledgers, *result.keyed_ledgers)
-    for name in {ledger.name for ledger in ledgers}:
+    # The impatient writer may give up every record of a busy machine; what it says of them is judged.
+    for name in {ledger.name for ledger in ledgers} - {"tidelog, impatient"}:
         assert any(ledger.count(is_acked) for ledger in ledgers if ledger.name == name), name
 
     _remove_first_batch(tmp_path / "data")
