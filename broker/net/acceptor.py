@@ -15,9 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-import ssl
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 
@@ -25,7 +23,6 @@ from tidelog.broker.storage.disk import HANDLES_ADVICE
 
 ACCEPTED_AT_ONCE = 32
 PAUSE_SECONDS = 0.1
-HANDSHAKE_SECONDS = 30.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 logger = structlog.get_logger(__name__)
 
@@ -40,19 +37,14 @@ class Acceptor:
         admits: Callable[[str], bool],
         *,
         accepts_in_seconds: Callable[[], float] = float,
-        context: Callable[[], ssl.SSLContext] | None = None,
-        refused: Callable[[str, ssl.SSLError], None] | None = None,
     ) -> None:
         """`admits` is called with the peer's address after each accept; `accepts_in_seconds` before it says
-        how long the next connection has to wait. `context`: asyncio's TLS is used, with what it returns at
-        each accept, and `refused` is called with peers whose handshake fails.
+        how long the next connection has to wait.
         """
         self._socket = listening
         self._protocol_factory = protocol_factory
         self._admits = admits
         self._accepts_in_seconds = accepts_in_seconds
-        self._context = context
-        self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._connecting: set[asyncio.Task[None]] = set()
         self._paused: asyncio.TimerHandle | None = None
@@ -94,7 +86,7 @@ class Acceptor:
                 connection.close()
                 continue
             connection.setblocking(False)
-            task = self._loop.create_task(self._connect(connection, _peer(address)))
+            task = self._loop.create_task(self._connect(connection))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
 
@@ -103,16 +95,11 @@ class Acceptor:
         """How many accepted connections have no protocol yet."""
         return len(self._connecting)
 
-    async def _connect(self, connection: socket.socket, peer: str) -> None:
-        tls: dict[str, Any] = {}
-        if self._context is not None:
-            tls = {"ssl": self._context(), "ssl_handshake_timeout": HANDSHAKE_SECONDS}
+    async def _connect(self, connection: socket.socket) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._protocol_factory, connection, **tls)
-        except OSError as error:
-            connection.close()  # The peer has closed it, or its TLS is not as it should be.
-            if isinstance(error, ssl.SSLError) and self._refused is not None:
-                self._refused(peer, error)
+            await self._loop.connect_accepted_socket(self._protocol_factory, connection)
+        except OSError:
+            connection.close()  # The peer has closed it.
 
     def _exhausted(self, error: OSError) -> None:
         if not self._is_exhausted:

@@ -16,18 +16,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from tidelog.broker.configuration.broker_config import HTTP_LISTENER
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.acceptor import Acceptor
+from tidelog.broker.net.handshakes import Handshakes
 from tidelog.broker.net.server import bind_error
-from tidelog.broker.net.tls_transport import reason_of
+from tidelog.broker.net.tls_transport import TlsTransport
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.tls import ListenerTls
 
@@ -44,6 +43,7 @@ _IDLE_SECONDS = 75.0
 """How long a connection may be without a whole request; aiohttp's own default is an hour."""
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 128
+_RECEIVE_BYTES = 16 * 1024
 _MOST_CONNECTIONS = 32
 """Further connections are closed: they must not take the file handles that the logs need."""
 
@@ -69,6 +69,7 @@ class HttpServer:
         self._add_routes = add_routes
         self._more_metrics = more_metrics
         self._tls = tls
+        self._handshakes = Handshakes(events, metrics)
         self._middlewares: list[Any] = [
             _refuse_broken_bodies,
             *([] if authenticate is None else [authenticate]),
@@ -117,13 +118,16 @@ class HttpServer:
             keepalive_timeout=_IDLE_SECONDS,
         )
         await self._runner.setup()
-        if self._runner.server is not None:
+        serve, tls = self._runner.server, self._tls
+        if serve is not None:
+
+            def connect() -> asyncio.BaseProtocol:
+                if tls is None:
+                    return serve()
+                return TlsTransport(tls, self._handshakes, lambda: _Buffered(serve()))
+
             # It takes the bound socket over, with the connections that wait in its backlog.
-            tls = self._tls
-            context = None if tls is None else lambda: tls.context
-            self._acceptor = Acceptor(
-                self._socket, self._runner.server, self._admits, context=context, refused=self._refused
-            )
+            self._acceptor = Acceptor(self._socket, connect, self._admits)
             self._acceptor.start(_BACKLOG)
 
     @property
@@ -134,14 +138,7 @@ class HttpServer:
 
     def _admits(self, peer: str) -> bool:
         connecting = 0 if self._acceptor is None else self._acceptor.connecting
-        return self.connections + connecting < _MOST_CONNECTIONS
-
-    def _refused(self, peer: str, error: ssl.SSLError) -> None:
-        self._metrics.tls_failed()
-        host = peer.rpartition(":")[0]
-        self._events.warning(
-            "connection_closed_bad_tls", host, peer=peer, listener=HTTP_LISTENER, reason=reason_of(error)
-        )
+        return self.connections + connecting + len(self._handshakes) < _MOST_CONNECTIONS
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -169,9 +166,28 @@ class HttpServer:
             await asyncio.wait([self._starting])
         if self._acceptor is not None:
             self._acceptor.close()
+        self._handshakes.close()
         if self._runner is not None:
             await self._runner.cleanup()
         self._socket.close()
+
+
+class _Buffered(asyncio.BufferedProtocol):
+    """A protocol that takes bytes, on a transport that fills buffers."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        self._protocol = protocol
+        self._buffer = memoryview(bytearray(_RECEIVE_BYTES))
+        self.connection_made = protocol.connection_made  # type: ignore[method-assign]
+        self.connection_lost = protocol.connection_lost  # type: ignore[method-assign]
+        self.pause_writing = protocol.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = protocol.resume_writing  # type: ignore[method-assign]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._protocol.data_received(bytes(self._buffer[:nbytes]))
 
 
 async def _refuse_broken_bodies(

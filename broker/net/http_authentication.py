@@ -20,7 +20,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.configuration.broker_config import HTTP_LISTENER
-from tidelog.broker.security.tls import ListenerTls
+from tidelog.broker.net.connection import CLIENT_USER
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, Operation, ResourceType
 
@@ -54,11 +54,10 @@ def _user_and_password(header: str) -> tuple[str, str]:
 
 
 class HttpAuthentication:
-    """The check of one broker. `tls` is that of the HTTP port, if it has TLS."""
+    """The check of one broker."""
 
-    def __init__(self, services: Services, tls: ListenerTls | None) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._tls = tls
 
     async def answer(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """What `handler` answers to those who may ask; 401 or 403 to others. For aiohttp: a middleware."""
@@ -66,7 +65,7 @@ class HttpAuthentication:
 
         if request.path in OPEN_PATHS:
             return await handler(request)
-        user = self._certified_user(request) or await self._user_with_password(request)
+        user = request.get_extra_info(CLIENT_USER) or await self._user_with_password(request)
         if not user:
             error = {"error": "this broker asks for a user and a password, or a client's certificate"}
             realm = {"WWW-Authenticate": 'Basic realm="tidelog", charset="UTF-8"'}
@@ -76,15 +75,6 @@ class HttpAuthentication:
             error = {"error": f"User:{user} needs {operation.name} on the cluster"}
             return web.json_response(error, status=403)
         return await handler(request)
-
-    def _certified_user(self, request: web.Request) -> str:
-        connection = request.get_extra_info("ssl_object")
-        if connection is None or self._tls is None:
-            return ""
-        try:
-            return self._tls.user_of(connection)
-        except ValueError:
-            return ""  # No rule names a user for this certificate. A password may.
 
     async def _user_with_password(self, request: web.Request) -> str:
         header = request.headers.get("Authorization")

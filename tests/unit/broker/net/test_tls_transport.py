@@ -27,6 +27,8 @@ from tidelog.broker.net import handshakes as handshakes_module
 from tidelog.broker.net import tls_transport as tls_transport_module
 from tidelog.broker.net.connection import RECEIVED_BYTES
 from tidelog.broker.net.handshakes import Handshakes
+from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.server import bind
 from tidelog.broker.net.tls_transport import RECEIVE_BYTES, TlsTransport
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.tls import ListenerTls
@@ -431,6 +433,23 @@ async def test_a_client_that_asks_for_new_keys_again_and_again_is_disconnected(
             await peer.closed()
     (event,) = logged
     assert event["reason"] == "the client asks for new keys again and again"
+
+
+async def test_nor_does_the_http_port_answer_such_a_client_without_end(
+    certificates: Certificates, logged: list[Any], tmp_path: Path
+) -> None:
+    tls = ListenerTls(BrokerConfig.load(tls_settings(certificates)), "HTTP")
+    server = HttpServer(bind("127.0.0.1", 0, "http.port"), Metrics(), lambda: True, PeerEvents(), tls=tls)
+    server.start()
+    try:
+        client = await RecordsByHand.connect(server.port, certificates, tmp_path)
+        async with client.peer as peer:
+            peer.send(b"".join(client.key_update() for _ in range(100)))
+            await peer.closed()
+    finally:
+        await server.stop()
+    (event,) = logged
+    assert (event["reason"], event["listener"]) == ("the client asks for new keys again and again", "HTTP")
 
 
 def are_read(connection: Any, size: int) -> Callable[[], bool]:
