@@ -1,5 +1,5 @@
 """Shared set-up of the whole suite: Hypothesis profiles that print what is needed to replay a failure, a
-deadline for every test and fixture, and what comes first."""
+deadline for every test and fixture, what comes first, and what one process runs."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.deadline import deadline
 from tests.memory_folder import in_memory, memory_folder
@@ -30,6 +31,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark's tests take longest: they come first."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+class _OneSpark(LoadFileScheduling):
+    """Gives each process whole files, and one of them all of Spark's: another Spark would start, and warm up
+    what it runs first, for a minute of processor time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return _OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
