@@ -67,7 +67,9 @@ _NONE = ErrorCode.NONE
 _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 """Clients take this code for success, so the batch must be durable too."""
 _new_tuple = tuple.__new__
-_VALID_ACKS = frozenset((-1, 0, 1))
+ANSWERED_ACKS = frozenset((ACKS_ALL, 1))
+"""The values of acks with which a batch is appended and answered."""
+_VALID_ACKS = ANSWERED_ACKS | {0}
 _WRITE = WRITE_TOPIC.bit
 _NOT_THE_BROKERS_FAULT = frozenset(
     (

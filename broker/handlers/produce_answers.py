@@ -124,7 +124,7 @@ class PendingProduce(LateAnswer):
     def time_out(self) -> None:
         """Give the answer now, with `not_durable` for what is not durable yet."""
         for results, replica, position, end_offset in self._parts:
-            if end_offset > replica.high_watermark:
+            if end_offset > replica.log.flushed_end_offset:
                 results[position] = not_durable(results[position].index, replica)
         self._finish()
 

@@ -36,7 +36,7 @@ from tidelog.broker.handlers.context import (
     Parked,
     RequestContext,
 )
-from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.produce import ANSWERED_ACKS, ProduceHandler
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.net.metering import Meter
@@ -162,7 +162,7 @@ class Dispatcher:
         likeness = (route, header.client_id, transactional_id, acks, timeout_ms, topic)
         if likeness != client.last_produce:
             client.last_produce = likeness
-        elif acks != 0 and topic not in INTERNAL_TOPICS:
+        elif acks in ANSWERED_ACKS and topic not in INTERNAL_TOPICS:
             shape = ProduceShape.of(route.version, frame, request)
             if shape is not None:
                 client.stream = ProduceStream(self, client, route, handler, shape, header.client_id)

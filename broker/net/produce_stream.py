@@ -83,8 +83,9 @@ class ProduceStream:
                 waiting = AwaitedProduce(self, correlation_id, index, replica, started)
                 result = replica.when_durable(written, waiting, 0)
                 if not waiting.is_durable:
-                    waiting.result = result
                     handler.count_append(topic, result, len(records))
+                    # From here on it is answered when it is durable, before by `_failed`.
+                    waiting.result = result
                     handler.deadlines.begin(waiting, shape.timeout_ms)
                     return waiting
             handler.count_append(topic, result, len(records))

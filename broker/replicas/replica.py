@@ -270,10 +270,11 @@ class Replica:
         return self._settled(result.last_offset + 1, result)
 
     def when_durable(self, written: Written, waiter: CommitWaiter, slot: int) -> AppendResult:
-        """The answer once `waiter` is called for `slot`: within this call if it is visible already."""
+        """The answer once `waiter` is called for `slot`: within this call if it is durable already."""
         result: AppendResult = written  # type: ignore[assignment]
         end_offset = result.last_offset + 1
-        if end_offset <= self.high_watermark:
+        # Not the watermark: while acks.all.durable was false it may have passed what is only written.
+        if end_offset <= self.log.flushed_end_offset:
             waiter.partition_committed(slot)
         else:
             self._waiters.append((end_offset, waiter, slot))

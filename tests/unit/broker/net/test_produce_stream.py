@@ -110,7 +110,7 @@ async def test_a_stream_answers_and_counts_as_dispatch_does(lines: list[Line]) -
     for line in lines:
         frames = (
             produce_frame(version, [("t", [part])], acks, number)
-            for acks, version in ((-1, 7), (-1, 12), (1, 9))
+            for acks, version in ((-1, 7), (-1, 12), (1, 9), (2, 8))
             for number, part in enumerate(batches())
         )
         answers.append([await line.ready(line.serve(frame)) for frame in frames])
@@ -156,6 +156,9 @@ async def test_a_fault_in_a_stream_is_answered_and_logged_as_one(
         answer = await line.ready(line.serve(frame))
     assert result_of(answer) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
     assert [entry["event"] for entry in logs] == ["request_failed"]
+    awaited_before = len(line._ready)
+    await line.asker.replica("t").flushed()
+    assert len(line._ready) == awaited_before
 
 
 async def awaited(line: Line, timeout_ms: int = 30_000) -> AwaitedProduce:

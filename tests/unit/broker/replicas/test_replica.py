@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica import ACKS_ALL, Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import open_services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -204,8 +204,9 @@ async def test_without_durable_acks_a_batch_is_readable_once_written_and_flushed
     replica, told = services.replicas["t", 0], Told()
     replica.watch(told)
     written = replica.append_as_leader(batch(b"a", b"b"), NOW_MS)
-    assert replica.when_durable(written, told, 7).base_offset == 0
-    assert told.events == [("changed", 2, None), 7]
+    assert not replica.waits_for_flush(ACKS_ALL)
+    assert replica.soon_durable(written).base_offset == 0
+    assert told.events == [("changed", 2, None)]
     assert replica.ends == (2, 0, 2, 2)
     assert replica.read(0, 1000, 2).next_offset == 2
     await services.maintenance.checkpoint()
@@ -249,14 +250,19 @@ async def test_without_durable_acks_a_marker_counts_and_is_told_once_it_is_durab
     await services.close()
 
 
-async def test_durable_acks_asked_for_again_flush_what_was_only_written(tmp_path: Path) -> None:
+async def test_durable_acks_asked_for_again_flush_what_was_only_written_and_wait_for_that(
+    tmp_path: Path,
+) -> None:
     config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
     services = await open_services(config, Metrics(), lambda: NOW_MS)
     await services.topics.create("t")
-    replica = services.replicas["t", 0]
-    replica.append_as_leader(batch(b"v"), NOW_MS)
+    replica, told = services.replicas["t", 0], Told()
+    written = replica.append_as_leader(batch(b"v"), NOW_MS)
     replica.reconfigure(replace(replica.log.config, acks_all_durable=True))
+    replica.when_durable(written, told, 7)
+    assert (replica.ends, told.events) == ((1, 0, 1, 1), [])
     await until(lambda: replica.log.flushed_end_offset == 1)
+    assert told.events == [7]
     replica.append_as_leader(batch(b"v"), NOW_MS)
     assert replica.ends == (2, 1, 1, 1)
     await services.close()
