@@ -212,7 +212,7 @@ class Consumer:
         if offset < 0:
             raise ValueError(f"offset is {offset}, expected 0 or more")
         self._assignment.reader(partition).seek(offset)
-        self._changed()
+        self._on_place()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Continue at the first record of these partitions, or of all assigned ones."""
@@ -414,8 +414,8 @@ class Consumer:
                 reader, columns = taken
                 left -= sum(each.record_count for each in columns)
                 found.setdefault(reader.key, []).extend(columns)
+            self._on_read()
             if found:
-                self._on_read()
                 self._progress.returned = {key: kept[0].offsets[0] for key, kept in found.items()}
                 return found
             self._assignment.raise_error(partitions, only_new=False)
@@ -465,11 +465,11 @@ class Consumer:
         self, limit: int, partitions: tuple[TopicPartition, ...]
     ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
         taken = self._assignment.take(limit, partitions)
-        if taken is not None:
-            self._on_read()
+        self._on_read()
         return taken
 
     def _on_read(self) -> None:
+        """Bytes may have been read, also where they held no record to return."""
         if self._fetcher is not None:
             self._fetcher.on_read()
 

@@ -69,6 +69,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._changes: dict[int, asyncio.Event] = {}
         self._is_scheduled = False
+        self._is_closed = False
         self._is_waiting_for_reads = False
         policy = RESET_TIMESTAMPS[config.auto_offset_reset]
         self._answers = FetchAnswers(policy, cluster, self.wake)
@@ -81,14 +82,14 @@ class Fetcher:
             self._loop.call_soon(self._start_tasks)
 
     def on_read(self) -> None:
-        """Records were returned, so more may be fetched."""
+        """Bytes were read, so more may be fetched."""
         if self._is_waiting_for_reads:
             self._is_waiting_for_reads = False
             self.wake()
 
     async def close(self) -> None:
         """Stop. The readers keep the fetched bytes."""
-        self._is_scheduled = True
+        self._is_closed = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -98,6 +99,8 @@ class Fetcher:
     def _start_tasks(self) -> None:
         """Start the tasks that are needed, and wake the others."""
         self._is_scheduled = False
+        if self._is_closed:
+            return
         for topic in {key.topic for key, reader in self._readers.items() if _is_lost(reader)}:
             # One task per topic: an unknown topic must not delay the others.
             self._spawn(("positions", topic), lambda topic=topic: self._find_positions(topic))  # type: ignore[misc]
@@ -127,6 +130,8 @@ class Fetcher:
         del self._tasks[name]
         if not task.cancelled() and task.exception() is not None:
             logger.error("fetcher_failed", exc_info=task.exception())
+        else:
+            self.wake()  # What it is needed for may have come after its last step.
 
     # Positions
 
@@ -147,7 +152,6 @@ class Fetcher:
                 if own is not None and not own.retriable and reader.generation == generation:
                     reader.fail(own)
         self._on_data()
-        self._loop.call_soon(self.wake)
 
     async def _place(self, lost: Sequence[tuple[PartitionReader, int]]) -> ClientError | None:
         """Find positions for these readers, except those moved by a seek meanwhile. Returns the error."""

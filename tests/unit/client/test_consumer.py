@@ -9,7 +9,12 @@ import pytest
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import Consumer, CorruptRecordError, TopicPartition
-from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.protocol.records import (
+    RecordBatchBuilder,
+    TransactionMarker,
+    build_marker,
+    set_offset_and_leader_epoch,
+)
 from tidelog.protocol.schema import ApiKey
 
 FIRST = TopicPartition(TOPIC, 0)
@@ -174,6 +179,50 @@ async def test_a_partition_with_enough_unread_is_left_out_and_taken_up_again_soo
             # The poll for the other one must not last while this one only waits for its reader.
             assert last.max_wait_ms <= 25
             assert len(await values(it, 20)) == 20
+
+
+async def test_batches_without_records_to_return_make_room_for_the_next_ones() -> None:
+    marker = bytearray(build_marker(TransactionMarker(1, 0, 0, is_commit=True), 1_000))
+    log = Log((0, bytes(marker)), (1, stored(1, b"a")))
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker, max_partition_fetch_bytes=1) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            assert await values(it, 1) == [b"a"]
+
+
+async def test_a_partition_assigned_again_while_its_poll_ends_is_read() -> None:
+    log = Log(*((offset, stored(offset, b"%d" % offset)) for offset in range(2)))
+    loop = asyncio.get_running_loop()
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = log
+        async with consumer(broker, max_partition_fetch_bytes=1) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            await until(lambda: it._fetcher is not None and it._fetcher._is_waiting_for_reads)
+
+            def assign_again() -> None:
+                it.assign([FIRST])
+                it.seek(FIRST, 1)
+
+            it.resume(FIRST)
+            await asyncio.sleep(0)  # The poll goes on in the next step, and ends then.
+            loop.call_soon(assign_again)
+            it.assign([])
+            assert await values(it, 1) == [b"1"]
+
+
+async def test_a_call_that_waits_for_a_position_hears_of_a_seek() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.LIST_OFFSETS] = lambda request: None
+        async with consumer(broker, auto_offset_reset="earliest") as it:
+            it.assign([FIRST])
+            it.pause(FIRST)
+            asking = asyncio.create_task(it.position(FIRST))
+            await until(lambda: bool(broker.seen(ApiKey.LIST_OFFSETS)))
+            it.seek(FIRST, 7)
+            assert await asyncio.wait_for(asking, DEADLINE_SECONDS) == 7
 
 
 async def test_a_long_poll_may_last_longer_than_other_requests() -> None:
