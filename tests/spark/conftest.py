@@ -10,8 +10,12 @@ from pyspark.sql import SparkSession
 
 from bench.targets.maven import FetchError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
+from tests.spark.forked_python import served
 from tests.spark.small import CHECKPOINTS, SMALL
 from tidelog.pipeline.spark.spark_session import start_session
+
+# Spark plans with the one, and runs tasks with the other.
+_PYTHONS = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +45,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         "spark.ui.port": "0",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    session = start_session("tests", master="local[2,4]", settings=settings, driver_log=folder / "driver.log")
-    yield session
-    session.stop()
+    log = folder / "driver.log"
+    with served(folder) as python, pytest.MonkeyPatch.context() as patch:
+        for name in _PYTHONS:
+            patch.setenv(name, str(python))
+        # A task is tried twice.
+        session = start_session("tests", master="local[2,2]", settings=settings, driver_log=log)
+        patch.undo()
+        yield session
+        session.stop()
