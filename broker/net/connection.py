@@ -66,11 +66,11 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder", "_is_held_back",
-        "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at", "_mute_timer", "_out",
-        "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes", "_reserved_bytes", "_server",
-        "_timer", "_transport", "_unsent_bytes", "_writing_paused", "connection_id", "last_arrival",
-        "last_produce", "peer", "routes", "state", "stream",
+        "_flush_scheduled", "_guard", "_handed_bytes", "_has_files", "_held_bytes", "_holder",
+        "_is_held_back", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at", "_mute_timer",
+        "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes", "_reserved_bytes",
+        "_server", "_timer", "_transport", "_unsent_bytes", "_writing_paused", "connection_id",
+        "last_arrival", "last_produce", "peer", "routes", "state", "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -98,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._paused = False
         self._writing_paused = False
+        self._has_files = False  # The transport is a FileTransport.
         self._closing = False
         self._drained: asyncio.Future[None] | None = None
         self._unsent_bytes = 0  # At the last check; `_moved_at`: when it last changed.
@@ -406,7 +407,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take_files(out)
         if len(out) == 1:
             self._transport.write(out[0])
-        elif WRITELINES_PAUSES:
+        elif WRITELINES_PAUSES or self._has_files:
             self._transport.writelines(out)
         else:
             self._transport.write(b"".join(out))
@@ -415,12 +416,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_files(self, out: list[Buffer]) -> None:
         """Let a FileTransport take the socket over with the first answer that holds a FileRange."""
+        if self._has_files or not any(isinstance(each, FileRange) for each in out):
+            return
         from tidelog.broker.net.file_transport import FileTransport  # With the first Fetch, not at the start.
 
-        takes_files = isinstance(self._transport, FileTransport)
-        if not takes_files and any(isinstance(each, FileRange) for each in out):
-            events = self._server.events
-            self._transport = FileTransport(self._transport, self, events, is_paused=self._writing_paused)
+        events = self._server.events
+        self._transport = FileTransport(self._transport, self, events, is_paused=self._writing_paused)
+        self._has_files = True
 
     def pause_writing(self) -> None:
         self._writing_paused = True
