@@ -152,8 +152,10 @@ class OffsetsHandler:
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         replica = self._services.replica(topic, asked.partition_index)
-        high_watermark = replica.ends.high_watermark
-        offset = high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        ends = replica.ends
+        high_watermark = ends.high_watermark
+        # Where acks.all.durable is false, the watermark may pass records after the flush for this request.
+        offset = ends.durable if asked.offset == TO_HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,

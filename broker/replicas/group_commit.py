@@ -34,6 +34,10 @@ MAX_THREADS = 4
 """How many logs threads flush at the same time. They start only when that many flushes are under way."""
 
 
+_NOT_DONE = (errno.ECANCELED, errno.EINTR)
+"""The kernel began no sync, or was interrupted, as some file systems are: `os.fdatasync` repeats that too."""
+
+
 class Work(Protocol):
     """What has to reach the disk: `run` does it and may raise OSError.
 
@@ -147,7 +151,7 @@ class GroupCommit:
             return
         for ticket, error in self._sync_queue.finished():
             log, work = self._in_kernel.pop(ticket)
-            if error is not None and error.errno == errno.ECANCELED:
+            if error is not None and error.errno in _NOT_DONE:
                 self._give_to_threads(log, work)
                 continue
             outcome: BaseException | None

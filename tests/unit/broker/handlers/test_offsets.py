@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.checkpoints import LOG_START_OFFSETS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -154,6 +156,24 @@ async def test_minus_one_deletes_to_the_high_watermark(asker: Asker) -> None:
     assert await deleted_before(asker, -1) == (0, 5)
     assert (await listed(asker, EARLIEST)).offset == 5
     assert (await asker.produce("t", make_batch(b"v"))).base_offset == 5
+
+
+async def test_minus_one_deletes_what_is_durable_though_more_is_visible(asker: Asker) -> None:
+    await filled(asker)
+    replica = asker.replica("t")
+    replica.reconfigure(replace(replica.log.config, acks_all_durable=False))
+    replica.append_as_leader(make_batch(b"v"), NOW_MS)
+
+    class Appends:
+        """Another append, between the flush for the deletion and the deletion."""
+
+        def replica_changed(self, replica: Replica) -> None:
+            replica.unwatch(self)
+            replica.append_as_leader(make_batch(b"v"), NOW_MS)
+
+    replica.watch(Appends())
+    assert await deleted_before(asker, -1) == (0, 6)
+    assert replica.log.end_offset == 7
 
 
 @pytest.mark.parametrize("offset", [6, -2])

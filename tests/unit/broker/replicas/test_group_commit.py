@@ -182,14 +182,14 @@ async def test_the_kernel_flushes_without_a_thread(sync_queue: SyncQueue, tmp_pa
         file.close()
 
 
-@pytest.mark.parametrize("is_taken", [False, True])
+@pytest.mark.parametrize("code", [None, errno.ECANCELED, errno.EINTR])
 async def test_what_the_kernel_does_not_take_or_gives_up_a_thread_does(
-    sync_queue: SyncQueue, monkeypatch: pytest.MonkeyPatch, is_taken: bool
+    sync_queue: SyncQueue, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
     finished = sync_queue.finished
-    given_up = OSError(errno.ECANCELED, "Operation canceled")
+    given_up = OSError(code or errno.EIO, "given up")
     monkeypatch.setattr(sync_queue, "finished", lambda: [(ticket, given_up) for ticket, _ in finished()])
-    if not is_taken:
+    if code is None:
         monkeypatch.setattr(sync_queue, "submit", lambda fd: None)
     group_commit = GroupCommit(asyncio.get_running_loop(), sync_queue)
     not_taken = Log()
