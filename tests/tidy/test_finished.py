@@ -57,6 +57,7 @@ def test_no_test_hopes_that_a_time_is_long_enough() -> None:
     offences = [
         f"{name(path)}:{call.lineno} {ast.unparse(call)}"
         for path in modules("tests")
+        if ".sleep(" in path.read_text()
         for call, in_loop in sleeps(tree(path))
         if not in_loop and not (call.args and ast.unparse(call.args[0]) == "0")
     ]
@@ -68,6 +69,7 @@ def test_no_rule_at_run_time_is_a_bare_assert() -> None:
     offences = [
         f"{name(path)}:{node.lineno} {ast.unparse(node)}"
         for path in modules(*CODE_PACKAGES)
+        if any(line.lstrip().startswith("assert") for line in lines(path))
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Assert)
     ]

@@ -29,7 +29,7 @@ from tidelog.broker.cluster.catalog import TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 
-FLIPS = 80
+FLIPS = 30
 SEED = 20
 
 
