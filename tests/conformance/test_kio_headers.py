@@ -36,7 +36,7 @@ every_version = pytest.mark.parametrize(
 
 
 @every_version
-def test_a_request_header_is_kio_s(key: ApiKey, version: int) -> None:
+def test_headers_are_kio_s(key: ApiKey, version: int) -> None:
     header_type = load_request_schema(key, version).__header_schema__
     assert header_type is KIO_REQUEST_HEADERS[request_header_version(key, version)]
     frame = b"".join(encode_request_frame(key, version, 77, "cli", b"body"))
@@ -46,9 +46,6 @@ def test_a_request_header_is_kio_s(key: ApiKey, version: int) -> None:
     )
     assert frame[4 + size :] == b"body"
 
-
-@every_version
-def test_a_response_header_is_kio_s(key: ApiKey, version: int) -> None:
     header_type = load_response_schema(key, version).__header_schema__
     frame = b"".join(encode_response_frame(key, version, 77, b"body"))
     header, size = entity_reader(header_type)(frame, 4)

@@ -111,12 +111,17 @@ def _from_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
 
 
 @every_message
-def test_a_declaration_has_the_fields_types_order_nulls_and_tags_of_kafka_s(
+def test_a_declaration_has_the_fields_types_order_nulls_tags_and_defaults_of_kafka_s(
     key: ApiKey, version: int, kind: str
 ) -> None:
-    assert _described_by_us(message_of(key, kind).fields, version) == _described_by_kio(
-        kio_type(key, version, kind)
-    )
+    entity_type = kio_type(key, version, kind)
+    assert _described_by_us(message_of(key, kind).fields, version) == _described_by_kio(entity_type)
+
+    ours = (schema.encode_request if kind == "request" else schema.encode_response)(key, version, {})
+    read, _ = entity_reader(entity_type)(ours, 0)
+    for field in dataclasses.fields(entity_type):
+        if field.default is not dataclasses.MISSING:
+            assert getattr(read, field.name) == field.default, field.name
 
 
 def _described_by_us(fields: tuple[Field, ...], version: int) -> list[Any]:
@@ -175,13 +180,3 @@ def test_kio_reads_and_writes_the_same_values_as_the_same_bytes(
         key, version, written.getvalue()
     )
     assert present(fields, version, decoded) == values
-
-
-@every_message
-def test_what_is_left_out_is_kafka_s_default(key: ApiKey, version: int, kind: str) -> None:
-    entity_type = kio_type(key, version, kind)
-    ours = (schema.encode_request if kind == "request" else schema.encode_response)(key, version, {})
-    read, _ = entity_reader(entity_type)(ours, 0)
-    for field in dataclasses.fields(entity_type):
-        if field.default is not dataclasses.MISSING:
-            assert getattr(read, field.name) == field.default, field.name

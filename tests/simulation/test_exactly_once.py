@@ -23,7 +23,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, read_batch_header
 from tidelog.protocol.types import MAX_SEQUENCE
 
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "50"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "25"))
 SEEDS = [int(os.environ["SIMULATION_SEED"])] if "SIMULATION_SEED" in os.environ else range(SCHEDULES)
 NEVER_MS = 10**9
 
