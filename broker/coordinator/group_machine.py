@@ -107,8 +107,7 @@ class GroupMachine:
 
         Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        has_offsets = group_id in self.offsets.group_ids
-        if not has_offsets and not self.groups.knows(group_id):
+        if not self.offsets.knows(group_id) and not self.groups.knows(group_id):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         last = self.groups.deletion(group_id) if self.groups.knows(group_id) else ()
         records = list(islice(self.offsets.removal(group_id), DELETED_AT_ONCE + 1))

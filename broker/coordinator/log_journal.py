@@ -146,8 +146,7 @@ class _Replayed:
         self.pending: PendingRecords[bytes, bytes | None] = PendingRecords()
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        if value is not None:
-            self.pending.overwritten(key)
+        self.pending.overwritten(key)
         self._put(key, value)
 
     def _put(self, key: bytes, value: bytes | None) -> None:

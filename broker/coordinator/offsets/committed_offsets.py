@@ -11,7 +11,9 @@ Invariants:
   members is idle from each commit on;
 - one step of a sweep examines some thousand offsets, however many exist;
 - what a transaction commits is seen once its marker is written. An offset that an open transaction may
-  replace does not expire.
+  replace does not expire, and `sweep` does not remove it;
+- a deletion also removes what open transactions have committed so far. The log says so too: a cleaner keeps
+  the later of the two records.
 
 Pure. Source: Kafka's OffsetMetadataManager, KIP-211 (expiry), KIP-447 (pending
 offsets), KIP-496 (OffsetDelete).
@@ -20,7 +22,7 @@ offsets), KIP-496 (OffsetDelete).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
@@ -103,7 +105,7 @@ class CommittedOffsets:
 
     def apply(self, record: OffsetRecord) -> None:
         pending = self._pending.get(record.group_id)
-        if pending is not None and record.committed is not None:
+        if pending is not None:
             pending.overwritten((record.topic, record.partition))
         self._apply(record)
 
@@ -182,8 +184,7 @@ class CommittedOffsets:
 
     def unstable(self, group_id: str, now_ms: int) -> Decision[Any, Collection[tuple[str, int]]]:
         """The topics and partitions of the group that open transactions have committed offsets for."""
-        pending = self._pending.get(group_id)
-        return Decision((), () if pending is None else set(pending.keys()))
+        return Decision((), set(self._pending_in(group_id)))
 
     def _check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         if committer.is_in_transaction and committer.is_anonymous:
@@ -239,9 +240,9 @@ class CommittedOffsets:
             is_known = self._membership.knows(group_id)
             if is_known:
                 self._membership.check_offset_delete(group_id)
-            elif group_id not in self._groups:
+            elif not self.knows(group_id):
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-            held = self._groups.get(group_id, {})
+            held, pending = self._groups.get(group_id, {}), self._pending_in(group_id)
             codes: dict[str, ErrorCode] = {}
             records: list[OffsetRecord] = []
             for topic, partitions in wanted:
@@ -249,17 +250,33 @@ class CommittedOffsets:
                     codes[topic] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                     continue
                 codes[topic] = ErrorCode.NONE
-                present = held.get(topic, {}).keys() & set(partitions)
-                records += [OffsetRecord(group_id, topic, index, None) for index in sorted(present)]
+                present = held.get(topic, {})
+                records += [
+                    OffsetRecord(group_id, topic, index, None)
+                    for index in sorted(set(partitions))
+                    if index in present or (topic, index) in pending
+                ]
             return Decision(records, codes)
 
         return operation
 
     def removal(self, group_id: str) -> Iterator[OffsetRecord]:
         """The records that remove all offsets of a group."""
-        for topic, partitions in self._groups.get(group_id, {}).items():
+        held = self._groups.get(group_id, {})
+        for topic, partitions in held.items():
             for partition in partitions:
                 yield OffsetRecord(group_id, topic, partition, None)
+        for topic, partition in self._pending_in(group_id):
+            if partition not in held.get(topic, ()):
+                yield OffsetRecord(group_id, topic, partition, None)
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the group has committed offsets, or an open transaction has committed some for it."""
+        return group_id in self._groups or bool(self._pending_in(group_id))
+
+    def _pending_in(self, group_id: str) -> Collection[tuple[str, int]]:
+        pending = self._pending.get(group_id)
+        return () if pending is None else pending.keys()
 
     def begin_sweep(self, now_ms: int) -> Decision[OffsetRecord, None]:
         """Let `sweep` examine all offsets that exist now."""
@@ -274,12 +291,11 @@ class CommittedOffsets:
             group_id, topic = found
             topic_id = topic_ids(topic)
             partitions = self._groups.get(group_id, {}).get(topic, {})
-            pending: Container[tuple[str, int]] = self._pending.get(group_id, ())
+            pending = self._pending_in(group_id)
             looks -= 1 + len(partitions)
             for partition, committed in partitions.items():
-                is_pending = (topic, partition) in pending
-                if is_of(committed, topic_id) and (
-                    is_pending or not self._is_expired(group_id, topic, committed, now_ms)
+                if (topic, partition) in pending or (
+                    is_of(committed, topic_id) and not self._is_expired(group_id, topic, committed, now_ms)
                 ):
                     continue
                 records.append(OffsetRecord(group_id, topic, partition, None))

@@ -244,3 +244,29 @@ def test_a_transaction_ends_in_all_groups_that_it_committed_for_and_leaves_nothi
     assert not any(of.unstable(group, 0).response for group in "abc")
     assert not of._pending
     assert not of._groups_in
+
+
+def test_a_sweep_leaves_what_an_open_transaction_may_replace() -> None:
+    """The offset of a deleted topic, whose name another topic has now. A cleaner would take a tombstone for
+    later than what the transaction wrote."""
+    of = machine()
+    of.apply(OffsetRecord("a", "t", 0, CommittedOffset(1, topic_id=UUID(int=99))))
+    of.apply_pending(in_transaction(7, "a", 0, 5))
+    of.begin_sweep(0)
+    assert not of.sweep(0, TOPIC_IDS.get).records
+    of.apply_end(TransactionMarker(7, 0, 0, True))
+    assert held(of, "a") == {("t", 0): 5}
+
+
+def test_a_deletion_takes_what_open_transactions_have_committed_so_far() -> None:
+    of = machine()
+    of.apply_pending(in_transaction(7, "a", 0, 5))
+    of.apply_pending(in_transaction(7, "a", 1, 6))
+    for record in of.delete("a", [("t", [1])])(0).records:
+        of.apply(record)
+    assert of.unstable("a", 0).response == {("t", 0)}
+    for record in list(of.removal("a")):
+        of.apply(record)
+    of.apply_end(TransactionMarker(7, 0, 0, True))
+    assert held(of, "a") == {}
+    assert not of.knows("a")
