@@ -28,12 +28,14 @@ __all__ = ["Accumulator", "PartitionQueue"]
 _FIRST_STEP_BYTES: Final = 32_768
 # Then the limit doubles, but it grows by at most this much before other tasks run.
 _MAX_STEP_BYTES: Final = 65_536
-# First limits of all partitions' batches together take at most this part of the memory.
-_FIRST_STEPS_PART: Final = 4
+# A first limit takes at most this part of the memory, shared with the other partitions whose batches wait.
+_FIRST_STEPS_PART: Final = 8
 _LEAST_STEP_BYTES: Final = 1_024
-# Below these a request, and each batch in it on average, costs both sides more than the records in it.
+# Below these a request, and each batch in it on average, costs both sides more than the records in it. But
+# the batches that wait may take this part of the memory only, for others are on their way.
 _WORTHWHILE_BYTES: Final = 100_000
-_WORTHWHILE_BATCH_BYTES: Final = 4_096
+_WORTHWHILE_BATCH_BYTES: Final = 16_384
+_WORTHWHILE_PART: Final = 4
 
 
 class PartitionQueue:
@@ -55,7 +57,7 @@ class Accumulator:
         self, *, max_batch_size: int, linger_ms: int, buffer_memory: int, delivery_timeout_ms: int
     ) -> None:
         self._max_batch_size = max_batch_size
-        self._first_step = min(_FIRST_STEP_BYTES, max_batch_size)
+        self._largest_first_step = min(_FIRST_STEP_BYTES, max_batch_size)
         self._linger_ms = linger_ms
         self._buffer_memory = buffer_memory
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -64,6 +66,9 @@ class Accumulator:
         # Queues are served in insertion order. A queue that was served goes to the end.
         self._waiting: dict[PartitionQueue, None] = {}
         self._hurries = 0
+        # All bytes that were ever reserved, and the sum below which `awaits_more` looks at no batch.
+        self._granted_bytes = 0
+        self._enough_at_bytes = 0
         # Sends that only pause for other tasks. They append to a queue in the loop's next turn.
         self.fillers = 0
 
@@ -81,13 +86,17 @@ class Accumulator:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = PartitionQueue(key, self._max_batch_size)
-            share = self._buffer_memory // (_FIRST_STEPS_PART * len(self._queues))
-            self._first_step = min(self._first_step, max(share, _LEAST_STEP_BYTES))
         return queue
 
     def waiting_queues(self) -> Iterable[PartitionQueue]:
         """A copy of the list of queues that hold batches, in the order in which to serve them."""
         return list(self._waiting)
+
+    @property
+    def _first_step(self) -> int:
+        """The limit of a batch that is opened now."""
+        share = self._buffer_memory // (_FIRST_STEPS_PART * (len(self._waiting) + 1))
+        return min(self._largest_first_step, max(share, _LEAST_STEP_BYTES))
 
     def room_needed(self, record_size_bytes: int) -> int:
         """Bytes to reserve for a new batch whose first record needs at most `record_size_bytes`."""
@@ -95,7 +104,7 @@ class Accumulator:
 
     def can_ever_hold(self, record_size_bytes: int) -> bool:
         """Whether a batch for such a record fits if no other batch is held."""
-        return self.room_needed(record_size_bytes) <= self._buffer_memory
+        return max(self._largest_first_step, record_size_bytes) <= self._buffer_memory
 
     def can_hold(self, record_size_bytes: int) -> bool:
         """Whether a batch for such a record can be opened now."""
@@ -120,8 +129,7 @@ class Accumulator:
         size_bytes = min(self._first_step, queue.max_batch_size)
         batch = ProducerBatch(queue.key, size_bytes, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder.append(timestamp_ms, key, value, headers)
-        batch.reserved_bytes = self.room_needed(record_size_bytes)
-        self._used_bytes += batch.reserved_bytes
+        self._reserve(batch, self.room_needed(record_size_bytes))
         queue.batches.append(batch)
         queue.open = batch
         self._waiting[queue] = None
@@ -132,11 +140,11 @@ class Accumulator:
         true for its size."""
         batch = ProducerBatch(queue.key, self._max_batch_size, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder = builder
-        batch.reserved_bytes = self.room_needed(builder.size_bytes)
-        self._used_bytes += batch.reserved_bytes
+        self._reserve(batch, self.room_needed(builder.size_bytes))
         queue.batches.append(batch)
         queue.open = None
         self._waiting[queue] = None
+        self._enough_at_bytes = 0
         return batch
 
     def grow(self, queue: PartitionQueue, record_size_bytes: int) -> bool:
@@ -150,11 +158,16 @@ class Accumulator:
         limit = max(least, min(size_bytes + min(size_bytes, _MAX_STEP_BYTES), queue.max_batch_size))
         more = max(limit - batch.reserved_bytes, 0)
         if least > queue.max_batch_size or self._used_bytes + more > self._buffer_memory:
+            self._enough_at_bytes = 0
             return False
         batch.builder.extend(limit)
-        batch.reserved_bytes += more
-        self._used_bytes += more
+        self._reserve(batch, more)
         return True
+
+    def _reserve(self, batch: ProducerBatch, more_bytes: int) -> None:
+        batch.reserved_bytes += more_bytes
+        self._used_bytes += more_bytes
+        self._granted_bytes += more_bytes
 
     def ready_at_ms(self, queue: PartitionQueue) -> int | None:
         """When the queue's oldest batch may be sent: at once (its creation) if it takes no more records or
@@ -167,11 +180,24 @@ class Accumulator:
         return batch.created_ms + self._linger_ms
 
     def awaits_more(self) -> bool:
-        """Whether the batches that wait are small yet, and a send continues in the loop's next turn."""
+        """Whether the batches that wait are small yet, and a send continues in the loop's next turn.
+
+        False if one of them takes no more records.
+        """
         if not self.fillers or self._hurries:
             return False
-        size_bytes = sum(queue.batches[0].size_bytes for queue in self._waiting)
-        return size_bytes < max(_WORTHWHILE_BYTES, _WORTHWHILE_BATCH_BYTES * len(self._waiting))
+        if self._granted_bytes < self._enough_at_bytes:
+            return True
+        size_bytes = 0
+        for queue in self._waiting:
+            batch = queue.batches[0]
+            if batch is not queue.open:
+                return False
+            size_bytes += batch.builder.size_bytes
+        enough = min(_WORTHWHILE_BATCH_BYTES * len(self._waiting), self._buffer_memory // _WORTHWHILE_PART)
+        missing = max(_WORTHWHILE_BYTES, enough) - size_bytes
+        self._enough_at_bytes = self._granted_bytes + missing
+        return missing > 0
 
     def head(self, queue: PartitionQueue) -> ProducerBatch | None:
         """The queue's oldest batch."""

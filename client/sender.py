@@ -168,6 +168,10 @@ class Sender:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
         self._start_obtaining()
+        if len(self._in_flight) >= len(self._cluster.image.nodes) and self._accumulator.awaits_more():
+            # The brokers are busy, and their next requests get more records in the loop's next turn.
+            self.wake()
+            return
         # The first requests hold the retries.
         while loads := self._fill(now_ms):
             for connection, load in loads.items():

@@ -25,15 +25,12 @@ _QUEUE_KILOBYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What a load may vary: most bytes of a batch (None: the client's own default), how long one waits for
-    more, memory for unsent records.
-
-    That memory is enough for many round trips, and little to wait for when the clock is stopped.
-    """
+    """What a load may vary: most bytes of a batch, how long one waits for more, memory for unsent records.
+    None: the client's own default."""
 
     batch_bytes: int | None = None
     linger_ms: int = 0
-    buffer_bytes: int = 2 << 20
+    buffer_bytes: int | None = None
 
     def batch_size(self, name: str) -> dict[str, Any]:
         """The client's setting of this name, where it is to have another value than by default."""
@@ -64,11 +61,14 @@ async def open_producer(name: str, port: int, settings: Settings) -> Sending:
 async def _tidelog(servers: str, settings: Settings) -> Sending:
     from tidelog.client import Producer
 
+    memory: dict[str, Any] = {}
+    if settings.buffer_bytes is not None:
+        memory = {"buffer_memory": settings.buffer_bytes}
     producer = Producer(
         bootstrap_servers=servers,
         linger_ms=settings.linger_ms,
-        buffer_memory=settings.buffer_bytes,
         max_request_size=max(settings.batch_bytes or 0, _REQUEST_BYTES),
+        **memory,
         **settings.batch_size("max_batch_size"),
     )
     await producer.start()

@@ -227,6 +227,9 @@ def test_small_batches_await_more_while_a_send_only_pauses() -> None:
         put(it, it.queue(TopicPartition("t", number)))
     # Together the batches are large, but each of them is small.
     assert it.awaits_more()
+    assert not it.grow(queue, 300_000)
+    queue.open = None
+    assert not it.awaits_more()
 
 
 def test_every_partition_can_have_an_open_batch() -> None:
