@@ -48,17 +48,16 @@ def load_flights(path: Path | None = None, *, limit: int | None = None) -> pa.Ta
     `limit` keeps the first rows only. A cancelled flight takes its place at its scheduled time.
     """
     with zipfile.ZipFile(path or flights_file()) as archive, archive.open("flights.csv") as file:
-        table = read_rows(cast(BinaryIO, file))
-    return table if limit is None else table.slice(0, limit)
+        return read_rows(cast(BinaryIO, file), limit)
 
 
-def read_rows(file: BinaryIO) -> pa.Table:
-    """The events of a CSV with the columns of flights.csv."""
+def read_rows(file: BinaryIO, limit: int | None = None) -> pa.Table:
+    """The events of a CSV with the columns of flights.csv, the first `limit` of them."""
     convert = pacsv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA"])
     rows = pacsv.read_csv(file, convert_options=convert)
     departure = pc.coalesce(rows["dep_time"], rows["sched_dep_time"])
     by_time = np.lexsort([_integers(each) for each in (departure, rows["day"], rows["month"], rows["year"])])
-    rows = rows.take(pa.array(by_time))
+    rows = rows.take(pa.array(by_time[:limit]))
     carriers = rows["carrier"].combine_chunks()
     numbers = count_per_key(carriers)
     minutes = _integers(rows["minute"])

@@ -5,6 +5,7 @@ anything. `tidelog serve` starts a real broker on a free port, and later command
 Python blocks that follow each other are one program; a block with a test function is a test file.
 """
 
+import io
 import json
 import os
 import re
@@ -12,9 +13,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.tidy.house import ROOT
 from tests.waiting import wait_for
@@ -23,6 +26,7 @@ from tidelog.cli.main import main
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What a test cannot do: install into an environment of its own, or run an engine of containers.
 _ELSEWHERE = ("docker", "pip")
+_OF_A_SHELL = frozenset("|&;<>$")
 _SECONDS = 240
 
 
@@ -62,6 +66,12 @@ def fits(shown: str, expected: list[str]) -> bool:
     return re.fullmatch(pattern, "\n".join(line.rstrip() for line in shown.strip().splitlines())) is not None
 
 
+def _check(command: str, code: int, shown: str, expected: list[str]) -> None:
+    assert code == 0, f"{command}\n{shown}"
+    wanted = "\n".join(expected)
+    assert fits(shown, expected), f"{command}\nprinted:\n{shown}\nexpected:\n{wanted}"
+
+
 class Reader:
     """Somebody who types the blocks of a document into a terminal in `folder`. Leave it by `close`."""
 
@@ -87,6 +97,8 @@ class Reader:
                 self._run(f"make --dry-run -C {ROOT} {command.removeprefix('make ')}", [])
             elif command.startswith("tidelog pipeline "):
                 self._run_job(shlex.split(self._with_addresses(command))[1:])
+            elif command.startswith("tidelog ") and not _OF_A_SHELL.intersection(command):
+                self._run_here(command, expected)
             elif not command.startswith(_ELSEWHERE):
                 self._run(command, expected)
 
@@ -118,6 +130,18 @@ class Reader:
         here = [str(self._folder / each) if at in folders else each for at, each in enumerate(arguments)]
         assert main(here) == 0, here
 
+    def _run_here(self, command: str, expected: list[str]) -> None:
+        """In this process: a new one imports for half a second."""
+        with (
+            io.TextIOWrapper(io.BytesIO(), write_through=True) as output,
+            redirect_stdout(output),
+            redirect_stderr(output),
+            mock.patch.dict(os.environ, self._environment()),
+        ):
+            code = main(shlex.split(self._with_addresses(command))[1:])
+            output.seek(0)
+            _check(command, code, output.read(), expected)
+
     def _run(self, command: str, expected: list[str]) -> None:
         done = subprocess.run(
             ["bash", "-c", self._with_addresses(command)],
@@ -129,9 +153,7 @@ class Reader:
             check=False,
             timeout=_SECONDS,
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}"
-        wanted = "\n".join(expected)
-        assert fits(done.stdout, expected), f"{command}\nprinted:\n{done.stdout}\nexpected:\n{wanted}"
+        _check(command, done.returncode, done.stdout, expected)
 
     def _with_addresses(self, text: str) -> str:
         """The document's ports are a broker's defaults; this one has others."""

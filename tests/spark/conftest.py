@@ -38,6 +38,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         **SMALL,
         **CHECKPOINTS,
         **connector,
+        # Else Spark plans each query again behind each shuffle, as it does in the job of `test_wheel`.
+        "spark.sql.adaptive.enabled": "false",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(folder),

@@ -16,7 +16,7 @@ from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 
-EVENTS = 20_000
+EVENTS = 8_000
 FAULTS = 10
 
 

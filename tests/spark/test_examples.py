@@ -16,7 +16,7 @@ from tidelog.pipeline.examples.flights import create_topics, find_csv, run
 from tidelog.pipeline.jobs import audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 
-ROWS = 3000
+ROWS = 1000
 # How the CSV writes that a flight was cancelled.
 NONE = ("", "NA")
 PNG = b"\x89PNG\r\n\x1a\n"

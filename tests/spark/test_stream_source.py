@@ -57,30 +57,20 @@ class Copy:
         return sorted(row.n for row in rows.collect())
 
 
-def test_batches_keep_to_the_limit_and_a_restart_goes_on_where_the_last_ended(
+def test_batches_keep_to_the_limit_and_a_restart_goes_on_where_the_last_ended_with_the_topics_that_came(
     spark: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:
-    broker.create_topic("limited")
-    append(broker, "limited", 0, 100)
-    copy = Copy(spark, broker, tmp_path, subscribe="limited", maxOffsetsPerTrigger="40")
+    """A topic that fits the pattern only later is read from its beginning."""
+    broker.create_topic("limited-1")
+    append(broker, "limited-1", 0, 100)
+    copy = Copy(spark, broker, tmp_path, subscribePattern="limited-.*", maxOffsetsPerTrigger="40")
     assert copy.run() == [40, 40, 20]
     assert copy.behind == [60, 20, 0]
-    append(broker, "limited", 100, 50)
-    assert copy.run(maxOffsetsPerTrigger="1000", minPartitions="3") == [50]
-    assert copy.numbers() == list(range(150))
-
-
-def test_a_topic_that_fits_the_pattern_later_is_read_from_its_beginning(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path
-) -> None:
-    broker.create_topic("pattern-1")
-    append(broker, "pattern-1", 0, 20)
-    copy = Copy(spark, broker, tmp_path, subscribePattern="pattern-.*")
-    copy.run()
-    broker.create_topic("pattern-2")
-    append(broker, "pattern-2", 20, 20)
-    copy.run()
-    assert copy.numbers() == list(range(40))
+    append(broker, "limited-1", 100, 50)
+    broker.create_topic("limited-2")
+    append(broker, "limited-2", 150, 20)
+    assert copy.run(maxOffsetsPerTrigger="1000", minPartitions="3") == [70]
+    assert copy.numbers() == list(range(170))
 
 
 def test_offsets_that_have_gone_end_the_stream_or_are_skipped(

@@ -43,7 +43,8 @@ async def main() -> None:
     async with (
         Admin(bootstrap_servers=os.environ["FROM"]) as source,
         Admin(bootstrap_servers=os.environ["TO"]) as target,
-        Consumer(bootstrap_servers=os.environ["TO"]) as consumer,
+        # A seek waits for the fetch under way, which would wait for records behind the end.
+        Consumer(bootstrap_servers=os.environ["TO"], fetch_max_wait_ms=10) as consumer,
     ):
         for group in sys.argv[1:]:
             await carry(source, target, consumer, group)
