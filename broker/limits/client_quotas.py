@@ -67,7 +67,7 @@ class ClientBuckets(NamedTuple):
     changed_partitions: Bucket | None
 
 
-_NO_QUOTA = ClientBuckets(None, None, None, None)
+NO_QUOTA = ClientBuckets(None, None, None, None)
 
 
 class ClientQuotas:
@@ -99,8 +99,8 @@ class ClientQuotas:
             self._clients.move_to_end(key)
             return found
         found = ClientBuckets(*(self._bucket(quota, user, client_id) for quota in QUOTAS_OF_CLIENTS))
-        if found == _NO_QUOTA:
-            found = _NO_QUOTA
+        if found == NO_QUOTA:
+            found = NO_QUOTA
         self._clients[key] = found
         if len(self._clients) > MOST_CLIENTS:
             self._clients.popitem(last=False)

@@ -5,6 +5,7 @@ request the time that the event loop worked for it. (Partitions that a request c
 by its handler.) Invariants:
 - an answer is sent at once. It says how long its client is throttled, and for so long its connection is
   neither read nor served (KIP-219), so a client that ignores the answer's field waits as well;
+- a client that is not authenticated is charged nothing: it could use up the quota of another one's client id;
 - one answer of Fetch is not larger than what the client's quota allows at once;
 - while no quota is set, dispatch does not come here.
 
@@ -19,8 +20,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.broker.handlers.connection_state import ConnectionState
-from tidelog.broker.limits.client_quotas import ClientBuckets, ClientQuotas
+from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
+from tidelog.broker.limits.client_quotas import NO_QUOTA, ClientBuckets, ClientQuotas
 from tidelog.broker.observability.throttle_counts import ThrottleCounts
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.quotas import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _INT32 = struct.Struct(">i")
 _MOST_MS: Final = 2**31 - 1
 _NO_CLIENT_ID: Final = ""
+_CHARGED_AT: Final = (AuthenticationStep.AUTHENTICATED, AuthenticationStep.NOT_REQUIRED)
 _BYTE_QUOTAS: Final = {ApiKey.PRODUCE: PRODUCER_BYTE_RATE, ApiKey.FETCH: CONSUMER_BYTE_RATE}
 _CHANGING_TOPICS: Final = frozenset(
     {ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.METADATA}
@@ -116,6 +118,8 @@ class Meter:
         return body
 
     def _buckets(self, state: ConnectionState, header: RequestHeader) -> ClientBuckets:
+        if state.authentication not in _CHARGED_AT:
+            return NO_QUOTA
         return self._quotas.buckets(state.principal.name, header.client_id or _NO_CLIENT_ID)
 
 

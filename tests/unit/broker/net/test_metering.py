@@ -8,9 +8,12 @@ import pytest
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, serving
 from tests.unit.broker.observability.test_metrics import value
+from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.limits.client_quotas import ClientQuotas
 from tidelog.broker.net.metering import Meter
-from tidelog.protocol.framing import decode_response_header
+from tidelog.protocol.framing import RequestHeader, decode_response_header
 from tidelog.protocol.hot import (
     FetchPartitionResult,
     FetchResponse,
@@ -151,6 +154,22 @@ async def test_quotas_of_others_cost_a_client_nothing(server: Running) -> None:
         for _ in range(3):
             peer.send(produce_frame(9, [("t", [(0, b"x" * 1000)])]))
             assert await produced(peer) == 0
+
+
+async def test_a_client_that_is_not_authenticated_uses_no_quota_of_the_client_id_that_it_names(
+    server: Running,
+) -> None:
+    state = ConnectionState(1, Listener("S", "h", 1), SecurityProtocol.SASL_PLAINTEXT, "10.0.0.1")
+    header = RequestHeader(ApiKey.PRODUCE, 9, 1, "test")
+    for step in AuthenticationStep:
+        held = ClientQuotas(0.0)
+        held.replace({((CLIENT_ID, "test"),): {PRODUCER_BYTE_RATE: 1.0, REQUEST_PERCENTAGE: 1.0}})
+        meter = Meter(held, server.metrics.throttles, now=lambda: 0.0)
+        state.authentication = step
+        meter.arrived(state, header, 1_000)
+        meter.worked(state, header, 1.0)
+        debts = [one.delay_seconds(0.0) for one in held.buckets("ANONYMOUS", "test") if one is not None]
+        assert any(debts) is (step.name in ("AUTHENTICATED", "NOT_REQUIRED")), step
 
 
 async def test_throttling_is_counted_per_quota_and_client(server: Running) -> None:
