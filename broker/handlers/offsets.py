@@ -25,6 +25,7 @@ from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
 from tidelog.protocol.types import NO_OFFSET
@@ -49,6 +50,7 @@ class OffsetsHandler:
         asked = _Asked(request.topics, "name", "partition_index")
         behind = yield from asked.look(
             self._services,
+            partial(self._access.shows, context, DESCRIBE_TOPIC),
             lambda replica, partition: partition.timestamp != EARLIEST_TIMESTAMP and replica.is_behind,
         )
         answer = self._list(context, asked, request.isolation_level)
@@ -99,7 +101,7 @@ class OffsetsHandler:
     ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
         """Where a leader epoch ended, so that a consumer can detect a log truncated below its offset."""
         asked = _Asked(request.topics, "topic", "partition")
-        behind = yield from asked.look(self._services)
+        behind = yield from asked.look(self._services, partial(self._shows_epochs, context))
         answer = self._ends_of_epochs(context, asked)
         return self._once_visible(behind, answer) if behind else (yield from answer)
 
@@ -107,6 +109,10 @@ class OffsetsHandler:
         self, context: RequestContext, asked: _Asked
     ) -> Steps[dict[str, Any] | Awaitable[dict[str, Any]]]:
         return {"topics": (yield from asked.answers(partial(self._end_of_epoch, context)))}
+
+    def _shows_epochs(self, context: RequestContext, topic: str) -> bool:
+        shows = self._access.shows
+        return shows(context, CLUSTER_ACTION, CLUSTER_NAME) or shows(context, DESCRIBE_TOPIC, topic)
 
     def _end_of_epoch(self, context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
         if not self._access.allows_one(context, (CLUSTER_ACTION, DESCRIBE_TOPIC), topic):
@@ -119,7 +125,10 @@ class OffsetsHandler:
         """Move the start of logs forward, durably; offset -1 means the high watermark."""
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
-        unflushed = await turns.run(asked.look(self._services, lambda replica, _: replica.is_unflushed))
+        may_delete = partial(self._access.shows, context, DELETE_TOPIC)
+        unflushed = await turns.run(
+            asked.look(self._services, may_delete, lambda replica, _: replica.is_unflushed)
+        )
         await all_flushed(unflushed)
         moved: list[tuple[dict[str, Any], MovedStart]] = []
         topics = await turns.run(
@@ -181,18 +190,21 @@ class _Asked:
     def look(
         self,
         services: Services,
+        may: Callable[[str], bool],
         waits: Callable[[Replica, Any], bool] = lambda replica, _: replica.is_behind,
     ) -> Steps[list[Replica]]:
         """Replicas of partitions that must wait for a flush: without `waits`, those with records that are not
-        visible yet."""
+        visible yet. A topic that the client may not use is not waited for: that would show that it exists.
+        """
         pace = Pace()
         waiting: list[Replica] = []
         for topic in self._topics:
             name = topic[self._topic_field]
+            is_allowed = may(name)
             for partition in topic.partitions:
                 key = (name, partition[self._index_field])
                 self._times[key] += 1
-                replica = services.replicas.get(key)
+                replica = services.replicas.get(key) if is_allowed else None
                 if replica is not None and waits(replica, partition):
                     waiting.append(replica)
                 if pace.spent():

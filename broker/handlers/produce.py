@@ -48,6 +48,7 @@ from tidelog.broker.handlers.produce_requests import (
     all_refused,
     check_records,
     copied,
+    is_transactional,
     named_twice,
     size_bytes,
 )
@@ -82,6 +83,7 @@ _NOT_THE_BROKERS_FAULT = frozenset(
     )
 )
 """Codes that Kafka does not count as failed produce requests of the topic."""
+_NAMES_NO_TRANSACTION = "a batch of a transaction needs a request that names its transactional id"
 _NAMED_TWICE = "the request names this partition more than once"
 ELEMENTS_AN_APPEND = 4
 """An append counts as so many elements (see `protocol.steps`), and its bytes as more of them."""
@@ -241,6 +243,9 @@ class ProduceHandler:
             ):
                 results.append(refused(index, WRITE_TOPIC.refusal, WRITE_TOPIC.refusal.message))
                 return pending
+            if request.transactional_id is None and is_transactional(records):
+                results.append(refused(index, WRITE_TRANSACTION.refusal, _NAMES_NO_TRANSACTION))
+                return pending
         version = context.header.api_version
         replica = self.replicas.get((topic, index))
         try:
@@ -285,12 +290,14 @@ class ProduceHandler:
         else:
             self._batch_appended(topic, last_offset - base_offset + 1, size_bytes)
 
-    def may_append(self, connection: ConnectionState, topic: str, replica: Replica, acks: int) -> bool:
+    def may_append(
+        self, connection: ConnectionState, topic: str, replica: Replica, acks: int, records: Buffer
+    ) -> bool:
         """Whether a request without a transactional id may append to a replica, as far as is known at once.
         Internal topics are not asked for."""
         if self._has_authorizer:
             access = connection.access
-            if access is None or not access.topics[topic] & _WRITE:
+            if access is None or not access.topics[topic] & _WRITE or is_transactional(records):
                 return False
         return acks != ACKS_ALL or replica.log.config.min_insync_replicas <= 1
 

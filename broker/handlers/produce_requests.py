@@ -19,6 +19,7 @@ from tidelog.protocol.types import Buffer
 FIRST_VERSION_WITH_ZSTD: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _CODEC_MASK: Final = 0x07
+_TRANSACTIONAL_BIT: Final = 0x10
 
 
 def size_bytes(request: ProduceRequest) -> int:
@@ -45,6 +46,15 @@ def check_records(records: Buffer | None, version: int) -> Buffer:
             f"zstd needs Produce version {FIRST_VERSION_WITH_ZSTD}, the request is version {version}",
         )
     return records
+
+
+def is_transactional(records: Buffer | None) -> bool:
+    """Whether the one batch of a partition says that it belongs to a transaction."""
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW_BYTE
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL_BIT)
+    )
 
 
 def named_twice(request: ProduceRequest) -> Steps[set[tuple[str, int]]]:

@@ -70,7 +70,7 @@ class ProduceStream:
         handler, shape = self.handler, self.shape
         topic = shape.topic
         replica = self._replicas.get((topic, index))
-        if replica is None or not handler.may_append(self.client.state, topic, replica, shape.acks):
+        if replica is None or not handler.may_append(self.client.state, topic, replica, shape.acks, records):
             return None
         try:
             try:

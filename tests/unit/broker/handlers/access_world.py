@@ -37,6 +37,8 @@ class Client:
         self.stream: ProduceStream | None = None
         self.last_produce: tuple[object, ...] = ()
         self._dispatcher = dispatcher
+        self.has_waited = False
+        """Whether the last answer did not come at once."""
 
     def answer_ready(self, pending: Pending) -> None:
         self.ready.put_nowait(pending)
@@ -49,6 +51,7 @@ class Client:
         """The answer's body, and its values."""
         frame = request_frame(key, version, values, 99)
         answer = self._dispatcher.dispatch(self, memoryview(frame)[4:], 0.0)  # type: ignore[arg-type]
+        self.has_waited = isinstance(answer, Pending)
         if isinstance(answer, Pending):
             if answer.answer is None:
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -142,8 +145,10 @@ class Names(NamedTuple):
 Values = Callable[[Names], Mapping[str, Any]]
 
 
-def produce(names: Names, transactional_id: str | None = None) -> dict[str, Any]:
-    parts = [{"index": 0, "records": make_batch(b"v")}]
+def produce(
+    names: Names, transactional_id: str | None = None, records: bytes | None = None
+) -> dict[str, Any]:
+    parts = [{"index": 0, "records": records or make_batch(b"v")}]
     topics = [{"name": names.topic, "partition_data": parts}]
     return {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 5_000, "topic_data": topics}
 

@@ -12,17 +12,21 @@ import pytest
 import pytest_asyncio
 
 from tests.unit.broker.handlers.access_cases import CASES, Case, K
-from tests.unit.broker.handlers.access_world import ALICE, Client, Names, World
+from tests.unit.broker.handlers.access_world import ALICE, Client, Names, World, in_topics, produce
 from tests.unit.broker.handlers.conftest import Clock
+from tests.unit.broker.handlers.transactional import transactional_batch
+from tests.unit.broker.net.peers import request_frame
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers import build_handlers
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.required_access import REQUIRED_ACCESS, Effect, Right
 from tidelog.broker.served_apis import SERVED_APIS, Kind
 from tidelog.broker.services import open_services
-from tidelog.protocol.acls import CLUSTER_NAME, Acl, PatternType, Permission, ResourceType
+from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 
@@ -150,6 +154,40 @@ def test_every_need_of_every_served_api_is_in_the_matrix() -> None:
     without_route = {K.SASL_HANDSHAKE, K.SASL_AUTHENTICATE}
     assert set(SERVED_APIS) - {case.key for case in CASES} == without_route
     assert set(REQUIRED_ACCESS) == set(SERVED_APIS)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_whoever_may_only_write_to_a_topic_writes_into_no_transaction_of_others(world: World) -> None:
+    names = await world.begin(await world.make())
+    producer = Producer(*names.producer)
+    await world.admin.ask(K.PRODUCE, 9, produce(names, names.transaction, transactional_batch(producer)))
+    write = Acl(
+        ResourceType.TOPIC, PatternType.LITERAL, names.topic, ALICE, "*", Operation.WRITE, Permission.ALLOW
+    )
+    world.allow(write)
+    forged = produce(names, None, transactional_batch(producer, 1))
+    for _ in range(2):
+        _, answer = await world.alice.ask(K.PRODUCE, 9, forged)
+        assert codes_in(answer) == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        _, answer = await world.alice.ask(K.PRODUCE, 9, produce(names))
+    for _ in range(2):  # So that a stream begins.
+        await world.alice.ask(K.PRODUCE, 9, produce(names))
+    assert world.alice.stream is not None
+    frame = request_frame(K.PRODUCE, 9, forged, 1)
+    assert world.alice.stream.serve(memoryview(frame)[4:], 0.0) is None
+    world.allow()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_no_answer_about_a_topic_that_may_not_be_seen_waits_for_its_disk(world: World) -> None:
+    names = await world.make()
+    ends = in_topics(partition_index=0, timestamp=-1)(names)
+    epochs = {"topics": [{"topic": names.topic, "partitions": [{"partition": 0, "leader_epoch": 0}]}]}
+    for key, version, values in ((K.LIST_OFFSETS, 7, ends), (K.OFFSET_FOR_LEADER_EPOCH, 4, epochs)):
+        for client, waits in ((world.admin, True), (world.alice, False)):
+            await world.admin.ask(K.PRODUCE, 9, {**produce(names), "acks": 1})
+            await client.ask(key, version, values)
+            assert client.has_waited is waits
 
 
 @pytest.mark.asyncio(loop_scope="module")
