@@ -67,10 +67,17 @@ def key_set(text: bytes) -> KeySet:
         raise ValueError(f"not a JWK set: {type(error).__name__}") from None
     if not 0 < len(keys) <= _MOST_KEYS:
         raise ValueError(f"expected 1 to {_MOST_KEYS} keys of {', '.join(_KEY_TYPES)}, came {len(keys)}")
-    try:
-        return KeySet.import_key_set({"keys": keys})
-    except (JoseError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"a key cannot be read: {type(error).__name__}") from None
+    usable = []
+    problem = ""
+    for key in keys:
+        # As RFC 7517 says: a key of a curve that is not known here must not keep the others out.
+        try:
+            usable += KeySet.import_key_set({"keys": [key]}).keys
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            problem = type(error).__name__
+    if not usable:
+        raise ValueError(f"no key can be read: {problem}")
+    return KeySet(usable)
 
 
 def verified(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> TokenClaims:

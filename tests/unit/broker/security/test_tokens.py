@@ -129,6 +129,9 @@ def test_what_is_no_set_of_public_keys_is_a_value_error(text: bytes) -> None:
 
 
 def test_keys_that_cannot_check_signatures_are_left_out() -> None:
-    kept = key_set(json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0"}, EC, {"kty": "new"}]}).encode())
+    strange = [{**EC, "kid": "strange", "crv": "P-999"}, {"kty": "RSA", "kid": "half", "e": "AQAB"}]
+    kept = key_set(
+        json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0"}, EC, {"kty": "new"}, *strange]}).encode()
+    )
     assert isinstance(kept, KeySet)
     assert [key.kid for key in kept] == ["ec"]
