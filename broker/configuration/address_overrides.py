@@ -1,4 +1,4 @@
-"""The syntax of max.connections.per.ip.overrides: how many connections single addresses may have.
+"""Addresses of clients: the one text of each, and the syntax of max.connections.per.ip.overrides.
 
 Pure. Source: Kafka's SocketServerConfigs; an IPv6 address contains colons, so the last one counts.
 """
@@ -6,6 +6,7 @@ Pure. Source: Kafka's SocketServerConfigs; an IPv6 address contains colons, so t
 from __future__ import annotations
 
 from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 
 from tidelog.protocol.settings import ConfigError
 
@@ -33,4 +34,24 @@ def _entry(text: str) -> tuple[str, int]:
             f"{OVERRIDES} must be a list of addresses, each with the number of its connections "
             f"(10.0.0.1:200), not {text!r}"
         )
-    return address.strip("[]"), int(most)
+    return canonical_host(address.strip("[]")), int(most)
+
+
+def canonical_host(host: str) -> str:
+    """One text for each address: Java writes IPv6 in full, and an IPv4 client may come in as IPv6."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return str(address)
+
+
+def is_address(host: str) -> bool:
+    """Whether this is an address of IPv4 or IPv6, and no name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

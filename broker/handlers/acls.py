@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
+from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.security.authorizer import canonical_host
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import (
     CLUSTER_NAME,

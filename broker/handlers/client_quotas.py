@@ -13,10 +13,11 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
+from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.quotas import ALL_QUOTAS, ENTITY_TYPES, QuotaEntity
+from tidelog.protocol.quotas import ALL_QUOTAS, ENTITY_TYPES, IP, QuotaEntity
 from tidelog.protocol.steps import Pace, Steps, each
 
 ELEMENTS_A_CHANGE = 10
@@ -56,7 +57,7 @@ class ClientQuotasHandler:
         for entry in request.entries:
             if pace.spent(ELEMENTS_A_CHANGE):
                 await self._turns.next()
-            entity = _entity(entry)
+            entity = _stored(_entity(entry))
             try:
                 if entity in changes:
                     raise _invalid("Each entity must appear at most once.")
@@ -75,7 +76,7 @@ class ClientQuotasHandler:
 
 def _result(errors: Mapping[QuotaEntity, ApiError], entry: Any) -> dict[str, Any]:
     entity = _entity(entry)
-    error = errors.get(entity)
+    error = errors.get(_stored(entity))
     return {
         "error_code": ErrorCode.NONE if error is None else error.code,
         "error_message": None if error is None else error.message,
@@ -87,6 +88,11 @@ def _entity(entry: Any) -> QuotaEntity:
     """One type more than there are is enough to refuse it."""
     named = ((one.entity_type, one.entity_name) for one in entry.entity[: len(ENTITY_TYPES) + 1])
     return tuple(sorted(named, key=lambda each: (each[0], each[1] or "")))
+
+
+def _stored(entity: QuotaEntity) -> QuotaEntity:
+    """The entity with the one text of its address: Java writes IPv6 in full."""
+    return tuple((kind, canonical_host(name) if kind == IP and name else name) for kind, name in entity)
 
 
 def _entity_values(entity: QuotaEntity) -> list[dict[str, Any]]:
@@ -107,6 +113,8 @@ def _filter(components: Any) -> dict[str, Any]:
             raise _invalid(f"Unknown match type {one.match_type}")
         if (one.match is None) == (one.match_type == MatchType.EXACT):
             raise _invalid("An exact match needs a name to match, and no other has one")
+        if one.entity_type == IP and one.match:
+            one.match = canonical_host(one.match)
         wanted[one.entity_type] = one
     return wanted
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from tidelog.broker.cluster.catalog import Catalog, Change, ClientQuotasChanged
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.configuration.address_overrides import is_address
 from tidelog.broker.limits.client_quotas import ClientQuotas
 from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.broker.limits.mutation_quota import MutationQuota
@@ -117,6 +118,8 @@ def _check_entity(entity: QuotaEntity) -> None:
     for kind, name in entity:
         if name == "" or len(name or "") > _MAX_NAME_CHARACTERS:
             raise _invalid(f"Empty or too long {kind} not supported; null stands for the default")
+        if kind == IP and name is not None and not is_address(name):
+            raise _invalid(f"ip must be an address such as 10.0.0.1 or 2001:db8::1, not {name}")
 
 
 def _check_changes(entity: QuotaEntity, changes: QuotaChanges) -> None:

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING
 
+from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.pending import BadRequest, Pending, Waiting
@@ -121,8 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         client_host = ""
         if isinstance(peer, tuple):
-            client_host = str(peer[0])
-            self.peer = f"{peer[0]}:{peer[1]}"
+            client_host = canonical_host(str(peer[0]))
+            self.peer = f"{client_host}:{peer[1]}"
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidelog.broker.cluster.catalog import Listener
-from tidelog.broker.configuration.address_overrides import connections_by_address
+from tidelog.broker.configuration.address_overrides import canonical_host, connections_by_address
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.listeners import ListenerConfig
@@ -197,7 +197,7 @@ class Server:
 
     def _admits(self, peer: str) -> bool:
         """Whether one more connection gets a file handle, and its address may connect so often."""
-        host = peer.rpartition(":")[0]
+        host = canonical_host(peer.rpartition(":")[0])
         now = self.loop.time()
         self.limits.accepted(now)
         if not self.limits.may_connect(host, now):

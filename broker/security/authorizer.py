@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 from weakref import WeakValueDictionary
 
+from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.protocol.acls import (
     EVERY_USER,
     WILDCARD,
@@ -331,14 +331,3 @@ def _with_implied(allowed: int) -> int:
     if allowed & _ALTER_CONFIGS:
         allowed |= _DESCRIBE_CONFIGS
     return allowed
-
-
-def canonical_host(host: str) -> str:
-    """One text for each address: Java writes IPv6 in full, and an IPv4 client may come in as IPv6."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return str(address)

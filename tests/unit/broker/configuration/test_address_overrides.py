@@ -7,7 +7,7 @@ from tidelog.protocol.settings import ConfigError
 
 
 def test_each_address_has_its_number_also_one_of_ipv6() -> None:
-    entries = checked_overrides("10.0.0.1:200, ::1:5,[fe80::1]:7")
+    entries = checked_overrides("::ffff:10.0.0.1:200, ::1:5,[FE80:0::1]:7")
     assert connections_by_address(entries) == {"10.0.0.1": 200, "::1": 5, "fe80::1": 7}
     assert checked_overrides("") == checked_overrides(()) == ()
 

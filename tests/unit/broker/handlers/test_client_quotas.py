@@ -77,6 +77,7 @@ async def test_what_is_only_validated_changes_nothing(asker: Asker) -> None:
         (ALICE, {"producer_byte_rate": math.nan}),
         (ALICE, {"connection_creation_rate": 1.0}),
         (((IP, "10.0.0.1"),), {"producer_byte_rate": 1.0}),
+        (((IP, "10.0.0.300"),), {"connection_creation_rate": 1.0}),
         (ALICE, {f"q{number}": 1.0 for number in range(20)}),
     ],
     ids=str,
@@ -100,6 +101,9 @@ async def test_a_filter_finds_entities_by_type_and_name_and_strictly_only_those_
     assert set(await found(asker, (USER, ANY, None), strict=True)) == {ALICE, ANYBODY}
     assert set(await found(asker, (USER, ANY, None), (CLIENT_ID, ANY, None))) == {ALICE_AND_APP}
     assert await found(asker, (IP, ANY, None)) == {((IP, None),): {CONNECTION_CREATION_RATE: 9.0}}
+    assert await altered(asker, ((IP, "2001:DB8:0:0:0:0:0:1"),), connection_creation_rate=1.0) == 0
+    (of_address,) = await found(asker, (IP, EXACT, "2001:DB8::1"))
+    assert of_address == ((IP, "2001:db8::1"),)
 
 
 @pytest.mark.parametrize(

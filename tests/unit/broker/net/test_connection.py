@@ -316,9 +316,9 @@ async def test_one_connection_more_than_allowed_is_closed_and_a_place_that_falls
 
 async def test_an_address_gets_its_number_of_connections_and_its_rate(held: Held) -> None:
     overrides = ("10.0.0.1:9", "127.0.0.1:1")
-    async with serving(
-        handlers_with(held), max_connections_per_ip=0, max_connections_per_ip_overrides=overrides
-    ) as server:
+    limits = {"max_connections_per_ip": 0, "max_connections_per_ip_overrides": overrides}
+    # Its clients come with addresses of IPv6 that stand for those of IPv4.
+    async with serving(handlers_with(held), host="::ffff:127.0.0.1", **limits) as server:
         with capture_logs() as events:
             async with await Peer.connect(server.port) as first:
                 await first.ask(ApiKey.API_VERSIONS, 3)

@@ -9,12 +9,12 @@ import tracemalloc
 
 import pytest
 
+from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.security import authorizer as module
 from tidelog.broker.security.authorizer import (
     EVERYTHING,
     SUPPORTED_OPERATIONS,
     Authorizer,
-    canonical_host,
     operations,
 )
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
