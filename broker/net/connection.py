@@ -27,14 +27,14 @@ import sys
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from operator import length_hint
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.pending import BadRequest, Pending, Waiting
+from tidelog.broker.net.writing import write_all
 from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 WRITE_HIGH_WATER_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
 """Answers to frames of one read that are given to the transport before the other frames are served."""
-WRITELINES_PAUSES = not ((3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2))
-"""In some versions asyncio's writelines forgets to pause the protocol (CVE-2024-12254); write never does."""
 CLIENT_USER = "client_user"
 """`get_extra_info` of this name is the user that the client's certificate names, or empty."""
 RECEIVED_BYTES = "received_bytes"
@@ -68,10 +66,10 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
         "_flush_scheduled", "_guard", "_handed_bytes", "_has_files", "_held_bytes", "_holder",
-        "_is_held_back", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at", "_mute_timer",
-        "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes", "_reserved_bytes",
-        "_server", "_timer", "_transport", "_unsent_bytes", "_writing_paused", "connection_id",
-        "last_arrival", "last_produce", "peer", "routes", "state", "stream",
+        "_is_held_back", "_joined_requests", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at",
+        "_mute_timer", "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes",
+        "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_writing_paused",
+        "connection_id", "last_arrival", "last_produce", "peer", "routes", "state", "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -95,7 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held_back = False
         self._mute_timer: asyncio.TimerHandle | None = None  # Runs while the client is throttled.
         self._holder: Waiting | None = None  # The request that holds back later ones.
-        self._backlog: Iterator[memoryview] | None = None  # Frames received and not yet dispatched.
+        self._backlog: list[memoryview] | None = None  # Not yet dispatched; the last one arrived first.
+        self._joined_requests = 0  # How many more wait than `_queue` has elements.
         self._flush_scheduled = False
         self._paused = False
         self._writing_paused = False
@@ -201,16 +200,16 @@ class Connection(asyncio.BufferedProtocol):
             self.bad_request(BadRequest(str(error)))
             return
         if frames:
-            self._backlog = iter(frames)
+            self._backlog = frames = frames[::-1]
             if self._holder is None:
-                self._serve(self._backlog)
+                self._serve(frames)
             else:
                 self._read_or_pause()
         elif self._memory.is_short and self._lacks_room():
             self._guard.hold_back_until_looked_at(self)
 
-    def _serve(self, frames: Iterator[memoryview]) -> None:
-        """Dispatch frames in order until none is left, one holds back the rest, or a bound is reached."""
+    def _serve(self, frames: list[memoryview]) -> None:
+        """Dispatch frames, the last one first, until none is left or something holds back the rest."""
         queue = self._queue
         out = self._out
         memory = self._memory
@@ -221,17 +220,17 @@ class Connection(asyncio.BufferedProtocol):
         arrived = self.last_arrival
         ready_bytes = 0
         try:
-            for frame in frames:
-                answer: list[Buffer] | Waiting | None = None
-                if stream is not None:
-                    answer = stream.serve(frame, arrived)
+            while frames:
+                answer: list[Buffer] | Waiting | None
+                answer = None if stream is None else stream.serve(frames, arrived, self._may_wait())
                 if answer is None:
-                    answer = dispatch(self, frame, arrived)
+                    answer = dispatch(self, frames.pop(), arrived)
                     if answer is None:
                         continue
                     stream = None if is_metered else self.stream
                 if not isinstance(answer, list):
                     queue.append(answer)
+                    self._joined_requests += answer.requests - 1
                     if answer.holds_back:
                         self._holder = answer
                     if (answer.reserved_bytes or answer.held_bytes) and isinstance(answer, Pending):
@@ -241,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
                         or self._closing
                         or is_metered
                         or memory.is_short
-                        or len(queue) >= self._max_requests
+                        or self._may_wait() <= 0
                     ):
                         continue  # Nothing else that is checked below has changed.
                 elif queue:
@@ -260,14 +259,13 @@ class Connection(asyncio.BufferedProtocol):
                     self._close()
                 if self._holder is not None or self._is_full() or self._closing:
                     break
-            if not length_hint(frames):
+            if not frames:
                 self._backlog = None
         except BadRequest as error:
             self.bad_request(error)
         if self._closing:
             return
-        if out:
-            self._flush()
+        self._flush()
         self._read_or_pause()
 
     def _park(self, pending: Pending) -> None:
@@ -277,12 +275,16 @@ class Connection(asyncio.BufferedProtocol):
         self._parked_bytes += pending.held_bytes
         self._guard.took(pending.held_bytes)
 
+    def _may_wait(self) -> int:
+        """How many more requests may wait for their answers."""
+        return self._max_requests - len(self._queue) - self._joined_requests
+
     def _is_full(self) -> bool:
         return (
             self._writing_paused
             or self._is_held_back
             or self._mute_timer is not None
-            or len(self._queue) >= self._max_requests
+            or self._may_wait() <= 0
             or self._held_bytes + self._reserved_bytes > self._max_bytes
             or (self._memory.is_short and self._is_above_share())
         )
@@ -350,9 +352,9 @@ class Connection(asyncio.BufferedProtocol):
         """For dispatch: a request in the queue has its answer."""
         queue = self._queue
         answer = pending.answer
-        if pending.reserved_bytes or pending.held_bytes:
-            self._reserved_bytes -= pending.reserved_bytes
-            self._parked_bytes -= pending.held_bytes
+        self._reserved_bytes -= pending.reserved_bytes
+        self._parked_bytes -= pending.held_bytes
+        self._joined_requests -= pending.requests - 1
         if pending is self._holder:
             self._holder = None
         if answer is None or queue[0] is not pending:
@@ -390,10 +392,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush_later(self) -> None:
         self._flush_scheduled = False
-        if self._out:
-            self._flush()
+        self._flush()
 
     def _flush(self) -> None:
+        if not self._out:
+            return
         out = self._out.copy()
         # Emptied first: a transport may call resume_writing from within the write, which calls this method
         # again.
@@ -406,12 +409,10 @@ class Connection(asyncio.BufferedProtocol):
             self._guard.passed()
         if size >= LEAST_BYTES and self.state.sends_files:
             self._take_files(out)
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif WRITELINES_PAUSES or self._has_files:
+        if self._has_files:
             self._transport.writelines(out)
         else:
-            self._transport.write(b"".join(out))
+            write_all(self._transport, out)
         if self._drained is not None:
             self._check_drained()
 
@@ -421,9 +422,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         from tidelog.broker.net.file_transport import FileTransport  # With the first Fetch, not at the start.
 
-        events = self._server.events
-        self._transport = FileTransport(self._transport, self, events, is_paused=self._writing_paused)
-        self._has_files = True
+        is_paused, self._has_files = self._writing_paused, True
+        self._transport = FileTransport(self._transport, self, self._server.events, is_paused=is_paused)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -528,8 +528,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send the answers that are ready, then answer nothing more."""
         self._closing = True
         self._backlog = None
-        if self._out:
-            self._flush()
+        self._flush()
         self._abandon_all()
         self._transport.close()
 
@@ -538,7 +537,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(waiting, Waiting):
                 waiting.abandon()
         self._queue.clear()
-        self._held_bytes = self._reserved_bytes = self._parked_bytes = 0
+        self._held_bytes = self._reserved_bytes = self._parked_bytes = self._joined_requests = 0
 
     def is_idle_since(self, moment: float) -> bool:
         """Whether nothing arrived since `moment` (time.perf_counter) and no answer is due or unsent."""

@@ -26,7 +26,8 @@ from functools import partial
 from typing import Any, Final
 
 from tidelog.broker.limits.peer_events import PeerEvents
-from tidelog.broker.net.connection import WRITE_HIGH_WATER_BYTES, WRITELINES_PAUSES, Connection
+from tidelog.broker.net.connection import WRITE_HIGH_WATER_BYTES, Connection
+from tidelog.broker.net.writing import write_all
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.file_range import FileRange
 from tidelog.protocol.types import Buffer
@@ -158,15 +159,7 @@ class FileTransport(asyncio.BufferedProtocol, asyncio.Transport):
             buffers.append(head)
             self._backlog_bytes -= len(head)
             backlog.popleft()
-        self._write_raw(buffers)
-
-    def _write_raw(self, buffers: list[Buffer]) -> None:
-        if len(buffers) == 1:
-            self._raw.write(buffers[0])
-        elif WRITELINES_PAUSES:
-            self._raw.writelines(buffers)
-        else:
-            self._raw.write(b"".join(buffers))
+        write_all(self._raw, buffers)
 
     def _send_range(self, stored: FileRange) -> None:
         before = len(stored)

@@ -69,7 +69,7 @@ class Client(Protocol):
 
 
 class Waiting(ABC):
-    """A request that is not answered yet: its place in the connection's queue.
+    """A request that is not answered yet, or some that arrived together: its place in the connection's queue.
 
     `answer` is None until it is final, then the frame's buffers; `abandon` drops it.
     """
@@ -77,6 +77,7 @@ class Waiting(ABC):
     __slots__ = ("answer",)
 
     answer: list[Buffer] | None
+    requests: int = 1
     # See `Pending`.
     holds_back: bool = False
     keeps_frame: bool = False

@@ -1,10 +1,11 @@
 """Serves the Produce requests of a producer that sends one batch after another, the short way of most.
 
 Owns `ProduceStream`, which a connection begins after two requests of one shape (`hot.produce_shape`), and
-`AwaitedProduce`, such a request until its batch is durable. Invariants: a stream serves a request as
-`dispatch` and `handlers.produce` do (the rules are there and in the replica), or it stores nothing and
-returns None, and the request is dispatched. So the only refusals here are those after the append: a flush
-that failed, or came too late. No future, no task, no decoding.
+`AwaitedProduce`, such requests until their batches are durable. What arrived together for one partition is
+appended by one write and answered together, where the log can do so (`append_run`). Invariants: a stream
+serves a request as `dispatch` and `handlers.produce` do (the rules are there and in the replica), or it
+stores nothing and returns None, and the request is dispatched. So the only refusals here are those after the
+append: a flush that failed, or came too late. No future, no task, no decoding.
 
 For the event loop only. Views of a frame are not kept.
 """
@@ -12,7 +13,7 @@ For the event loop only. Views of a frame are not kept.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.produce_answers import not_durable, refused
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tidelog.broker.storage.partition_log import AppendResult
     from tidelog.protocol.hot import ProducePartitionResult
 
+MOST_AT_ONCE: Final = 64
+"""Requests that are appended together. Each takes two buffers of a write, which has at most 1,024."""
 _now = time.perf_counter
 
 
@@ -58,12 +61,15 @@ class ProduceStream:
         self._match = shape.match
         self._replicas = handler.replicas
 
-    def serve(self, frame: memoryview, started: float) -> list[Buffer] | AwaitedProduce | None:
-        """The answer to a request, or what waits for it; None if it must be dispatched.
+    def serve(
+        self, frames: list[memoryview], started: float, most: int = MOST_AT_ONCE
+    ) -> list[Buffer] | AwaitedProduce | None:
+        """The answer to the last of `frames`, and perhaps to at most `most` from the end on, or what waits
+        for it. They leave the list. None if the last must be dispatched.
 
-        `started` is its time of arrival by `time.perf_counter`.
+        The last of `frames` arrived first; `started` is their time of arrival by `time.perf_counter`.
         """
-        found = self._match(frame)
+        found = self._match(frames[-1])
         if found is None:
             return None
         correlation_id, index, records = found
@@ -72,70 +78,107 @@ class ProduceStream:
         replica = self._replicas.get((topic, index))
         if replica is None or not handler.may_append(self.client.state, topic, replica, shape.acks, records):
             return None
+        ids, batches = [correlation_id], [records]
+        if len(frames) > 1:
+            self._add_later(frames, index, ids, batches, min(most, MOST_AT_ONCE))
         try:
             try:
-                written = replica.append_as_leader(records, handler.clock_ms(), Effort())
+                run = replica.append_run(batches, handler.clock_ms())
+                if run is None:
+                    run = 1, replica.append_as_leader(records, handler.clock_ms(), Effort())
             except (ApiError, TooMuchError):
                 return None  # Nothing was stored: the general way finds the same, and says it.
+            count, written = run
+            if count < len(ids):
+                del ids[count:], batches[count:]
             if not replica.waits_for_flush(shape.acks):
                 result = replica.soon_durable(written)
             else:
-                waiting = AwaitedProduce(self, correlation_id, index, replica, started)
+                waiting = AwaitedProduce(self, ids, index, replica, started)
                 result = replica.when_durable(written, waiting, 0)
                 if not waiting.is_durable:
-                    handler.count_append(topic, result, len(records))
-                    # From here on it is answered when it is durable, before by `_failed`.
+                    handler.count_append(topic, result, sum(map(len, batches)))
+                    # From here on they are answered when they are durable, before by `_failed`.
                     waiting.result = result
                     handler.deadlines.begin(waiting, shape.timeout_ms)
+                    del frames[-count:]
                     return waiting
-            handler.count_append(topic, result, len(records))
-            return [self.answer(correlation_id, index, result, started)]
+            handler.count_append(topic, result, sum(map(len, batches)))
+            answer = self.answer(ids, index, result, started)
+            del frames[-count:]
+            return [answer]
         except Exception as error:
-            return self._failed(frame, error, started)
+            return self._failed(frames, len(ids), error, started)
 
-    def _failed(self, frame: memoryview, error: Exception, started: float) -> list[Buffer]:
-        """The answer to a request that a fault of the broker ended, perhaps after its append."""
+    def _add_later(
+        self, frames: list[memoryview], index: int, ids: list[int], batches: list[memoryview], most: int
+    ) -> None:
+        """Add those of the requests behind the first one that go to the same partition."""
+        for frame in frames[-2 : -most - 1 : -1]:
+            found = self._match(frame)
+            if found is None or found[1] != index:
+                return
+            ids.append(found[0])
+            batches.append(found[2])
+
+    def _failed(self, frames: list[memoryview], count: int, error: Exception, started: float) -> list[Buffer]:
+        """The answer to the first requests, which a fault of the broker ended, perhaps after their append."""
         route = self.route
-        header, position = decode_request_header(frame)
-        request = finish(route.decode(route.version, frame[position:]))
-        return self.dispatcher.refuse(self.client, route, header, request, error, started)
+        answer: list[Buffer] = []
+        for _ in range(count):
+            frame = frames.pop()
+            header, position = decode_request_header(frame)
+            request = finish(route.decode(route.version, frame[position:]))
+            answer += self.dispatcher.refuse(self.client, route, header, request, error, started)
+        return answer
 
-    def answer(self, correlation_id: int, index: int, result: AppendResult, started: float) -> bytes:
-        """The frame of the answer for a stored batch, counted."""
+    def answer(self, ids: list[int], index: int, result: AppendResult, started: float) -> bytes:
+        """The frames of the answers for stored batches, counted."""
         base_offset, _, append_time_ms, start_offset, _ = result
-        code = 0
+        code, make, count = 0, self.shape.answer, len(ids)
         if base_offset >= 0:
-            self.route.tally.succeeded(_now() - started)
+            self.route.tally.succeeded(_now() - started, count)
         else:
             code = int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
             self.route.tally.finished(((code, 1),), _now() - started)
-        return self.shape.answer(correlation_id, index, code, base_offset, append_time_ms, start_offset)
+        if count == 1:
+            return make(ids[0], index, code, base_offset, append_time_ms, start_offset)
+        # Each has one record.
+        numbered = enumerate(ids, base_offset)
+        return b"".join(
+            [make(each, index, 0, offset, append_time_ms, start_offset) for offset, each in numbered]
+        )
 
-    def refusal(self, correlation_id: int, row: ProducePartitionResult, started: float) -> list[Buffer]:
-        """The frame of the answer for a batch that did not become durable, counted."""
+    def refusal(self, ids: list[int], row: ProducePartitionResult, started: float) -> list[Buffer]:
+        """The frames of the answers for batches that did not become durable, counted."""
         route = self.route
-        header = RequestHeader(route.api_key, route.version, correlation_id, self._client_id)
         response = [(self.shape.topic, [row])]
-        return finish(self.dispatcher.encode(self.client, route, header, response, started))
+        answer: list[Buffer] = []
+        for correlation_id in ids:
+            header = RequestHeader(route.api_key, route.version, correlation_id, self._client_id)
+            answer += finish(self.dispatcher.encode(self.client, route, header, response, started))
+        return answer
 
 
 class AwaitedProduce(Waiting):
-    """A request whose batch is written and not yet durable: a CommitWaiter, and its place in the queue."""
+    """Requests whose batches are written and not yet durable: a CommitWaiter, and a place in the queue."""
 
     __slots__ = (
-        "_correlation_id", "_index", "_replica", "_started", "_stream", "deadline", "is_durable", "result",
+        "_ids", "_index", "_replica", "_started", "_stream", "deadline", "is_durable", "requests", "result",
     )  # fmt: skip
 
     def __init__(
-        self, stream: ProduceStream, correlation_id: int, index: int, replica: Replica, started: float
+        self, stream: ProduceStream, ids: list[int], index: int, replica: Replica, started: float
     ) -> None:
+        """`ids` are their correlation ids."""
         self.answer = None
+        self.requests = len(ids)
         self.deadline = 0.0
         self.is_durable = False
         self.result: AppendResult | None = None
         """Set where the request has to wait."""
         self._stream: ProduceStream | None = stream
-        self._correlation_id = correlation_id
+        self._ids = ids
         self._index = index
         self._replica = replica
         self._started = started
@@ -147,14 +190,14 @@ class AwaitedProduce(Waiting):
             return
         stream.handler.deadlines.discard(self)
         self._stream = None
-        self.answer = [stream.answer(self._correlation_id, self._index, result, self._started)]
+        self.answer = [stream.answer(self._ids, self._index, result, self._started)]
         stream.client.answer_ready(self)
 
     def partition_failed(self, slot: int, code: ErrorCode) -> None:
         self._refuse(refused(self._index, code, code.message))
 
     def time_out(self) -> None:
-        """Answer that the batch was not durable in time, or why it never will be."""
+        """Answer that the batches were not durable in time, or why they never will be."""
         self._refuse(not_durable(self._index, self._replica))
 
     def _refuse(self, row: ProducePartitionResult) -> None:
@@ -162,11 +205,11 @@ class AwaitedProduce(Waiting):
         if stream is None:
             return
         stream.handler.deadlines.discard(self)
-        self.answer = stream.refusal(self._correlation_id, row, self._started)
+        self.answer = stream.refusal(self._ids, row, self._started)
         stream.client.answer_ready(self)
 
     def abandon(self) -> None:
-        """The client has disconnected: the batch stays, the answer is dropped."""
+        """The client has disconnected: the batches stay, the answer is dropped."""
         if self._stream is not None:
             self._stream.handler.deadlines.discard(self)
             self._stream = None

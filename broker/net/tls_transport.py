@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.net.connection import CLIENT_USER, RECEIVED_BYTES, WRITELINES_PAUSES
+from tidelog.broker.net.connection import CLIENT_USER, RECEIVED_BYTES
+from tidelog.broker.net.writing import write_all
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             records.append(self._outgoing.read())
             ahead -= len(piece)
         if records:
-            self._write_raw(records)
+            write_all(self._raw, records)
         if self._backlog and not self._is_raw_full and not self._is_sending_later:
             self._is_sending_later = True
             self._loop.call_soon(self._send_later)
@@ -324,12 +325,6 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _send_records(self) -> None:
         if records := self._outgoing.read():
             self._raw.write(records)
-
-    def _write_raw(self, records: list[bytes]) -> None:
-        if WRITELINES_PAUSES and len(records) > 1:
-            self._raw.writelines(records)
-        else:
-            self._raw.write(b"".join(records))
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high_water = high or 0

@@ -90,14 +90,14 @@ class RequestTally:
         self.errors: dict[int, int] = {0: 0}
         self.milliseconds = Distribution(LATENCY_BUCKETS_MS)
 
-    def succeeded(self, seconds: float) -> None:
-        """One request whose response held one code, NONE."""
+    def succeeded(self, seconds: float, requests: int = 1) -> None:
+        """One request whose response held one code, NONE; or some that arrived and were answered together."""
         milliseconds = seconds * 1000.0
-        self.requests += 1
-        self.errors[0] += 1
+        self.requests += requests
+        self.errors[0] += requests
         times = self.milliseconds
-        times.counts[bisect_left(LATENCY_BUCKETS_MS, milliseconds)] += 1
-        times.total += milliseconds
+        times.counts[bisect_left(LATENCY_BUCKETS_MS, milliseconds)] += requests
+        times.total += milliseconds * requests
 
     def finished(self, error_counts: ErrorCounts, seconds: float) -> None:
         """One request whose response held `error_counts`."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Generic, NewType, Protocol, TypeVar
 from uuid import UUID
@@ -227,6 +227,23 @@ class Replica:
             if not self.log.config.acks_all_durable and origin is AppendOrigin.CLIENT:
                 self._show_written()
         return result
+
+    def append_run(self, batches: Sequence[Buffer], now_ms: int) -> tuple[int, Written] | None:
+        """Append those of a client's batches, from the first on, that one write can store; how many, and
+        what `append_as_leader` returns, for all of them. None where that has to judge the first.
+
+        Raises ApiError; then nothing was stored, and `append_as_leader` says why.
+        """
+        if self.stopped is not None:
+            return None
+        result = self.log.append_run(batches, self.leader_epoch, now_ms)
+        if result is None:
+            return None
+        count = result.last_offset - result.base_offset + 1
+        self._unflushed_batches += count
+        if not self.log.config.acks_all_durable:
+            self._show_written()
+        return count, result
 
     def _show_written(self) -> None:
         """Let consumers read what is not durable yet, and see that a flush comes."""

@@ -213,6 +213,6 @@ class SparseIndex(IndexFile[tuple[int, int]]):
         number = self._count_up_to(value, field, nowait=nowait)
         return self.at(number - 1, nowait=nowait) if number else None
 
-    def is_full(self, max_bytes: int) -> bool:
-        """Whether two more entries (one at an append, one at the end) would exceed `max_bytes`."""
-        return (self.count + 2) * self.entry.size > max_bytes
+    def is_full(self, max_bytes: int, appends: int = 1) -> bool:
+        """Whether more entries (one at each append, one at the end) would exceed `max_bytes`."""
+        return (self.count + appends + 1) * self.entry.size > max_bytes

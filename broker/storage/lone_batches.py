@@ -1,13 +1,15 @@
-"""A client's batch of one plain record, judged in one function: the fast twin of the checks of all batches.
+"""Clients' batches of one plain record, judged in one function: the fast twin of the checks of all batches.
 
-Owns the decision that such a batch is stored as it was sent. It says yes, or nothing: every batch that is
-unusual, or wrong, goes through `batch_rules` and `recompression`, which have the rules and the errors.
-Invariant: what passes here passes there, with the same timestamps and unchanged bytes (a property test
-compares them). Pure.
+Owns the decision that such a batch is stored as it was sent, and which batches one write may store. It says
+yes, or nothing: every batch that is unusual, or wrong, goes through `batch_rules` and `recompression`, which
+have the rules and the errors. Invariants: what passes here passes there, with the same timestamps and
+unchanged bytes (a property test compares them); of the batches of a run, each but the first is the one that
+its producer has to send after the one before. Pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from crc32c import crc32c
@@ -29,30 +31,39 @@ _AS_SENT: Final = ("producer", "uncompressed")
 _new_tuple = tuple.__new__
 
 
-def lone_header(batch: Buffer, config: LogConfig, now_ms: int) -> BatchHeader | None:
-    """The header of the one batch in `batch`, whose one record is stored as it is; None for any other."""
-    size = len(batch)
-    if size < BATCH_HEADER_SIZE:
-        return None
-    header = _new_tuple(BatchHeader, unpack_header(batch))
-    start, length, _, magic, crc, attributes, delta, oldest, latest, producer, epoch, sequence, count = header
-    if count != 1 or delta or start or magic != CURRENT_MAGIC or length + LOG_OVERHEAD != size:
-        return None
-    if attributes not in _PLAIN or oldest != latest or oldest < 0:
-        return None
-    if producer >= 0 and (sequence < 0 or epoch < 0):
-        return None
-    if size > config.max_message_bytes or size > config.segment_bytes:
-        return None
+def lone_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> list[BatchHeader]:
+    """The headers of the first of `batches`: of those that have one record each, which is stored as it is,
+    and that one producer (or none) sent one after the other. Empty where already the first is another."""
+    headers: list[BatchHeader] = []
     if config.compression_type not in _AS_SENT or config.message_timestamp_type != "CreateTime":
-        return None
-    age_ms = now_ms - oldest
-    if age_ms > config.message_timestamp_before_max_ms or -age_ms > config.message_timestamp_after_max_ms:
-        return None
-    if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != crc:
-        return None
-    found = inspect_lone(batch, header)
-    if found is None:
-        return None
-    _, _, keyless = found
-    return None if keyless and "compact" in config.cleanup_policy else header
+        return headers
+    most_bytes = min(config.max_message_bytes, config.segment_bytes)
+    first_ms = max(0, now_ms - config.message_timestamp_before_max_ms)
+    last_ms = now_ms + config.message_timestamp_after_max_ms
+    is_compacted = "compact" in config.cleanup_policy
+    sender, next_sequence = None, 0
+    for batch in batches:
+        size = len(batch)
+        if not BATCH_HEADER_SIZE <= size <= most_bytes:
+            break
+        header = _new_tuple(BatchHeader, unpack_header(batch))
+        start, length, _, magic, crc, attributes, delta, ms, latest, producer, epoch, sequence, count = header
+        if count != 1 or delta or start or magic != CURRENT_MAGIC or length + LOG_OVERHEAD != size:
+            break
+        if attributes not in _PLAIN or ms != latest or not first_ms <= ms <= last_ms:
+            break
+        if producer >= 0 and (sequence < 0 or epoch < 0):
+            break
+        if sender is None:
+            sender = producer, epoch, attributes
+        # Where the sequence begins again at 0, another run begins.
+        elif (producer, epoch, attributes) != sender or (producer >= 0 and sequence != next_sequence):
+            break
+        if crc32c(batch[ATTRIBUTES_AT:]) != crc:
+            break
+        found = inspect_lone(batch, header)
+        if found is None or (is_compacted and found[2]):
+            break
+        headers.append(header)
+        next_sequence = sequence + 1
+    return headers

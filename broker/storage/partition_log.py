@@ -1,4 +1,4 @@
-"""One partition's log: append, read, find by time, flush, delete.
+"""One partition's log: append, flush, delete; `readable_log` has what is read of it.
 
 Owns the segments, the producer state that belongs to them and the offsets `start <= flushed <= end`.
 
@@ -28,37 +28,21 @@ from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, Permit, che
 from tidelog.broker.storage.compaction.compactable import Compactable
 from tidelog.broker.storage.disk import FULL, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
-from tidelog.broker.storage.integrity import CorruptSegmentError
-from tidelog.broker.storage.invariants import (
-    check_ends,
-    check_leader_epoch,
-    check_producers,
-    check_segments,
-)
+from tidelog.broker.storage.invariants import check_ends, check_leader_epoch, check_producers, check_segments
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.log_lookup import (
-    find_first_at,
-    find_max_timestamp,
-    latest_of_old_when_written,
-    segments_to_delete,
-)
+from tidelog.broker.storage.log_lookup import latest_of_old_when_written, segments_to_delete
 from tidelog.broker.storage.log_segments import LogSegments
-from tidelog.broker.storage.log_types import (
-    AppendResult,
-    CheckpointWork,
-    FlushWork,
-    ReadResult,
-    TimestampedOffset,
-)
-from tidelog.broker.storage.lone_batches import lone_header
+from tidelog.broker.storage.log_types import AppendResult, CheckpointWork, FlushWork, ReadResult
+from tidelog.broker.storage.lone_batches import lone_headers
 from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
+from tidelog.broker.storage.readable_log import ReadableLog
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
 from tidelog.broker.storage.recovery import Recovered, Recovery
-from tidelog.broker.storage.segment import Segment
+from tidelog.broker.storage.segment import PREFIX_SIZE
 from tidelog.broker.storage.upkeep import Upkeep
-from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
     LOG_OVERHEAD,
     BatchHeader,
@@ -80,10 +64,8 @@ __all__ = [
     "ReadResult",
 ]
 
-_PREFIX_SIZE = 16
 
-
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """Made by `open`; closed by `close`."""
 
     def __init__(
@@ -106,8 +88,7 @@ class PartitionLog:
         moved = recovered.report.start_moved
         self._doubtful = [] if moved is None else [moved]
         """Offsets below the start that were deleted or lost. It is not known which."""
-        self.failure: BaseException | None = None
-        """Why this log accepts no more batches, or None."""
+        self.failure = None
         self._steady_ms = steady_ms
         self._segments = LogSegments(
             folder, disk, recovered.segments, recovered.cleaned, has_new_names=recovered.has_new_names
@@ -199,19 +180,6 @@ class PartitionLog:
         start_offset = self.start_offset
         return [hole for hole in self.recovery.holes if hole.end_offset > start_offset]
 
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of the last batch, or -1."""
-        return self._epochs.latest
-
-    def leader_epoch_for(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written, or -1."""
-        return self._epochs.epoch_at(offset)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch this log never saw."""
-        return self._epochs.end_offset_for(epoch, self.end_offset)
-
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
         self.producers.rules = config.producers
@@ -235,13 +203,13 @@ class PartitionLog:
         if self.failure is not None:
             raise self._failed()
         config = self.config
-        lone = lone_header(batch, config, now_ms) if origin is CLIENT else None
-        header = lone or checked_header(batch, config, origin)
+        lone = lone_headers((batch,), config, now_ms) if origin is CLIENT else None
+        header = lone[0] if lone else checked_header(batch, config, origin)
         _, _, _, _, _, attributes, last_offset_delta, _, max_timestamp, producer_id, _, _, _ = header
         base_offset, marker, latest, to_store = self.end_offset, None, max_timestamp, batch
         idempotent = producer_id >= 0
         if origin is CLIENT:
-            if lone is None:
+            if not lone:
                 latest, to_store = admitted(batch, header, config, now_ms, inspected)
             if idempotent or attributes & TRANSACTIONAL_BIT:
                 verdict = self.producers.check(header)
@@ -261,7 +229,7 @@ class PartitionLog:
             header = read_batch_header(batch)
         last_offset, size = base_offset + last_offset_delta, len(batch)
         prefix = pack_prefix(base_offset, size - LOG_OVERHEAD, leader_epoch)
-        buffers = (prefix, memoryview(batch)[_PREFIX_SIZE:])
+        buffers = (prefix, memoryview(batch)[PREFIX_SIZE:])
         try:
             is_new_epoch = leader_epoch != self._epochs.latest
             if is_new_epoch:
@@ -282,6 +250,39 @@ class PartitionLog:
         self._upkeep.appended_bytes += size
         # Past the constructor, which takes twice as long.
         row = base_offset, last_offset, log_append_time_ms, self.start_offset, False
+        return tuple.__new__(AppendResult, row)
+
+    def append_run(self, batches: Sequence[Buffer], leader_epoch: int, now_ms: int) -> AppendResult | None:
+        """Store those of a client's batches, from the first on, that are plain and follow each other, with
+        one write: as many as the result has offsets. None where `append` has to judge the first.
+
+        Raises ApiError as `append`; then nothing was stored.
+        """
+        if self.failure is not None or leader_epoch != self._epochs.latest:
+            return None
+        headers = lone_headers(batches, self.config, now_ms)
+        if not headers or headers[0].attributes:
+            return None
+        base_offset, is_idempotent = self.end_offset, headers[0].producer_id >= 0
+        if is_idempotent and self.producers.check(headers[0]) is not APPEND:
+            return None
+        try:
+            size = self._segments.active.append_run(
+                batches, headers, base_offset, leader_epoch, self.config, now_ms
+            )
+            if not size:
+                return None
+            self.end_offset = end_offset = base_offset + len(headers)
+            if is_idempotent:
+                ms = self._steady_ms() if self._steady_ms else now_ms
+                for offset, header in enumerate(headers, base_offset):
+                    self.producers.apply(header, offset, ms)
+        except OSError as error:
+            raise self._undo(error) from error
+        except Exception as error:
+            raise self._broken(error) from error
+        self._upkeep.appended_bytes += size
+        row = base_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset, False
         return tuple.__new__(AppendResult, row)
 
     def _broken(self, error: Exception) -> ApiError:
@@ -316,16 +317,6 @@ class PartitionLog:
             self.transactions.locate(base_offset, self._upkeep.appended_bytes)
         elif (aborted := self.producers.apply_marker(header, marker, base_offset, ms)) is not None:
             self._segments.active.transaction_index.append(aborted)
-
-    def aborted_transactions(
-        self, offset: int, upper_offset: int, *, nowait: bool = False
-    ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of each aborted transaction with records from `offset` on, all before
-        `upper_offset`. Raises ApiError(KAFKA_STORAGE_ERROR), and ColdRead with `nowait`."""
-        try:
-            return self._segments.aborted(offset, upper_offset, nowait)
-        except OSError as error:
-            raise self._unreadable(error) from error
 
     def _stored_before(self, verdict: Verdict, sent: BatchHeader, permit: Permit) -> AppendResult | None:
         """Where the log holds a batch that a producer sent again; None if it begins a transaction, and may.
@@ -384,11 +375,6 @@ class PartitionLog:
         if self.failure is None:
             self.failure = error
 
-    def _failed(self) -> ApiError:
-        return ApiError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is offline: {self.failure}"
-        )
-
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the last one is empty. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         if self.failure is not None:
@@ -399,68 +385,6 @@ class PartitionLog:
             except OSError as error:
                 raise self._undo(error) from error
             self._upkeep.snapshot_due = True
-
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        upper_offset: int,
-        oversized_first: bool = True,
-        nowait: bool = False,
-        by_range: bool = False,
-    ) -> ReadResult:
-        """Whole batches from the one that holds `offset`, all below `upper_offset`, from one segment.
-
-        At most `max_bytes`; the first one even beyond that with `oversized_first`. Raises ApiError
-        (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE for what is damaged or lost, KAFKA_STORAGE_ERROR), and with
-        `nowait` ColdRead: repeat it in a thread. With `by_range` a FileRange may stand for the bytes.
-        """
-        if self.failure is not None:
-            raise self._failed()
-        self._check_holds(offset)
-        if offset >= upper_offset:
-            return ReadResult([], offset)
-        try:
-            return self._segments.read(offset, max_bytes, upper_offset, oversized_first, nowait, by_range)
-        except OSError as error:
-            self._check_holds(offset)  # Its segment may be deleted by now, which looks like a hole.
-            raise self._unreadable(error) from error
-
-    def _check_holds(self, offset: int) -> None:
-        if not self.start_offset <= offset <= self.end_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition} holds offsets {self.start_offset} to {self.end_offset},"
-                f" {offset} was asked for",
-            )
-
-    def _unreadable(self, error: OSError | ProtocolError) -> ApiError:
-        """Damage and loss are permanent, so clients report them; after a storage error clients try again."""
-        is_lasting = isinstance(error, CorruptSegmentError | ProtocolError)
-        code = ErrorCode.CORRUPT_MESSAGE if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
-        return ApiError(code, f"{self.folder}: {error}")
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record that is not older than `timestamp_ms`. May read the disk; raises ApiError."""
-        return self._look_up(lambda segments: find_first_at(segments, timestamp_ms, self.start_offset))
-
-    def max_timestamp_offset(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp. May read the disk; raises ApiError."""
-        return self._look_up(lambda segments: find_max_timestamp(segments, self.start_offset))
-
-    def _look_up(
-        self, search: Callable[[Sequence[Segment]], tuple[int, int] | None]
-    ) -> TimestampedOffset | None:
-        if self.failure is not None:
-            raise self._failed()
-        try:
-            found = search(self._segments.segments)
-        except (OSError, ProtocolError) as error:
-            raise self._unreadable(error) from error
-        if found is None:
-            return None
-        return TimestampedOffset(found[0], found[1], self._epochs.epoch_at(found[0]))
 
     def begin_flush(self) -> FlushWork | None:
         """All that is not durable yet, or None. Only one flush at a time: finish it before the next one.

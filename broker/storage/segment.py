@@ -35,6 +35,7 @@ from tidelog.protocol.records import (
     LOG_OVERHEAD,
     BatchHeader,
     largest_timestamp,
+    pack_prefix,
     read_batch_header,
 )
 from tidelog.protocol.types import NO_TIMESTAMP, Buffer
@@ -44,6 +45,8 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
+PREFIX_SIZE = 16
+"""What a log writes itself of a batch: the first bytes, up to the leader epoch."""
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 _WALK_BYTES = 8192
 _INDEX_NEXT = 1 << 31
@@ -143,9 +146,14 @@ class Segment:
     def end_offset(self) -> int:
         return self.tail[1]
 
-    def takes(self, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int) -> bool:
+    def takes(
+        self, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int, batches: int = 1
+    ) -> bool:
         """Whether a batch belongs in this segment, not in a new one. The reasons for a new one are Kafka's:
-        size, age, a full index, an offset too far from the base."""
+        size, age, a full index, an offset too far from the base.
+
+        Of several batches: the size of all, the largest timestamp and the last offset.
+        """
         filled, index_bytes = self.tail[0], config.segment_index_bytes
         first_timestamp = self.first_timestamp
         # As `_age_ms`, mostly without its call.
@@ -156,8 +164,8 @@ class Segment:
         return not filled or (
             filled + size <= config.segment_bytes
             and age_ms <= config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config))
-            and not self.offset_index.is_full(index_bytes)
-            and not self.time_index.is_full(index_bytes)
+            and not self.offset_index.is_full(index_bytes, batches)
+            and not self.time_index.is_full(index_bytes, batches)
             and last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
         )
 
@@ -179,6 +187,40 @@ class Segment:
         if not 0 <= base_timestamp <= max_timestamp:
             latest = largest_timestamp(attributes, base_timestamp, max_timestamp)
         self.note(position, size, last_offset, latest, index_interval)
+
+    def append_run(
+        self,
+        batches: Sequence[Buffer],
+        headers: Sequence[BatchHeader],
+        base_offset: int,
+        leader_epoch: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> int:
+        """Write as many of `batches` as there are `headers`, each of one record, at the end; how many bytes,
+        0 where not all of them belong in this segment. Raises OSError as `append`."""
+        position = self.tail[0]
+        buffers: list[Buffer] = []
+        latest: int = NO_TIMESTAMP
+        total, offset = 0, base_offset
+        for batch, header in zip(batches, headers, strict=False):
+            size = len(batch)
+            buffers += pack_prefix(offset, size - LOG_OVERHEAD, leader_epoch), batch[PREFIX_SIZE:]
+            total += size
+            offset += 1
+            if header.max_timestamp > latest:
+                latest = header.max_timestamp
+        if not position or not self.takes(total, latest, offset - 1, config, now_ms, len(headers)):
+            return 0
+        disk, fd = self._disk, self.log.fd
+        written = disk.writev(fd, buffers, position)
+        if written != total:
+            disk.write_all(fd, [memoryview(b"".join(buffers))[written:]], position + written)
+        for offset, header in enumerate(headers, base_offset):
+            size = header.batch_length + LOG_OVERHEAD
+            self.note(position, size, offset, header.max_timestamp, config.index_interval_bytes)
+            position += size
+        return total
 
     def note(
         self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int

@@ -1,13 +1,17 @@
 """What the fast twin of the checks of a batch passes, the checks pass too, and store as it was sent."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.broker.storage import support
+from tests.unit.broker.storage.support import NOW_MS, open_log, outcome
 from tidelog.broker.storage.batch_rules import checked_header
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.lone_batches import lone_header
+from tidelog.broker.storage.lone_batches import lone_headers
 from tidelog.broker.storage.recompression import admitted
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, read_batch_header, write_header
@@ -69,8 +73,7 @@ def test_a_lone_batch_that_the_twin_passes_is_stored_as_it_was_sent_by_the_rules
     write_header(batch, read_batch_header(batch)._replace(**dict(changed)))
     if is_damaged:
         batch[-1] ^= 1
-    header = lone_header(batch, config, NOW)
-    if header is not None:
+    for header in lone_headers([batch], config, NOW):
         assert not is_damaged
         assert checked_header(batch, config) == header
         latest, to_store = admitted(batch, header, config, NOW, None)
@@ -82,5 +85,61 @@ def test_the_twin_passes_an_ordinary_record() -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW, b"key", b"value")
     batch = builder.build()
-    assert lone_header(batch, LogConfig(), NOW) == read_batch_header(batch)
-    assert lone_header(batch[:40], LogConfig(), NOW) is None
+    assert lone_headers([batch], LogConfig(), NOW) == [read_batch_header(batch)]
+    assert not lone_headers([batch[:40]], LogConfig(), NOW)
+
+
+sends = st.tuples(
+    st.integers(-1, 1),
+    st.sampled_from(["next"] * 6 + ["again", "gap", "bump", "two"]),
+    st.integers(-400, 400),
+    st.integers(0, 60),
+)
+
+
+def sent(history: list[tuple[int, str, int, int]]) -> list[bytes]:
+    """Batches of producers that mostly follow each other; "two" has two records."""
+    batches, following = [], {-1: (0, 0), 0: (0, 0), 1: (0, 0)}
+    for producer, how, shift_ms, size in history:
+        epoch, sequence = following[producer]
+        if how == "bump":
+            epoch, sequence = epoch + 1, 0
+        at = {"again": max(sequence - 1, 0), "gap": sequence + 1}.get(how, sequence)
+        count = 2 if how == "two" else 1
+        value, timestamp = bytes(size), NOW_MS + shift_ms
+        batches.append(support.batch(producer, epoch, at, count, timestamp=timestamp, value=value))
+        if how not in ("again", "gap"):
+            following[producer] = epoch, sequence + count
+    return batches
+
+
+@settings(max_examples=25)
+@given(st.lists(sends, max_size=30), st.lists(st.integers(1, 9), min_size=1), st.sampled_from([200, 500]))
+def test_a_log_is_the_same_whether_batches_are_stored_in_runs_or_one_by_one(
+    history: list[tuple[int, str, int, int]], sizes: list[int], segment_ms: int
+) -> None:
+    config = LogConfig(
+        segment_bytes=700, index_interval_bytes=150, segment_index_bytes=48, segment_ms=segment_ms
+    )
+    batches = sent(history)
+    with TemporaryDirectory() as one, TemporaryDirectory() as many:
+        plain, runs = (open_log(Path(each), config=config) for each in (one, many))
+        for batch in batches:
+            outcome(support.append, plain, batch)
+        while batches:
+            for size in sizes:
+                result = runs.append_run(batches[:size], 0, NOW_MS) if batches else None
+                if result is not None:
+                    del batches[: result.last_offset - result.base_offset + 1]
+                elif batches:
+                    outcome(support.append, runs, batches.pop(0))
+        assert list(plain.producers.entries()) == list(runs.producers.entries())
+        assert plain.appended_bytes == runs.appended_bytes
+        for log in (plain, runs):
+            assert log.close(clean=True)
+        files = [
+            sorted(each for each in Path(name).iterdir() if "snapshot" not in each.name)
+            for name in (one, many)
+        ]
+        assert [path.name for path in files[0]] == [path.name for path in files[1]]
+        assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]

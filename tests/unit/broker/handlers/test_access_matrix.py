@@ -174,7 +174,7 @@ async def test_whoever_may_only_write_to_a_topic_writes_into_no_transaction_of_o
         await world.alice.ask(K.PRODUCE, 9, produce(names))
     assert world.alice.stream is not None
     frame = request_frame(K.PRODUCE, 9, forged, 1)
-    assert world.alice.stream.serve(memoryview(frame)[4:], 0.0) is None
+    assert world.alice.stream.serve([memoryview(frame)[4:]], 0.0) is None
     world.allow()
 
 

@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
 from tests.waiting import until
-from tidelog.broker.net import connection as connection_module
-from tidelog.broker.net import file_transport
+from tidelog.broker.net import writing
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.file_transport import FileTransport
 from tidelog.broker.storage.disk import Disk, OpenFile
@@ -108,8 +107,7 @@ async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice(
 async def test_an_answer_with_stored_records_comes_whole_between_the_answers_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writelines_pauses: bool
 ) -> None:
-    for module in (connection_module, file_transport):
-        monkeypatch.setattr(module, "WRITELINES_PAUSES", writelines_pauses)
+    monkeypatch.setattr(writing, "WRITELINES_PAUSES", writelines_pauses)
     disk, content = Disk(), b"records" * 300_000
     (tmp_path / "file").write_bytes(content)
     file = OpenFile(disk, tmp_path / "file", disk.open(tmp_path / "file"))

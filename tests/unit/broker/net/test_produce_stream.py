@@ -50,11 +50,19 @@ class Line:
     def answer_ready(self, pending: Waiting) -> None:
         self._ready.setdefault(pending, asyncio.Event()).set()
 
-    def serve(self, frame: bytes) -> Any:
-        view = memoryview(frame)[4:]
-        answer = self.stream.serve(view, 0.0) if self.stream is not None and self._has_streams else None
-        self.streamed += answer is not None
-        return self.dispatcher.dispatch(self, view, 0.0) if answer is None else answer  # type: ignore[arg-type]
+    def serve(self, *frames: bytes) -> Any:
+        """The answer to a frame, or those to frames that arrive together."""
+        views = [memoryview(frame)[4:] for frame in reversed(frames)]
+        answers = []
+        while views:
+            answer: Any = None
+            if self.stream is not None and self._has_streams:
+                answer = self.stream.serve(views, 0.0)
+                self.streamed += answer is not None
+            if answer is None:
+                answer = self.dispatcher.dispatch(self, views.pop(), 0.0)  # type: ignore[arg-type]
+            answers.append(answer)
+        return answers if len(frames) > 1 else answers[0]
 
     async def ready(self, answer: Any) -> bytes:
         if isinstance(answer, Waiting):
@@ -108,17 +116,59 @@ def batches() -> list[tuple[int, bytes]]:
 async def test_a_stream_answers_and_counts_as_dispatch_does(lines: list[Line]) -> None:
     answers = []
     for line in lines:
-        frames = (
+        frames = [
             produce_frame(version, [("t", [part])], acks, number)
             for acks, version in ((-1, 7), (-1, 12), (1, 9), (2, 8))
             for number, part in enumerate(batches())
-        )
+        ]
         answers.append([await line.ready(line.serve(frame)) for frame in frames])
     assert answers[0] == answers[1]
     streaming, plain = lines
     assert streaming.streamed > 30
     assert plain.streamed == 0
     assert streaming.counts() == plain.counts()
+
+
+async def test_requests_that_arrive_together_are_answered_and_counted_as_dispatch_does(
+    lines: list[Line],
+) -> None:
+    for version, acks in ((7, -1), (9, 1)):
+        for sizes in ((3, 2, 6, 100), (2,) * 50):
+            frames = [produce_frame(version, [("t", [part])], acks, 5) for part in batches()]
+            plain = [await lines[1].ready(lines[1].serve(frame)) for frame in frames]
+            answers = []
+            for size in sizes:
+                together, frames = frames[:size], frames[size:]
+                if len(together) > 1:
+                    answers += [await lines[0].ready(each) for each in lines[0].serve(*together)]
+            answers += [await lines[0].ready(lines[0].serve(frame)) for frame in frames]
+            assert b"".join(answers) == b"".join(plain)
+    assert lines[0].counts() == lines[1].counts()
+    for index in range(2):
+        logs = [line.asker.services.replicas["t", index].log for line in lines]
+        assert len({(log.folder / "00000000000000000000.log").read_bytes() for log in logs}) == 1
+        assert len({tuple(log.producers.entries()) for log in logs}) == 1
+
+
+async def test_one_write_stores_what_arrives_together_of_one_producer(
+    lines: list[Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = lines[0]
+    frames = [produce_frame(9, [("t", [each])], 1) for each in batches()[:8]]
+    for frame in frames[:2]:
+        await line.ready(line.serve(frame))
+    disk = line.asker.replica("t").log._segments.active._disk
+    write, writes = disk.writev, []
+
+    def writev(fd: int, buffers: Any, position: int) -> int:
+        writes.append(len(buffers))
+        return write(fd, buffers, position)
+
+    monkeypatch.setattr(disk, "writev", writev)
+    answers = [await line.ready(answer) for answer in line.serve(*frames[2:])]
+    assert len(answers) == 1
+    assert writes == [12]
+    assert line.asker.replica("t").log.end_offset == 8
 
 
 async def test_the_topic_of_a_stream_may_be_deleted_and_created_again(lines: list[Line]) -> None:

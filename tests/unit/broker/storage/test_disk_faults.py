@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.storage.support import (
+    NOW_MS,
     FaultyDisk,
     append,
     batch,
@@ -60,6 +61,23 @@ def test_a_short_write_is_completed(log: PartitionLog, disk: FaultyDisk, size: i
     assert sequences(log) == [(number, 1, 0, number) for number in range(3)]
     log.close(clean=False)
     assert sequences(open_log(log.folder)) == [(number, 1, 0, number) for number in range(3)]
+
+
+@pytest.mark.parametrize("written", [1, 100, 200])
+def test_a_run_is_one_write_that_is_completed_or_leaves_no_trace(
+    log: PartitionLog, disk: FaultyDisk, written: int
+) -> None:
+    run = [batch(1, 0, number) for number in (1, 2, 3)]
+    before = disk.writes, log_file(log).stat().st_size
+    disk.fail_write(errno.ENOSPC, written)
+    with pytest.raises(ApiError):
+        log.append_run(run, 0, NOW_MS)
+    assert (disk.writes, log_file(log).stat().st_size) == (before[0] + 1, before[1])
+    assert sequences(log) == [(0, 1, 0, 0)]
+    disk.short_write(written)
+    assert log.append_run(run, 0, NOW_MS) == (1, 3, -1, 0, False)
+    log.close(clean=False)
+    assert sequences(open_log(log.folder)) == [(number, 1, 0, number) for number in range(4)]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -1,0 +1,124 @@
+"""What can be read of a partition's log: records by offset, offsets by time and by leader epoch.
+
+Owns `ReadableLog`, the reading half of `PartitionLog`, and what a reader is told of an offset that the log
+does not hold, of damage, and of a log that has failed. Nothing here changes the log.
+
+`read` with `nowait=False` and the look-ups by time may run in any thread, all else on the event loop's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.leader_epochs import LeaderEpochs
+from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp
+from tidelog.broker.storage.log_segments import LogSegments
+from tidelog.broker.storage.log_types import ReadResult, TimestampedOffset
+from tidelog.broker.storage.segment import Segment
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+
+
+class ReadableLog:
+    """The records from `start_offset` to `end_offset`. A subclass sets what is declared here."""
+
+    folder: Path
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    failure: BaseException | None
+    """Why this log serves and accepts nothing more, or None."""
+    _segments: LogSegments
+    _epochs: LeaderEpochs
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the last batch, or -1."""
+        return self._epochs.latest
+
+    def leader_epoch_for(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, or -1."""
+        return self._epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch this log never saw."""
+        return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upper_offset: int,
+        oversized_first: bool = True,
+        nowait: bool = False,
+        by_range: bool = False,
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset`, all below `upper_offset`, from one segment.
+
+        At most `max_bytes`; the first one even beyond that with `oversized_first`. Raises ApiError
+        (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE for what is damaged or lost, KAFKA_STORAGE_ERROR), and with
+        `nowait` ColdRead: repeat it in a thread. With `by_range` a FileRange may stand for the bytes.
+        """
+        if self.failure is not None:
+            raise self._failed()
+        self._check_holds(offset)
+        if offset >= upper_offset:
+            return ReadResult([], offset)
+        try:
+            return self._segments.read(offset, max_bytes, upper_offset, oversized_first, nowait, by_range)
+        except OSError as error:
+            self._check_holds(offset)  # Its segment may be deleted by now, which looks like a hole.
+            raise self._unreadable(error) from error
+
+    def _check_holds(self, offset: int) -> None:
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.partition} holds offsets {self.start_offset} to {self.end_offset},"
+                f" {offset} was asked for",
+            )
+
+    def _unreadable(self, error: OSError | ProtocolError) -> ApiError:
+        """Damage and loss are permanent, so clients report them; after a storage error clients try again."""
+        is_lasting = isinstance(error, CorruptSegmentError | ProtocolError)
+        code = ErrorCode.CORRUPT_MESSAGE if is_lasting else ErrorCode.KAFKA_STORAGE_ERROR
+        return ApiError(code, f"{self.folder}: {error}")
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record that is not older than `timestamp_ms`. May read the disk; raises ApiError."""
+        return self._look_up(lambda segments: find_first_at(segments, timestamp_ms, self.start_offset))
+
+    def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp. May read the disk; raises ApiError."""
+        return self._look_up(lambda segments: find_max_timestamp(segments, self.start_offset))
+
+    def _look_up(
+        self, search: Callable[[Sequence[Segment]], tuple[int, int] | None]
+    ) -> TimestampedOffset | None:
+        if self.failure is not None:
+            raise self._failed()
+        try:
+            found = search(self._segments.segments)
+        except (OSError, ProtocolError) as error:
+            raise self._unreadable(error) from error
+        if found is None:
+            return None
+        return TimestampedOffset(found[0], found[1], self._epochs.epoch_at(found[0]))
+
+    def aborted_transactions(
+        self, offset: int, upper_offset: int, *, nowait: bool = False
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of each aborted transaction with records from `offset` on, all before
+        `upper_offset`. Raises ApiError(KAFKA_STORAGE_ERROR), and ColdRead with `nowait`."""
+        try:
+            return self._segments.aborted(offset, upper_offset, nowait)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _failed(self) -> ApiError:
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is offline: {self.failure}"
+        )
