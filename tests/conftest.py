@@ -1,6 +1,9 @@
 """Shared set-up of the whole suite: Hypothesis profiles that print what is needed to replay a failure, a
-deadline for every test and fixture, what comes first, and what one process runs."""
+deadline for every test and fixture, what comes first, what one process runs, and a
+cheap collection of so many tests."""
 
+import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -43,6 +46,32 @@ class _OneSpark(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     return _OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _wait_for_bytecode() -> int:
+    """Wait while another worker, that came first, collects. Returns the descriptor that holds the lock."""
+    descriptor = os.open(__file__, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """The first worker rewrites and compiles every test file alone: the others find its bytecode.
+
+    What is collected lives until the end, so the garbage collector need not look at it, now or later.
+    """
+    lock = _wait_for_bytecode()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        os.close(lock)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from kio.schema.request_header.v2.header import RequestHeader as KioRequestHeade
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
 
+from tests.property.messages import versions_of
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import (
     RequestHeader,
@@ -25,33 +26,33 @@ from tidelog.protocol.framing import (
 )
 from tidelog.protocol.schema import APIS, ApiKey
 
-VERSIONS = [
-    (key, version) for key, api in APIS.items() for version in range(api.min_version, api.max_version + 1)
-]
+VERSIONS = [(key, version) for key in APIS for version in versions_of(key)]
 KIO_REQUEST_HEADERS: Mapping[int, Any] = {1: KioRequestHeaderV1, 2: KioRequestHeaderV2}
 
-every_version = pytest.mark.parametrize(
-    ("key", "version"), VERSIONS, ids=[f"{APIS[key].name}-{version}" for key, version in VERSIONS]
-)
+every_api = pytest.mark.parametrize("key", APIS, ids=[api.name for api in APIS.values()])
 
 
-@every_version
-def test_headers_are_kio_s(key: ApiKey, version: int) -> None:
-    header_type = load_request_schema(key, version).__header_schema__
-    assert header_type is KIO_REQUEST_HEADERS[request_header_version(key, version)]
-    frame = b"".join(encode_request_frame(key, version, 77, "cli", b"body"))
-    header, size = entity_reader(header_type)(frame, 4)
-    assert header == header_type(
-        request_api_key=i16(key), request_api_version=i16(version), correlation_id=i32(77), client_id="cli"
-    )
-    assert frame[4 + size :] == b"body"
+@every_api
+def test_headers_are_kio_s(key: ApiKey) -> None:
+    for version in versions_of(key):
+        header_type = load_request_schema(key, version).__header_schema__
+        assert header_type is KIO_REQUEST_HEADERS[request_header_version(key, version)], f"version {version}"
+        frame = b"".join(encode_request_frame(key, version, 77, "cli", b"body"))
+        header, size = entity_reader(header_type)(frame, 4)
+        assert header == header_type(
+            request_api_key=i16(key),
+            request_api_version=i16(version),
+            correlation_id=i32(77),
+            client_id="cli",
+        )
+        assert frame[4 + size :] == b"body", f"version {version}"
 
-    header_type = load_response_schema(key, version).__header_schema__
-    frame = b"".join(encode_response_frame(key, version, 77, b"body"))
-    header, size = entity_reader(header_type)(frame, 4)
-    assert header == header_type(correlation_id=i32(77))
-    assert frame[4 + size :] == b"body"
-    assert decode_response_header(key, version, frame[4:]) == (77, size)
+        header_type = load_response_schema(key, version).__header_schema__
+        frame = b"".join(encode_response_frame(key, version, 77, b"body"))
+        header, size = entity_reader(header_type)(frame, 4)
+        assert header == header_type(correlation_id=i32(77)), f"version {version}"
+        assert frame[4 + size :] == b"body", f"version {version}"
+        assert decode_response_header(key, version, frame[4:]) == (77, size), f"version {version}"
 
 
 @given(

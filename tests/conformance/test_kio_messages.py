@@ -19,12 +19,21 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_field_tag, is_optional
 
-from tests.property.messages import CASE_IDS, CASES, FEW_EXAMPLES, message_of, present, values_of
+from tests.property.messages import (
+    FEWER_EXAMPLES,
+    MESSAGE_IDS,
+    MESSAGES,
+    layouts_of,
+    message_of,
+    present,
+    values_of,
+    versions_of,
+)
 from tidelog.protocol import schema
 from tidelog.protocol.messages.declaration import Field, version_in
 from tidelog.protocol.schema import ApiKey
 
-every_message = pytest.mark.parametrize(("key", "version", "kind"), CASES, ids=CASE_IDS)
+every_message = pytest.mark.parametrize(("key", "kind"), MESSAGES, ids=MESSAGE_IDS)
 
 NO_UUID = UUID(int=0)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -112,16 +121,20 @@ def _from_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
 
 @every_message
 def test_a_declaration_has_the_fields_types_order_nulls_tags_and_defaults_of_kafka_s(
-    key: ApiKey, version: int, kind: str
+    key: ApiKey, kind: str
 ) -> None:
-    entity_type = kio_type(key, version, kind)
-    assert _described_by_us(message_of(key, kind).fields, version) == _described_by_kio(entity_type)
+    message = message_of(key, kind)
+    for version in versions_of(key):
+        entity_type = kio_type(key, version, kind)
+        assert _described_by_us(message.fields, version) == _described_by_kio(entity_type), (
+            f"version {version}"
+        )
+        assert version_in(version, message.flexible) == entity_type.__flexible__, f"version {version}"
 
-    ours = (schema.encode_request if kind == "request" else schema.encode_response)(key, version, {})
-    read, _ = entity_reader(entity_type)(ours, 0)
-    for field in dataclasses.fields(entity_type):
-        if field.default is not dataclasses.MISSING:
-            assert getattr(read, field.name) == field.default, field.name
+        read, _ = entity_reader(entity_type)(_encoded(key, version, kind, {}), 0)
+        for field in dataclasses.fields(entity_type):
+            if field.default is not dataclasses.MISSING:
+                assert getattr(read, field.name) == field.default, f"{field.name} in version {version}"
 
 
 def _described_by_us(fields: tuple[Field, ...], version: int) -> list[Any]:
@@ -159,24 +172,31 @@ def _tagged_last(described: Any) -> int:
 
 
 @every_message
-@FEW_EXAMPLES
-@given(data=st.data())
-def test_kio_reads_and_writes_the_same_values_as_the_same_bytes(
-    key: ApiKey, version: int, kind: str, data: st.DataObject
+def test_kio_reads_and_writes_the_same_values_as_the_same_bytes_in_every_layout(
+    key: ApiKey, kind: str
 ) -> None:
     fields = message_of(key, kind).fields
-    values = data.draw(values_of(fields, version, KIO_DATES))
-    entity_type = kio_type(key, version, kind)
-    ours = (schema.encode_request if kind == "request" else schema.encode_response)(key, version, values)
+    for version in layouts_of(key, kind):
 
-    read, size = entity_reader(entity_type)(ours, 0)
-    assert size == len(ours)
-    assert from_kio(read) == values
+        @FEWER_EXAMPLES
+        @given(version=st.just(version), values=values_of(fields, version, KIO_DATES))
+        def is_the_same(version: int, values: dict[str, Any]) -> None:
+            entity_type = kio_type(key, version, kind)
+            ours = _encoded(key, version, kind, values)
+            read, size = entity_reader(entity_type)(ours, 0)
+            assert size == len(ours)
+            assert from_kio(read) == values
 
-    written = io.BytesIO()
-    entity_writer(entity_type)(written, to_kio(entity_type, values))
-    assert written.getvalue() == ours
-    decoded = (schema.decode_request if kind == "request" else schema.decode_response)(
-        key, version, written.getvalue()
-    )
-    assert present(fields, version, decoded) == values
+            written = io.BytesIO()
+            entity_writer(entity_type)(written, to_kio(entity_type, values))
+            assert written.getvalue() == ours
+            decoded = (schema.decode_request if kind == "request" else schema.decode_response)(
+                key, version, written.getvalue()
+            )
+            assert present(fields, version, decoded) == values
+
+        is_the_same()
+
+
+def _encoded(key: ApiKey, version: int, kind: str, values: dict[str, Any]) -> bytes:
+    return (schema.encode_request if kind == "request" else schema.encode_response)(key, version, values)

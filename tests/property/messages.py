@@ -10,19 +10,23 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.declaration import Field, Message, version_in
 from tidelog.protocol.schema import APIS, ApiKey
 
-CASES = [
-    (key, version, kind)
-    for key, api in APIS.items()
-    for version in range(api.min_version, api.max_version + 1)
-    for kind in ("request", "response")
-]
-CASE_IDS = [f"{APIS[key].name}-{version}-{kind}" for key, version, kind in CASES]
+MESSAGES = [(key, kind) for key in APIS for kind in ("request", "response")]
+MESSAGE_IDS = [f"{APIS[key].name}-{kind}" for key, kind in MESSAGES]
 
 
-def layout(key: ApiKey, version: int, kind: str) -> tuple[object, ...]:
-    """What decides the bytes of a message: versions of one layout differ in their number alone."""
+def versions_of(key: ApiKey) -> range:
+    return range(APIS[key].min_version, APIS[key].max_version + 1)
+
+
+def layouts_of(key: ApiKey, kind: str) -> list[int]:
+    """One version of each layout of the message: versions of one layout differ in their number alone."""
     message = message_of(key, kind)
-    return key, kind, version_in(version, message.flexible), _layout_of(message.fields, version)
+    return list(
+        {
+            (version_in(version, message.flexible), _layout_of(message.fields, version)): version
+            for version in versions_of(key)
+        }.values()
+    )
 
 
 def _layout_of(fields: tuple[Field, ...], version: int) -> tuple[object, ...]:
@@ -33,8 +37,9 @@ def _layout_of(fields: tuple[Field, ...], version: int) -> tuple[object, ...]:
     )
 
 
-# All cases share the examples that the profile grants to one test.
+# All messages share the examples that the profile grants to one test.
 FEW_EXAMPLES = settings(max_examples=max(5, settings().max_examples // 12))
+FEWER_EXAMPLES = settings(max_examples=max(3, settings().max_examples // 20))
 
 _SCALARS: Mapping[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),

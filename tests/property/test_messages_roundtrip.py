@@ -6,17 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.messages import CASE_IDS, CASES, FEW_EXAMPLES, layout, message_of, present, values_of
+from tests.property.messages import (
+    FEW_EXAMPLES,
+    FEWER_EXAMPLES,
+    MESSAGE_IDS,
+    MESSAGES,
+    layouts_of,
+    message_of,
+    present,
+    values_of,
+)
 from tidelog.protocol import schema
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.schema import ApiKey
 
-LAYOUTS = {layout(*case): (name, case) for case, name in zip(CASES, CASE_IDS, strict=True)}
-every_message = pytest.mark.parametrize(
-    ("key", "version", "kind"),
-    [case for _, case in LAYOUTS.values()],
-    ids=[name for name, _ in LAYOUTS.values()],
-)
+every_message = pytest.mark.parametrize(("key", "kind"), MESSAGES, ids=MESSAGE_IDS)
 
 
 def encode(key: ApiKey, version: int, kind: str, values: dict[str, object]) -> bytes:
@@ -31,42 +35,49 @@ def decode(key: ApiKey, version: int, kind: str, body: bytes) -> dict[str, objec
 
 
 @every_message
-@FEW_EXAMPLES
-@given(data=st.data())
-def test_what_is_encoded_is_decoded_and_encoded_again_and_nothing_else_is(
-    key: ApiKey, version: int, kind: str, data: st.DataObject
-) -> None:
+def test_what_is_encoded_is_decoded_and_encoded_again_and_nothing_else_is(key: ApiKey, kind: str) -> None:
     """A message that is cut at any byte, or has one more, is a protocol error; damaged bytes may be one."""
     fields = message_of(key, kind).fields
-    values = data.draw(values_of(fields, version, {}))
-    body = encode(key, version, kind, values)
-    decoded = decode(key, version, kind, body)
-    assert present(fields, version, decoded) == values
-    assert set(decoded) == {field.name for field in fields}
-    assert encode(key, version, kind, decoded) == body
+    for version in layouts_of(key, kind):
 
-    for size in range(len(body)):
-        with pytest.raises(ProtocolError):
-            decode(key, version, kind, body[:size])
-    if key in (ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS) and kind == "request":
-        # Only these messages may have a tail, because librdkafka leaves one.
-        assert decode(key, version, kind, body + b"\x00") == decoded
-    else:
-        with pytest.raises(ProtocolError):
-            decode(key, version, kind, body + b"\x00")
+        @FEWER_EXAMPLES
+        @given(version=st.just(version), values=values_of(fields, version, {}), data=st.data())
+        def survives(version: int, values: dict[str, object], data: st.DataObject) -> None:
+            body = encode(key, version, kind, values)
+            decoded = decode(key, version, kind, body)
+            assert present(fields, version, decoded) == values
+            assert set(decoded) == {field.name for field in fields}
+            assert encode(key, version, kind, decoded) == body
+            for size in range(len(body)):
+                with pytest.raises(ProtocolError):
+                    decode(key, version, kind, body[:size])
+            if kind == "request" and key in (ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS):
+                # Only these messages may have a tail, because librdkafka leaves one.
+                assert decode(key, version, kind, body + b"\x00") == decoded
+            else:
+                with pytest.raises(ProtocolError):
+                    decode(key, version, kind, body + b"\x00")
+            if body:
+                with suppress(ProtocolError):
+                    decode(key, version, kind, damaged(body, data))
 
-    if body:
-        damaged = bytearray(body)
-        places = st.tuples(st.integers(0, len(body) - 1), st.integers(0, 255))
-        for position, octet in data.draw(st.lists(places, min_size=1, max_size=4)):
-            damaged[position] = octet
-        with suppress(ProtocolError):
-            decode(key, version, kind, bytes(damaged))
+        survives()
+
+
+def damaged(body: bytes, data: st.DataObject) -> bytes:
+    changed = bytearray(body)
+    places = st.tuples(st.integers(0, len(body) - 1), st.integers(0, 255))
+    for position, octet in data.draw(st.lists(places, min_size=1, max_size=4)):
+        changed[position] = octet
+    return bytes(changed)
 
 
 @every_message
 @FEW_EXAMPLES
-@given(body=st.binary(max_size=100))
-def test_any_bytes_decode_or_are_a_protocol_error(key: ApiKey, version: int, kind: str, body: bytes) -> None:
+@given(data=st.data(), body=st.binary(max_size=100))
+def test_any_bytes_decode_or_are_a_protocol_error(
+    key: ApiKey, kind: str, data: st.DataObject, body: bytes
+) -> None:
+    version = data.draw(st.sampled_from(layouts_of(key, kind)), label="version")
     with suppress(ProtocolError):
         decode(key, version, kind, body)
