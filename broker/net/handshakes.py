@@ -2,8 +2,9 @@
 
 Owns these connections until they are `ended`, and the one thread that does the costly steps (signatures), so
 that neither the loop nor the threads that sync files wait for them. Invariants: at most `MOST` handshakes are
-under way, and a further one replaces the oldest, so that clients that do nothing keep nobody out; each ends
-within `DEADLINE_SECONDS`; a connection that fails causes one throttled event.
+under way, and a further one replaces the oldest, so that clients that do nothing keep nobody out; those of an
+address count among its connections; each ends within `DEADLINE_SECONDS`; a connection that fails causes one
+throttled event.
 
 Event loop only.
 """
@@ -29,7 +30,11 @@ DEADLINE_SECONDS = 30.0
 class Handshakes:
     """Those of one broker."""
 
-    def __init__(self, events: PeerEvents, metrics: Metrics) -> None:
+    def __init__(
+        self, events: PeerEvents, metrics: Metrics, admits: Callable[[str, int], bool] = lambda *_: True
+    ) -> None:
+        """`admits` says of an address, and how many handshakes it has, whether it may begin one more."""
+        self._admits = admits
         self._events = events
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
@@ -40,6 +45,9 @@ class Handshakes:
         return len(self._under_way)
 
     def begin(self, one: TlsTransport) -> None:
+        if not self._admits(one.host, sum(each.host == one.host for each in self._under_way)):
+            one.abort()
+            return
         if len(self._under_way) >= MOST:
             next(iter(self._under_way)).refuse(
                 f"more than {MOST} handshakes are under way, and this is the oldest"

@@ -144,7 +144,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self._connections: set[Connection] = set()
         self.guard = MemoryGuard(self._connections, memory, events, metrics, self.loop)
-        self.handshakes = Handshakes(events, metrics)
+        self.handshakes = Handshakes(events, metrics, self._may_begin_tls)
         self._watch: CertificateWatch | None = None
         self._ids = itertools.count(1)
         self._acceptors: list[Acceptor] = []
@@ -212,15 +212,11 @@ class Server:
     def connection_opened(self, connection: Connection) -> bool:
         """Whether the connection may stay open."""
         config, host = self.config, connection.state.client_host
-        overrides = connections_by_address(config.max_connections_per_ip_overrides)
         if len(self._connections) >= config.max_connections:
             advice = "raise max.connections, or close clients that are not needed"
             self._refused(host, connection.peer, advice, max_connections=config.max_connections)
             return False
-        most = overrides.get(host, config.max_connections_per_ip)
-        if self.limits.connections(host) >= most:
-            advice = "close connections of this address that are not needed, or raise max.connections.per.ip"
-            self._refused(host, connection.peer, advice, max_connections_per_ip=most)
+        if not self._has_room(host, connection.peer, self.limits.connections(host)):
             return False
         if self._is_stopping:
             return False
@@ -229,6 +225,19 @@ class Server:
         self._none_left.clear()
         self.metrics.connections = len(self._connections)
         return True
+
+    def _may_begin_tls(self, host: str, handshakes: int) -> bool:
+        return self._has_room(host, host, self.limits.connections(host) + handshakes)
+
+    def _has_room(self, host: str, peer: str, connections: int) -> bool:
+        """Whether an address that has so many connections may have one more."""
+        overrides = connections_by_address(self.config.max_connections_per_ip_overrides)
+        most = overrides.get(host, self.config.max_connections_per_ip)
+        if connections < most:
+            return True
+        advice = "close connections of this address that are not needed, or raise max.connections.per.ip"
+        self._refused(host, peer, advice, max_connections_per_ip=most)
+        return False
 
     def _refused(self, host: str, peer: str, advice: str, **limit: int) -> None:
         self.metrics.connection_refused()

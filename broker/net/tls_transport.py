@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.net.connection import CLIENT_USER, RECEIVED_BYTES
 from tidelog.broker.net.writing import write_all
 from tidelog.protocol.types import Buffer
@@ -64,6 +65,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._protocol: asyncio.BufferedProtocol | None = None
         self._raw: asyncio.Transport
+        self.host = ""
+        """The client's address."""
         self._user = ""
         self._handshake_bytes = 0
         self._is_in_step = False
@@ -86,6 +89,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = transport  # type: ignore[assignment]
         self._raw.set_write_buffer_limits(high=_AHEAD_BYTES)
+        peer = self._raw.get_extra_info("peername")
+        self.host = canonical_host(str(peer[0])) if isinstance(peer, tuple) else ""
         self._handshakes.begin(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

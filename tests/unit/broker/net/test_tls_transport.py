@@ -295,6 +295,25 @@ async def test_of_too_many_handshakes_the_oldest_ends_and_the_newest_is_served(
     assert event["reason"].startswith("more than 2 handshakes are under way")
 
 
+async def test_handshakes_count_among_the_connections_of_their_address(
+    certificates: Certificates, logged: list[Any]
+) -> None:
+    async with (
+        serving(HANDLERS, max_connections_per_ip=2, **tls_settings(certificates)) as server,
+        await Peer.connect(server.port) as first,
+    ):
+        await until(lambda: len(server.handshakes) == 1)
+        streams = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
+        async with Peer(*streams) as second:
+            assert (await second.ask(ApiKey.API_VERSIONS, 3)).error_code == 0
+            async with await Peer.connect(server.port) as third:
+                assert await third.closed() == b""
+            assert len(server.handshakes) == 1
+        await first.close()
+    (event,) = logged
+    assert (event["event"], event["max_connections_per_ip"]) == ("connection_refused", 2)
+
+
 async def test_connections_in_their_handshake_count_among_the_file_handles(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
