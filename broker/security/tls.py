@@ -71,16 +71,17 @@ class ListenerTls:
     def user_of(self, connection: ssl.SSLObject) -> str:
         """The name of the user that this connection's certificate names; empty if it names none.
 
-        Raises ValueError if no rule of `ssl.principal.mapping.rules` names the user.
+        Raises ValueError if no rule of `ssl.principal.mapping.rules` names the user, or one gives an empty
+        name: that would be the name of nobody, ANONYMOUS.
         """
         certificate = connection.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:
             return ""
         subject = read(certificate).subject
         name = self._mapping.name(subject)
-        if name is None:
+        if not name:
             raise ValueError(
-                f"no rule of ssl.principal.mapping.rules fits the client's certificate, {subject}"
+                f"no rule of ssl.principal.mapping.rules makes a name of the client's certificate, {subject}"
             )
         return name
 

@@ -1,5 +1,6 @@
 """TLS of a listener from its settings and files: what is accepted, and what is said of what is not."""
 
+import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,24 @@ def test_clients_certificates_are_checked_against_authorities_that_are_named(
     key_only = certificates.client("alice")
     Path(key_only).write_text("sesame")
     assert "expected certificates as PEM" in complaint_about(**given, ssl_truststore_location=key_only)
+
+
+def test_a_certificate_names_a_user_or_its_connection_is_refused(certificates: Certificates) -> None:
+    class Connection:
+        def getpeercert(self, *, binary_form: bool) -> bytes:
+            return ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN CERT") :])
+
+    pem = "".join(Path(certificates.client("alice")).read_text().partition("-----END CERTIFICATE-----\n")[:2])
+    given = {"ssl_keystore_location": certificates.keystore, "ssl_client_auth": "requested"}
+    given["ssl_truststore_location"] = certificates.authority
+
+    def user_by(rules: str) -> str:
+        return tls_with(**given, ssl_principal_mapping_rules=rules).user_of(Connection())  # type: ignore[arg-type]
+
+    assert user_by("RULE:.*CN=([a-z]+).*/$1/") == "alice"
+    for rules in ("RULE:.*CN=([0-9]*).*/$1/", "RULE:CN=bob/bob/"):
+        with pytest.raises(ValueError, match="makes a name of the client's certificate"):
+            user_by(rules)
 
 
 def test_a_broker_whose_certificate_has_expired_starts_and_says_so(certificates: Certificates) -> None:
