@@ -30,6 +30,8 @@ from tidelog.protocol.quotas import (
 )
 
 MOST_CLIENTS: Final = 10_000
+MOST_CLIENT_ID_CHARACTERS: Final = 1_000
+"""A client id of a request may have 32,767; those that begin alike share their use then."""
 
 
 class Bucket:
@@ -93,6 +95,7 @@ class ClientQuotas:
 
     def buckets(self, user: str, client_id: str) -> ClientBuckets:
         """Those of a client."""
+        client_id = client_id[:MOST_CLIENT_ID_CHARACTERS]
         key = (user, client_id)
         found = self._clients.get(key)
         if found is not None:

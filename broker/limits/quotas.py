@@ -17,7 +17,7 @@ from typing import Final
 from tidelog.broker.cluster.catalog import Catalog, Change, ClientQuotasChanged
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.configuration.address_overrides import is_address
-from tidelog.broker.limits.client_quotas import ClientQuotas
+from tidelog.broker.limits.client_quotas import MOST_CLIENT_ID_CHARACTERS, ClientQuotas
 from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.broker.limits.mutation_quota import MutationQuota
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -32,7 +32,6 @@ from tidelog.protocol.quotas import (
 )
 
 MAX_ENTITIES: Final = 100_000
-_MAX_NAME_CHARACTERS: Final = 1_000
 _CHANGED_AT_ONCE: Final = 500
 """Entities of one commit: the loop takes them over in one step of about a millisecond."""
 QuotaChanges = Mapping[str, float | None]
@@ -116,7 +115,7 @@ def _check_entity(entity: QuotaEntity) -> None:
     if IP in types and len(types) > 1:
         raise _invalid("Invalid quota entity combination: ip stands alone")
     for kind, name in entity:
-        if name == "" or len(name or "") > _MAX_NAME_CHARACTERS:
+        if name == "" or len(name or "") > MOST_CLIENT_ID_CHARACTERS:
             raise _invalid(f"Empty or too long {kind} not supported; null stands for the default")
         if kind == IP and name is not None and not is_address(name):
             raise _invalid(f"ip must be an address such as 10.0.0.1 or 2001:db8::1, not {name}")

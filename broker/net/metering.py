@@ -21,7 +21,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
-from tidelog.broker.limits.client_quotas import NO_QUOTA, ClientBuckets, ClientQuotas
+from tidelog.broker.limits.client_quotas import (
+    MOST_CLIENT_ID_CHARACTERS,
+    NO_QUOTA,
+    ClientBuckets,
+    ClientQuotas,
+)
 from tidelog.broker.observability.throttle_counts import ThrottleCounts
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.quotas import (
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
 
 _INT32 = struct.Struct(">i")
 _MOST_MS: Final = 2**31 - 1
-_NO_CLIENT_ID: Final = ""
 _CHARGED_AT: Final = (AuthenticationStep.AUTHENTICATED, AuthenticationStep.NOT_REQUIRED)
 _BYTE_QUOTAS: Final = {ApiKey.PRODUCE: PRODUCER_BYTE_RATE, ApiKey.FETCH: CONSUMER_BYTE_RATE}
 _CHANGING_TOPICS: Final = frozenset(
@@ -109,9 +113,7 @@ class Meter:
         if throttle_time_ms == 0:
             return body
         quota = max(delays, key=delays.__getitem__)
-        self._counts.throttled(
-            quota, state.principal.name, header.client_id or _NO_CLIENT_ID, throttle_seconds
-        )
+        self._counts.throttled(quota, state.principal.name, _client_id(header), throttle_seconds)
         client.mute(throttle_seconds)
         if size_bytes and route.throttle_position is not None:
             return _with_throttle_time(body, route.throttle_position, throttle_time_ms)
@@ -120,7 +122,11 @@ class Meter:
     def _buckets(self, state: ConnectionState, header: RequestHeader) -> ClientBuckets:
         if state.authentication not in _CHARGED_AT:
             return NO_QUOTA
-        return self._quotas.buckets(state.principal.name, header.client_id or _NO_CLIENT_ID)
+        return self._quotas.buckets(state.principal.name, _client_id(header))
+
+
+def _client_id(header: RequestHeader) -> str:
+    return (header.client_id or "")[:MOST_CLIENT_ID_CHARACTERS]
 
 
 def _concerns(quota: str, api_key: int, state: ConnectionState) -> bool:

@@ -76,9 +76,10 @@ def test_a_change_of_other_quotas_forgets_no_use() -> None:
 def test_memory_is_bounded_however_many_client_ids_a_peer_invents() -> None:
     quotas = quotas_with({entity("", None): 10.0})
     for number in range(MOST_CLIENTS + 100):
-        quotas.buckets("alice", str(number))
+        quotas.buckets("alice", f"{number}{'x' * 2_000}")
     assert len(quotas._clients) == MOST_CLIENTS
     assert len(quotas._buckets) == MOST_CLIENTS
+    assert max(len(client_id) for _, client_id in quotas._clients) == 1_000
 
 
 def test_a_burst_is_free_and_what_is_beyond_it_is_waited_for() -> None:
