@@ -29,12 +29,13 @@ def connections_by_address(entries: tuple[str, ...]) -> dict[str, int]:
 
 def _entry(text: str) -> tuple[str, int]:
     address, colon, most = text.rpartition(":")
-    if not (colon and address and most.isdecimal()):
+    address = canonical_host(address.strip("[]"))
+    if not (colon and is_address(address) and most.isdecimal()):
         raise ConfigError(
             f"{OVERRIDES} must be a list of addresses, each with the number of its connections "
             f"(10.0.0.1:200), not {text!r}"
         )
-    return canonical_host(address.strip("[]")), int(most)
+    return address, int(most)
 
 
 def canonical_host(host: str) -> str:

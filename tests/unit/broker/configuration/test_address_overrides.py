@@ -12,7 +12,9 @@ def test_each_address_has_its_number_also_one_of_ipv6() -> None:
     assert checked_overrides("") == checked_overrides(()) == ()
 
 
-@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:", ":5", "10.0.0.1:many", "10.0.0.1:-1"])
+@pytest.mark.parametrize(
+    "text", ["10.0.0.1", "10.0.0.1:", ":5", "10.0.0.1:many", "10.0.0.1:-1", "localhost:5"]
+)
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match=r"10\.0\.0\.1:200"):
         checked_overrides(text)
