@@ -112,11 +112,15 @@ class ReadableLog:
         self, offset: int, upper_offset: int, *, nowait: bool = False
     ) -> list[tuple[int, int]]:
         """(producer id, first offset) of each aborted transaction with records from `offset` on, all before
-        `upper_offset`. Raises ApiError(KAFKA_STORAGE_ERROR), and ColdRead with `nowait`."""
+        `upper_offset`. Raises ApiError (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and ColdRead with
+        `nowait`."""
         try:
-            return self._segments.aborted(offset, upper_offset, nowait)
+            found = self._segments.aborted(offset, upper_offset, nowait)
         except OSError as error:
             raise self._unreadable(error) from error
+        # The records were read before, maybe in a thread: the list lacks segments that are gone since.
+        self._check_holds(offset)
+        return found
 
     def _failed(self) -> ApiError:
         return ApiError(

@@ -175,12 +175,17 @@ def test_an_intact_index_is_not_rebuilt(tmp_path: Path) -> None:
     assert not open_log(tmp_path, config=CONFIG, recovery_point=log.recovery_point).recovery.rebuilt_indexes
 
 
-def test_an_index_leaves_with_its_segment(tmp_path: Path) -> None:
+def test_an_index_leaves_with_its_segment_and_a_reader_of_it_is_not_told_that_all_was_committed(
+    tmp_path: Path,
+) -> None:
     log = written_log(tmp_path, clean=True)
     again = open_log(tmp_path, config=CONFIG, clean=True)
     for _ in range(2):
         again.take_snapshot()
+    again.read(0, 10_000, upper_offset=again.end_offset)
     again.delete_records_before(again.flushed_end_offset)
+    with pytest.raises(ApiError, match="0 was asked for"):
+        again.aborted_transactions(0, again.end_offset)
     while again.drop_segments():
         pass
     for path in again.take_deleted_files():
