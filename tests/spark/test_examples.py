@@ -23,11 +23,15 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return find_csv(None, tmp_path_factory.mktemp("csv"))
+
+
+@pytest.fixture(scope="module")
+def rows(file: Path) -> list[dict[str, str]]:
     """The first ROWS of the CSV."""
-    folder = tmp_path_factory.mktemp("csv")
-    with find_csv(None, folder).open() as file:
-        return [row for row, _ in zip(csv.DictReader(file), range(ROWS), strict=False)]
+    with file.open() as lines:
+        return [row for row, _ in zip(csv.DictReader(lines), range(ROWS), strict=False)]
 
 
 @pytest.fixture
@@ -80,10 +84,9 @@ def hours(table: DataFrame) -> dict[tuple[str, str], tuple[Any, ...]]:
 
 
 def test_the_example_fills_cleans_counts_archives_and_draws_and_a_second_run_adds_nothing(
-    spark: SparkSession, broker: RunningBroker, rows: list[dict[str, str]], tmp_path: Path
+    spark: SparkSession, broker: RunningBroker, file: Path, rows: list[dict[str, str]], tmp_path: Path
 ) -> None:
     folder = tmp_path / "example"
-    file = find_csv(None, tmp_path)
     for _ in range(2):
         run(spark, ClusterConfig(broker.bootstrap_servers), file, folder, ROWS)
     cleaned = delays.read_topic(spark, ClusterConfig(broker.bootstrap_servers), delays.CLEANED_TOPIC)
