@@ -43,6 +43,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(folder),
+        # `test_security` reads all that is kept of queries, in the user interface too.
+        "spark.sql.ui.retainedExecutions": "50",
         "spark.ui.enabled": "true",
         "spark.ui.port": "0",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
