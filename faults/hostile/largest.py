@@ -42,7 +42,7 @@ class Large(NamedTuple):
         return f"{self.api.name} with {self.elements:,} × {how} {self.path}"
 
 
-def largest_requests(topic: str, versions: Mapping[int, int], elements: int = ELEMENTS) -> Iterator[Large]:
+def largest_requests(topic: str, versions: Mapping[int, int], elements: int) -> Iterator[Large]:
     """Every one of them. `topic` is one that there is, `versions` says the newest that the broker serves."""
     for api in APIS.values():
         if api.key not in versions:
@@ -53,6 +53,12 @@ def largest_requests(topic: str, versions: Mapping[int, int], elements: int = EL
             yield same
             if different.body != same.body:  # Some elements have nothing to tell them apart.
                 yield different
+
+
+def enlarged(large: Large, topic: str) -> Large:
+    """The same list, as long as the limit of a request allows: most of it is made only when it is sent."""
+    path = tuple(large.path.split("."))
+    return _large(APIS[large.api], large.version, path, large.is_repeated, topic, ELEMENTS)
 
 
 def waiting_fetch(topic: str, repeats: int, max_wait_ms: int) -> Large:

@@ -16,7 +16,7 @@ from faults.damage.sample import batch_of
 from faults.damage.verdict import judge_words
 from faults.hostile.attacks import ATTACKS, send_large
 from faults.hostile.gauge import Cost, Gauge, why_not
-from faults.hostile.largest import Large, largest_requests
+from faults.hostile.largest import Large, enlarged, largest_requests
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.trial import Outcome, Say
 from faults.wire import Wire
@@ -29,6 +29,8 @@ TOPIC: Final = "served"
 TARGET: Final = "target"
 """The topic that attacks name; they may delete it."""
 _RECORDS: Final = 400
+_FEW_ELEMENTS: Final = 300
+"""Enough to see which lists there are; each is enlarged when its turn comes."""
 _LARGE: Final = "largest requests"
 _SETTINGS: Final[dict[str, object]] = {"auto.create.topics.enable": "false"}
 
@@ -45,7 +47,7 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 
     began = loop.time()
     worst: list[tuple[Cost, str]] = []
     async with BrokerProcess(folder / "data", settings=_SETTINGS) as broker:
-        larges = list(largest_requests(TARGET, await _prepare(broker)))
+        larges = list(largest_requests(TARGET, await _prepare(broker), _FEW_ELEMENTS))
         for number, (kind, attack) in enumerate(_attacks(random.Random(f"hostile {seed}"), larges)):
             if number >= attacks if attacks else loop.time() - began >= seconds:
                 break
@@ -70,10 +72,10 @@ def _attacks(rng: random.Random, larges: list[Large]) -> Iterator[Attack]:
     while True:
         for kind, attack in rng.sample(list(ATTACKS.items()), len(ATTACKS)):
             yield kind, lambda port, attack=attack: attack(port, TOPIC, rng)  # type: ignore[misc]
-            large = larges[rng.randrange(len(larges))]
+            large = enlarged(larges[rng.randrange(len(larges))], TARGET)
             yield _LARGE, lambda port, large=large: send_large(port, large)  # type: ignore[misc]
         rng.shuffle(larges)
-        for large in larges:
+        for large in (enlarged(each, TARGET) for each in larges):
             yield _LARGE, lambda port, large=large: send_large(port, large)  # type: ignore[misc]
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from faults.hostile.largest import ELEMENTS, Large, largest_requests, waiting_fetch
+from faults.hostile.largest import ELEMENTS, Large, enlarged, largest_requests, waiting_fetch
 from tidelog.protocol.messages.declaration import Field, version_in
 from tidelog.protocol.schema import APIS, Api, ApiKey, decode_request
 
@@ -51,8 +51,9 @@ def test_an_api_without_a_list_has_no_large_request() -> None:
 
 @pytest.mark.parametrize("api", [ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS])
 def test_the_largest_is_within_the_limit_of_a_request(api: ApiKey) -> None:
-    requests = largest_requests("there", {api: NEWEST[api]})
-    large = max((each for each in requests if each.is_repeated), key=lambda each: each.elements)
+    requests = largest_requests("there", {api: NEWEST[api]}, COUNT)
+    most = max((each for each in requests if each.is_repeated), key=lambda each: each.elements)
+    large = enlarged(most, "there")
     assert len(elements_at(large)) > 0.99 * ELEMENTS
 
 
