@@ -19,6 +19,7 @@ Not for TLS, which has to encrypt. For the event loop only. Source: sendfile(2).
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import socket
 from collections import deque
 from collections.abc import Iterable
@@ -32,6 +33,10 @@ from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.file_range import FileRange
 from tidelog.protocol.types import Buffer
 
+_CORKED, _UNCORKED = ctypes.byref(ctypes.c_int(1)), ctypes.byref(ctypes.c_int(0))
+_VALUE_BYTES: Final = ctypes.sizeof(ctypes.c_int)
+# PyDLL keeps the interpreter: the call never waits.
+_setsockopt = ctypes.PyDLL(None).setsockopt
 _COPIED_BYTES: Final = 16 * 1024
 """What is copied of a range when the socket is full."""
 _READ_BYTES: Final = 256 * 1024
@@ -150,7 +155,9 @@ class FileTransport(asyncio.BufferedProtocol, asyncio.Transport):
             raw.close()
 
     def _cork(self, is_corked: bool) -> None:
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_corked)
+        # The socket that uvloop shows makes another one for each call, which takes longer than all the rest.
+        value = _CORKED if is_corked else _UNCORKED
+        _setsockopt(self._socket.fileno(), socket.IPPROTO_TCP, socket.TCP_CORK, value, _VALUE_BYTES)
 
     def _write(self, backlog: deque[Buffer | FileRange]) -> None:
         """Write what lies before the next range."""

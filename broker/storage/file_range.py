@@ -10,21 +10,26 @@ For the event loop; `read` also in a thread.
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from tidelog.broker.storage.disk import ColdRead, OpenFile
 
-LEAST_BYTES: Final = 256 * 1024
+LEAST_BYTES: Final = 64 * 1024
 """Below this size copying costs less."""
 _MOST_AT_ONCE: Final = 1 << 20
+_STAYS_CACHED_SECONDS: Final = 0.005
+"""How long pages that were cached are taken to be so still: as long as it takes to make an answer of them."""
+_now = time.perf_counter
 
 
 class FileRange:
     """What is left of `size` bytes from `position`. The caller has acquired `file`; this releases it."""
 
-    __slots__ = ("_file", "_position", "_size")
+    __slots__ = ("_cached_until", "_file", "_position", "_size")
 
     def __init__(self, file: OpenFile, position: int, size: int) -> None:
+        self._cached_until = 0.0
         self._file = file
         self._position = position
         self._size = size
@@ -41,7 +46,7 @@ class FileRange:
         file = self._file
         size = min(self._size, _MOST_AT_ONCE)
         file.check_kept()
-        if not file.disk.is_cached(file.fd, self._position, size):
+        if _now() > self._cached_until and not file.disk.is_cached(file.fd, self._position, size):
             raise ColdRead
         try:
             count = file.disk.send_file(socket_fd, file.fd, self._position, size)
@@ -51,6 +56,14 @@ class FileRange:
             raise self._too_short()
         self.skip(count)
         return count == size
+
+    def is_cached(self) -> bool:
+        """Whether all can be sent without waiting for the disk. For a moment `send` does not ask again."""
+        file = self._file
+        if not file.disk.is_cached(file.fd, self._position, self._size):
+            return False
+        self._cached_until = _now() + _STAYS_CACHED_SECONDS
+        return True
 
     def take(self, size: int) -> memoryview:
         """The next bytes, at most `size`, which leave the range. Raises ColdRead and OSError."""

@@ -415,7 +415,7 @@ class Segment:
         if not self.log.acquire():
             return None
         stored = FileRange(self.log, position, size)
-        return stored if self._disk.is_cached(self.log.fd, position, size) else None
+        return stored if stored.is_cached() else None
 
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError unless the batch at `offset` exists, is whole, and matches `sent`.
