@@ -74,40 +74,70 @@ def _unpacker(layout: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]
 Stretch = tuple[_Shape, int, int, bytes]
 
 
+# By the bytes and the number of a batch's records, what the last such batch held: for each stretch its shape,
+# its first byte from the start, the number of its first record, and how many it has.
+_Plan = list[tuple[_Shape, int, int, int]]
+_plans: dict[tuple[int, int], _Plan] = {}
+_MOST_PLANS = 512
+
+
 def stretches_of(data: bytes, start: int, count: int) -> list[Stretch] | None:
     """The stretches of the batch's `count` records, from `start` to the end of `data`, or None.
 
     Their offset deltas are 0, 1, 2, …
     """
+    # The batches of one producer are often alike, so most need only the proof.
+    known = len(data) - start, count
+    plan = _plans.get(known)
+    if plan is not None and (stretches := _proved(data, start, plan)) is not None:
+        return stretches
+    plan = _plan(data, start, count)
+    if plan is None or (stretches := _proved(data, start, plan)) is None:
+        return None
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    _plans[known] = plan
+    return stretches
+
+
+def _plan(data: bytes, start: int, count: int) -> _Plan | None:
+    """What the records are if they are as their number and the first one say; None for any other number of
+    bytes."""
     if count > MOST_NUMBERS:
         return None
     try:
         length, _ = _number(data, start)
         parts = widths(count)
-        end = start
-        for width, _, more in parts:
-            end += _size_bytes(length + width - 1) * more
-        if end != len(data):
+        if start + sum(_size_bytes(length + width - 1) * more for width, _, more in parts) != len(data):
             return None
         key_size, value_size = _sizes_of_first(data, start)
     except (IndexError, ProtocolError):
         return None
     if key_size < -1 or value_size < -1:
         return None
-    stretches = []
+    plan: _Plan = []
+    at = 0
     for width, first, more in parts:
         shape = _shape(width, key_size, value_size)
-        stamps = _stamps(data, start, shape, first, more)
-        if stamps is None:
-            return None
-        stretches.append((shape, start, more, stamps))
-        start += shape.size_bytes * more
-    return stretches if start == len(data) else None
+        plan.append((shape, at, first, more))
+        at += shape.size_bytes * more
+    return plan if start + at == len(data) else None
 
 
 def _size_bytes(length: int) -> int:
     """The size of a record, its length field included."""
     return length + (1 if length < 64 else 2 if length < TABLE_SIZE else len(encode_varint(length)))
+
+
+def _proved(data: bytes, start: int, plan: _Plan) -> list[Stretch] | None:
+    """The stretches of this plan, or None if the records are others."""
+    stretches = []
+    for shape, at, first, more in plan:
+        stamps = _stamps(data, start + at, shape, first, more)
+        if stamps is None:
+            return None
+        stretches.append((shape, start + at, more, stamps))
+    return stretches
 
 
 def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | None:
