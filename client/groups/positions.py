@@ -76,8 +76,9 @@ class CommittedPositions:
                         failures += 1
                         await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
                         continue
-                    for reader, _ in missing:
-                        reader.fail(error)
+                    for reader, generation in missing:
+                        if reader.generation == generation:
+                            reader.fail(error)
                 else:
                     failures = 0
                     for reader, generation in missing:
