@@ -15,7 +15,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 def checked_overrides(value: object) -> tuple[str, ...]:
     """The list as it was given. Raises ConfigError."""
-    given = value if isinstance(value, tuple) else tuple(str(value).split(",")) if value else ()
+    given = value if isinstance(value, tuple | list) else str(value or "").split(",")
     entries = tuple(str(each).strip() for each in given if str(each).strip())
     connections_by_address(entries)
     return entries

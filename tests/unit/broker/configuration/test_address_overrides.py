@@ -3,11 +3,13 @@
 import pytest
 
 from tidelog.broker.configuration.address_overrides import checked_overrides, connections_by_address
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.settings import ConfigError
 
 
 def test_each_address_has_its_number_also_one_of_ipv6() -> None:
-    entries = checked_overrides("::ffff:10.0.0.1:200, ::1:5,[FE80:0::1]:7")
+    text = "::ffff:10.0.0.1:200, ::1:5,[FE80:0::1]:7"
+    entries = BrokerConfig.load({"max.connections.per.ip.overrides": text}).max_connections_per_ip_overrides
     assert connections_by_address(entries) == {"10.0.0.1": 200, "::1": 5, "fe80::1": 7}
     assert checked_overrides("") == checked_overrides(()) == ()
 
