@@ -1,7 +1,7 @@
 """Out of file handles is not damage: whatever cannot be opened is asked for again, and nothing is lost.
 
-A run of all that takes handles is repeated, and each time the handles are gone from another place on: at the
-first that is opened, the second, and so on through the whole run.
+A run of all that takes handles is repeated, and each time a few handles in a row are refused, from another
+place on: from the first, the third, and so on, so that each is refused in one of the runs.
 """
 
 import errno
@@ -151,9 +151,9 @@ def check_whole(services: Services) -> None:
 
 
 async def test_wherever_handles_are_gone_the_work_goes_on_when_they_are_back(tmp_path: Path) -> None:
-    first, was_refused = 0, True
+    first, was_refused = -1, True
     while was_refused:
-        first += 1
+        first += REFUSALS - 1
         folder, disk = tmp_path / str(first), Handles()
         before = open_files()
         services = await opened(folder, disk=disk)
