@@ -21,6 +21,7 @@ from tidelog.broker.coordinator.decision import RecordT
 from tidelog.broker.coordinator.pending_records import InTransaction, PendingRecords
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.batch_rules import check_size
 from tidelog.broker.storage.log_types import AppendResult
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
@@ -33,6 +34,7 @@ from tidelog.protocol.records import (
 from tidelog.protocol.steps import Pace
 from tidelog.protocol.types import Buffer
 
+GROWTH_BYTES = 64
 READ_BYTES = 1 << 20
 
 
@@ -45,13 +47,16 @@ class LogJournal(Generic[RecordT]):
         formats: RecordFormats,
         clock_ms: Callable[[], int],
         may_wait: Callable[[Any], bool] = lambda _: False,
+        may_grow: Callable[[Any], bool] | None = None,
     ) -> None:
         """`clock_ms` is the wall clock, for the timestamps of batches; `may_wait` says of a record whether it
-        may become durable later, with those that are written after it."""
+        may become durable later, with those that are written after it; `may_grow`, whether later records of
+        its key are up to GROWTH_BYTES larger and must be written."""
         self._replica = replica
         self._formats = formats
         self._clock_ms = clock_ms
         self._may_wait = may_wait
+        self._may_grow = may_grow
         self._is_replayed = False
         self._is_stopped = False
 
@@ -134,6 +139,8 @@ class LogJournal(Generic[RecordT]):
             )
         else:
             batch = builder.build()
+        if self._may_grow is not None and any(map(self._may_grow, records)):
+            check_size(len(batch) + GROWTH_BYTES, self._replica.log.config)
         may_wait = all(map(self._may_wait, records))
         return self._replica.append_as_coordinator(batch, now_ms, may_wait=may_wait)
 

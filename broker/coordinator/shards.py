@@ -61,6 +61,8 @@ class ShardKind(NamedTuple, Generic[MachineT]):
     """What to do where a partition cannot be replayed."""
     may_wait: Callable[[Any], bool] = lambda _: False
     """Whether no answer depends on a record, so that the flush of a later one may make it durable."""
+    may_grow: Callable[[Any], bool] | None = None
+    """Whether the record must leave space in a batch for what follows it: see `LogJournal`."""
 
     def as_coordinator(self, error: ApiError) -> ApiError:
         """What a client is answered for an error of the log."""
@@ -192,7 +194,9 @@ class Shard(Generic[MachineT]):
         self.is_loaded = False
         self._kind = kind
         self._leader_epoch = replica.leader_epoch
-        self._journal: LogJournal[Any] = LogJournal(replica, kind.formats, clock_ms, kind.may_wait)
+        self._journal: LogJournal[Any] = LogJournal(
+            replica, kind.formats, clock_ms, kind.may_wait, kind.may_grow
+        )
         self.runtime: CoordinatorRuntime[Any] = CoordinatorRuntime(self.machine, self._journal, steady_ms)
         self._steady_ms = steady_ms
         self._failed_at_ms = 0

@@ -41,7 +41,12 @@ from tidelog.broker.coordinator.transactions.messages import (
 )
 from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS, TransactionRecord
 from tidelog.broker.coordinator.transactions.states import TransactionState
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition, Transaction
+from tidelog.broker.coordinator.transactions.transaction import (
+    NO_PRODUCER,
+    Producer,
+    TopicPartition,
+    Transaction,
+)
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import TransactionCounts
 from tidelog.broker.replicas.replica import Replica
@@ -90,6 +95,7 @@ class TransactionCoordinator:
             ErrorCode.INVALID_REQUEST,
             _ADVICE,
             _is_complete,
+            _may_grow,
         )
         self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms)
         self.make_topic = self._shards.make_topic
@@ -356,6 +362,12 @@ class TransactionCoordinator:
 def _is_complete(record: TransactionRecord) -> bool:
     held = record.transaction
     return held is not None and held.state.is_idle and held.state is not TransactionState.EMPTY
+
+
+def _may_grow(record: TransactionRecord) -> bool:
+    """Whether the transaction takes partitions. It can still be kept, and must be ended: both add numbers."""
+    held = record.transaction
+    return held is not None and held.state is TransactionState.ONGOING and held.following == NO_PRODUCER
 
 
 def _limits_of(config: BrokerConfig) -> TransactionLimits:

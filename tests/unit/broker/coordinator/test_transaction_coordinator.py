@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,21 @@ async def test_a_transaction_past_its_timeout_is_aborted(open_one: Open, clock: 
     with pytest.raises(ApiError) as refused:
         await services.transactions.end("x", client, is_commit=True, version=2)
     assert refused.value.code == ErrorCode.PRODUCER_FENCED
+
+
+async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_ended(open_one: Open) -> None:
+    """The records of both are larger than the one that adds the last partition."""
+    services = await open_one(message_max_bytes=400)
+    client = await begun(services, P0)
+    with suppress(ApiError):
+        for index in range(1, 200):
+            await services.transactions.add_partitions("x", client, [TopicPartition("t", index)])
+    assert 10 < len((await services.transactions.describe("x")).partitions) < 200
+    keeping = Initialization("x", 1_000, client, has_two_phase_commit=True, keeps_prepared=True)
+    given = await services.transactions.initialize(keeping)
+    assert given.kept == client
+    await services.transactions.end("x", given.client, is_commit=True, version=2)
+    await reached(services, TransactionState.COMPLETE_COMMIT)
 
 
 async def test_an_id_that_was_idle_is_forgotten_and_its_record_too(open_one: Open, clock: list[int]) -> None:
