@@ -164,7 +164,8 @@ class OffsetsHandler:
         ends = replica.ends
         high_watermark = ends.high_watermark
         # Where acks.all.durable is false, the watermark may pass records after the flush for this request.
-        offset = ends.durable if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        durable = min(ends.durable, high_watermark)
+        offset = durable if asked.offset == TO_HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
