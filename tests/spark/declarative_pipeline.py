@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker
-from tests.spark.test_examples import ROWS, broker, flown, hours, hours_by_hand, identities, rows
+from tests.spark.test_examples import ROWS, broker, file, flown, hours, hours_by_hand, identities, rows
 from tests.tidy.house import ROOT
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.examples import delays
-from tidelog.pipeline.examples.flights import fill, find_csv
+from tidelog.pipeline.examples.flights import fill
 
-__all__ = ["broker", "rows"]
+__all__ = ["broker", "file", "rows"]
 
 DECLARATIVE = ROOT / "pipeline" / "examples" / "declarative"
 SECONDS = 300
@@ -43,10 +43,11 @@ def test_the_declarative_pipeline_makes_the_same_tables_through_spark_connect(
     spark: SparkSession,
     connect_url: str,
     broker: RunningBroker,
+    file: Path,
     rows: list[dict[str, str]],
     tmp_path: Path,
 ) -> None:
-    fill(spark, ClusterConfig(broker.bootstrap_servers), find_csv(None, tmp_path), ROWS)
+    fill(spark, ClusterConfig(broker.bootstrap_servers), file, ROWS)
     said = run_pipeline(connect_url, broker.bootstrap_servers, tmp_path)
     try:
         # Spark 4.3 exits with 1 after a good run of any source in Python: the tables decide.

@@ -3,7 +3,7 @@
 Spark starts a Python for each streaming query, each kind of planning and each few tasks, and each of them
 imports for most of a second. `served` starts the process to fork from. This file itself is what Spark starts
 then: it has one forked for the arguments, environment and open files that it was given, and ends with it.
-`test_wheel` and `make spark` start theirs as users do.
+`test_wheel` and the killed jobs of `make spark` start theirs as users do.
 """
 
 import os
