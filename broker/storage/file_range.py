@@ -15,7 +15,7 @@ from typing import Final
 
 from tidelog.broker.storage.disk import ColdRead, OpenFile
 
-LEAST_BYTES: Final = 64 * 1024
+LEAST_BYTES: Final = 128 * 1024
 """Below this size copying costs less."""
 _MOST_AT_ONCE: Final = 1 << 20
 _STAYS_CACHED_SECONDS: Final = 0.005
