@@ -5,6 +5,7 @@ records of a batch, in all partitions alike; each batch's CRC is right; nothing 
 runs, only patched.
 """
 
+import time
 from collections.abc import Sequence
 from struct import Struct
 
@@ -44,8 +45,9 @@ class FrameMaker:
         self._producer = (producer_id, producer_epoch)
         self._sequence = 0 if producer_id >= 0 else NO_SEQUENCE
         builder = RecordBatchBuilder()
+        now_ms = time.time_ns() // 1_000_000  # Retention would delete older records within the run.
         for _ in range(records):
-            builder.append(1_700_000_000_000, None, value)
+            builder.append(now_ms, None, value)
         batch = builder.build()
         request = ProduceRequest(None, _ALL, TIMEOUT_MS, [(topic, [(index, batch) for index in partitions])])
         body = encode_produce_request(PRODUCE_VERSION, request)
