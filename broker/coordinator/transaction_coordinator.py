@@ -332,16 +332,24 @@ class TransactionCoordinator:
         await self._shards.for_each(part, "transactions_not_swept", advice)
 
     async def _abort_timed_out(self, shard: _Shard) -> None:
-        """One by one: the records of many transactions might not fit into one batch."""
+        """One by one: the records of many transactions might not fit into one batch. Raises ApiError for the
+        first one that cannot be aborted, after all others."""
         pace = Pace()
+        refused: ApiError | None = None
         for transactional_id in list(shard.machine.active_ids()):
             held = shard.machine.get(transactional_id)
             if held is not None and held.is_timed_out(self._steady_ms()):
-                await shard.run(partial(shard.machine.abort_timed_out, [transactional_id]))
+                try:
+                    await shard.run(partial(shard.machine.abort_timed_out, [transactional_id]))
+                except ApiError as error:
+                    refused = refused or ApiError(error.code, f"{transactional_id}: {error.message}")
+                    continue
                 logger.info("transaction_timed_out", transactional_id=transactional_id)
             self._finish(shard, transactional_id)
             if pace.spent():
                 await asyncio.sleep(0)
+        if refused is not None:
+            raise refused
 
     async def close(self) -> None:
         """Wait until the requests that began are done; markers that are not written yet are at the next

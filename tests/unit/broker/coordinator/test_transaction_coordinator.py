@@ -163,6 +163,24 @@ async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_e
     await reached(services, TransactionState.COMPLETE_COMMIT)
 
 
+async def test_a_transaction_that_cannot_be_aborted_keeps_no_other_from_its_timeout(
+    open_one: Open, clock: list[int]
+) -> None:
+    """Its record has become too large for the topic."""
+    services = await open_one(
+        transaction_state_log_num_partitions=1, transaction_abort_timed_out_transaction_cleanup_interval_ms=5
+    )
+    await begun(services, *(TopicPartition("another", index) for index in range(100)))
+    given = await services.transactions.initialize(Initialization("y", 1_000))
+    await services.transactions.add_partitions("y", given.client, [P1])
+    await services.topics.change_configs(
+        TRANSACTIONS_TOPIC, lambda present: {**present, "max.message.bytes": "300"}
+    )
+    clock[0] += 2_000
+    await until(lambda: markers(services) == [0, 1])
+    assert await state(services) is TransactionState.ONGOING
+
+
 async def test_an_id_that_was_idle_is_forgotten_and_its_record_too(open_one: Open, clock: list[int]) -> None:
     services = await open_one(
         transaction_remove_expired_transaction_cleanup_interval_ms=1, transactional_id_expiration_ms=5_000
