@@ -581,3 +581,11 @@ class Segment:
                 self._disk.rename(path, target)
                 renamed.append(target)
         return renamed
+
+    def rename_from_deleted(self) -> None:
+        """Undo `rename_to_deleted`, also where that failed. Raises OSError."""
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            path = self.path.with_suffix(suffix)
+            renamed = path.with_name(path.name + DELETED_SUFFIX)
+            if self._disk.exists(renamed) and not self._disk.exists(path):
+                self._disk.rename(renamed, path)

@@ -7,17 +7,19 @@ name, over that of the first old one. Each of these three steps is durable befor
 
 Invariants: a start removes `.cleaned` files and completes `.swap` files; the first old log keeps its name
 until the new one takes it, so a folder always has a segment of that base offset. A `.log.swap` that is
-damaged is kept aside and reported, and changes nothing.
+damaged is kept aside and reported, and changes nothing. A swap waits for file handles, and where the disk has
+no space for a name, the old segments are the log again.
 
 Blocking. Source: Kafka's LocalLog.replaceSegments and LogLoader.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import FULL, Disk, is_out_of_handles
 from tidelog.broker.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from tidelog.broker.storage.verification.reader import FileReader, FoundBatch, batch_at
 
@@ -25,10 +27,16 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 _ASIDE_SUFFIX = ".damaged"
 _SWAP_LOG = LOG_SUFFIX + SWAP_SUFFIX
+_HANDLES_TRIES = 200
+_HANDLES_RETRY_SECONDS = 0.05
 
 
 class HalfSwappedError(OSError):
     """A swap began and could not be completed. The next start completes it; until then the log is offline."""
+
+
+class _TakenBackError(OSError):
+    """The disk has no space for names. The old segments are the log again."""
 
 
 def swap_in(disk: Disk, folder: Path, old: Sequence[Segment], new: Segment) -> list[Path]:
@@ -43,17 +51,48 @@ def swap_in(disk: Disk, folder: Path, old: Sequence[Segment], new: Segment) -> l
         discard(disk, new)
         raise
     try:
-        disk.fsync_directory(folder)
-        renamed: list[Path] = []
-        for segment in old[1:]:
-            renamed += segment.rename_to_deleted()
-        if renamed:
-            disk.fsync_directory(folder)
+        _sync_names(disk, folder)
+        renamed = _renamed(disk, folder, old[1:], new)
         new.rename_to("")
-        disk.fsync_directory(folder)
+        _sync_names(disk, folder)
+    except _TakenBackError:
+        raise
     except OSError as error:
         raise HalfSwappedError(error.errno, f"{new.path} could not be swapped in: {error}") from error
     return renamed
+
+
+def _renamed(disk: Disk, folder: Path, old: Sequence[Segment], new: Segment) -> list[Path]:
+    """Take old segments out of the log, durably. Raises OSError, and _TakenBackError."""
+    renamed: list[Path] = []
+    try:
+        for segment in old:
+            renamed += segment.rename_to_deleted()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        for segment in old:
+            segment.rename_from_deleted()
+        _sync_names(disk, folder)  # Before the new one goes: all records are in it.
+        discard(disk, new)
+        raise _TakenBackError(error.errno, error.strerror) from error
+    if renamed:
+        _sync_names(disk, folder)
+    return renamed
+
+
+def _sync_names(disk: Disk, folder: Path) -> None:
+    """`fsync_directory`, which is repeated for some seconds while there is no file handle. Raises OSError."""
+    for _ in range(_HANDLES_TRIES):
+        try:
+            disk.fsync_directory(folder)
+        except OSError as error:
+            if not is_out_of_handles(error):
+                raise
+            time.sleep(_HANDLES_RETRY_SECONDS)
+        else:
+            return
+    disk.fsync_directory(folder)
 
 
 def discard(disk: Disk, new: Segment) -> None:

@@ -18,6 +18,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.compaction import swap
 from tidelog.broker.storage.compaction.cleaner import LogClean
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ErrorCode
@@ -189,6 +190,32 @@ async def test_a_clean_that_fails_leaves_the_log_as_it_was(
     uncleanable = services.metrics.cleaner.uncleanable_partitions
     assert uncleanable == (0 if is_retried else 1)
     replica.append_as_leader(keyed([(b"a", b"1")]), clock_ms())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+async def test_a_swap_without_space_or_handles_costs_no_partition(
+    services: Services, disk: BrokenDisk, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names find no space, so the old segments stay; handles are waited for."""
+    replica = await topic(services, "t")
+    await fill(services, replica)
+    sync, lacking = Disk.fsync_directory, [number] * 9
+
+    def fsync_directory(self: Disk, path: Path) -> None:
+        if number == errno.EMFILE and lacking and list(path.glob("*.swap")):
+            raise OSError(lacking.pop(), "Too many open files")
+        sync(self, path)
+
+    monkeypatch.setattr(swap, "_HANDLES_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(Disk, "fsync_directory", fsync_directory)
+    disk.error, disk.suffix = errno.ENOSPC, ".deleted" if number == errno.ENOSPC else "none"
+    assert await services.cleaner.clean_dirtiest() is (number == errno.EMFILE)
+    assert replica.stopped is None
+    assert len(values(replica)) == (4 if number == errno.ENOSPC else 2)
+    disk.suffix = "none"
+    assert await services.cleaner.clean_dirtiest() is (number == errno.ENOSPC)
+    assert len(values(replica)) == 2
+    assert not [path for path in replica.log.folder.iterdir() if path.suffix in (".swap", ".deleted")]
 
 
 async def test_half_a_swap_takes_the_partition_offline(services: Services, disk: BrokenDisk) -> None:
