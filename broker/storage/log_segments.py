@@ -224,8 +224,13 @@ class LogSegments:
         except OSError:
             work.release()
             raise
-        self._unsynced_indexes = []
+        work.sealed, self._unsynced_indexes = self._unsynced_indexes, []
         return work
+
+    def checkpoint_undone(self, work: CheckpointWork) -> None:
+        """The next checkpoint has to do all of `work`."""
+        kept = [segment for segment in work.sealed if segment in self.segments]
+        self._unsynced_indexes = [*kept, *self._unsynced_indexes]
 
     def finish_checkpoint(self, work: CheckpointWork) -> None:
         for index, _, data, position in work.indexes:

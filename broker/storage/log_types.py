@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.storage.checkpoints import sync_topic_id
-from tidelog.broker.storage.disk import Disk, OpenFile
+from tidelog.broker.storage.disk import FULL, Disk, OpenFile
 from tidelog.broker.storage.index import IndexFile
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
@@ -151,6 +151,8 @@ class CheckpointWork:
     disk: Disk
     folder: Path
     indexes: list[tuple[IndexFile[Any], OpenFile, bytes, int]] = field(default_factory=list)
+    sealed: Sequence[Any] = ()
+    """The segments among them that do not grow any more."""
     snapshot: FrozenTable | None = None
     snapshot_offset: int = -1
     snapshot_copies: int = 1
@@ -158,6 +160,8 @@ class CheckpointWork:
     snapshot_bytes: int = 0
     """Size of the snapshot once it is written."""
     indexes_durable: bool = False
+    had_no_space: bool = False
+    """An index could not be written to a full disk. No sync has failed: the next checkpoint may do it."""
 
     def release(self) -> None:
         """Release the files of the indexes."""
@@ -177,7 +181,7 @@ class CheckpointWork:
         try:
             for _, file, data, position in self.indexes:
                 if data:
-                    self.disk.write_all(file.fd, [data], position)
+                    self._write(file, data, position)
                 self.disk.fdatasync(file.fd)
             self.indexes_durable = True
         finally:
@@ -189,3 +193,10 @@ class CheckpointWork:
                 self.disk, self.folder, self.snapshot_offset, self.snapshot, self.recovery_point
             )
             self.snapshots_written += 1
+
+    def _write(self, file: OpenFile, data: bytes, position: int) -> None:
+        try:
+            self.disk.write_all(file.fd, [data], position)
+        except OSError as error:
+            self.had_no_space = error.errno in FULL
+            raise

@@ -122,8 +122,11 @@ class Upkeep:
                 self.snapshot_due = True
         if error is None:
             self._segments.finish_checkpoint(work)
-        self._indexes_failed |= not work.indexes_durable
-        if not self._indexes_failed:
+        if work.had_no_space:
+            self._segments.checkpoint_undone(work)
+        elif not work.indexes_durable:
+            self._indexes_failed = True
+        if work.indexes_durable and not self._indexes_failed:
             self.recovery_point = max(self.recovery_point, work.recovery_point)
 
     def _snapshot_written(self, offset: int, size: int, moment: tuple[int, int]) -> None:

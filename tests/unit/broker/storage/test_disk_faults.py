@@ -231,6 +231,27 @@ def test_a_checkpoint_that_fails_costs_only_reading(log: PartitionLog, disk: Fau
     assert sequences(open_log(log.folder, recovery_point=0)) == [(0, 1, 0, 0), (1, 1, 0, 1)]
 
 
+def test_a_checkpoint_without_space_is_made_up_for_when_there_is_space(
+    tmp_path: Path, disk: FaultyDisk
+) -> None:
+    log = open_log(tmp_path, disk=disk, config=LogConfig(segment_bytes=600, index_interval_bytes=1))
+    for number in range(20):
+        append(log, batch(1, 0, number))
+    flush(log)
+    work = log.begin_checkpoint()
+    assert work is not None
+    disk.fail_write(errno.ENOSPC)
+    log.finish_checkpoint(work, work.attempt())
+    assert log.recovery_point == 0
+    synced = len(disk.synced)
+    checkpoint(log)
+    assert log.recovery_point == 20
+    assert len(disk.synced) - synced > 2 * (log.segment_count - 1)
+    log.close(clean=False)
+    again = open_log(tmp_path, recovery_point=20)
+    assert (again.recovery.rebuilt_indexes, len(sequences(again))) == ([], 20)
+
+
 def test_a_full_disk_lets_segments_go_before_their_snapshot_is_written(
     tmp_path: Path, disk: FaultyDisk
 ) -> None:
