@@ -118,7 +118,7 @@ class TransactionCoordinator:
 
     async def _begin(self, shard: _Shard) -> None:
         """Continue what was decided before the restart."""
-        shard.machine.confirm_replayed()
+        shard.machine.confirm_replayed(self._steady_ms())
         for transactional_id in shard.machine.active_ids():
             self._finish(shard, transactional_id)
 

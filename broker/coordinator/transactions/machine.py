@@ -224,10 +224,13 @@ class Transactions:
             present = self._confirmed.get(transactional_id, frozenset())
             self._confirmed[transactional_id] = present | held.partitions.intersection(partitions)
 
-    def confirm_replayed(self) -> None:
-        """Everything that was applied so far is durable."""
+    def confirm_replayed(self, now_ms: int) -> None:
+        """Everything that was applied so far is durable. What began later than now began with a clock that
+        was ahead, so its timeout begins again."""
         for transactional_id in self._active:
             held = self._held[transactional_id]
+            if held.start_ms > now_ms:
+                self._held[transactional_id] = held._replace(start_ms=now_ms)
             self.confirm(transactional_id, held.client, held.partitions)
 
     def permits(self, transactional_id: str, client: Producer, partition: TopicPartition) -> ErrorCode:

@@ -181,6 +181,25 @@ async def test_a_transaction_that_cannot_be_aborted_keeps_no_other_from_its_time
     assert await state(services) is TransactionState.ONGOING
 
 
+async def test_a_transaction_from_a_clock_that_was_ahead_times_out_from_the_next_start_on(
+    open_one: Open, clock: list[int]
+) -> None:
+    quick = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 5}
+    clock[0] += 86_400_000
+    services = await open_one(**quick)
+    await begun(services, P0)
+    await services.close()
+    clock[0] -= 86_400_000
+    services = await open_one(**quick)
+
+    def has_ended() -> bool:
+        clock[0] += 100  # Some of it passes before the partition is replayed.
+        return markers(services) == [1, 0]
+
+    await until(has_ended)
+    assert clock[0] < NOW_MS + 86_400_000
+
+
 async def test_an_id_that_was_idle_is_forgotten_and_its_record_too(open_one: Open, clock: list[int]) -> None:
     services = await open_one(
         transaction_remove_expired_transaction_cleanup_interval_ms=1, transactional_id_expiration_ms=5_000

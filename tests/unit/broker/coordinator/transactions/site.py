@@ -50,7 +50,7 @@ class Site:
         self.machine = Transactions(LIMITS)
         for key, value in self.log:
             self.machine.apply(TRANSACTION_RECORD_FORMATS.decode(key, value))
-        self.machine.confirm_replayed()
+        self.machine.confirm_replayed(self.now_ms)
 
     def _with_id(self, operation: Callable[[int | None], Any]) -> Any:
         try:
