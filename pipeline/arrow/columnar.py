@@ -53,8 +53,9 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 
-# Arrow's binary arrays hold 32-bit positions.
-_MOST_PAYLOAD_BYTES = 2**31 - 1
+# Compressed batches may be a thousand times larger than what was fetched. So many bytes are decoded together,
+# or a single batch.
+_UNPACKED_BYTES = 32 * 1024 * 1024
 # The largest that fits into Arrow's microseconds; a record may hold any number of milliseconds.
 _LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
 
@@ -109,7 +110,7 @@ class _Decoder:
         self._end_offset = end_offset
 
     def decode(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """The rows from start to end offset, as one Arrow batch if they fit into one."""
+        """The rows from start to end offset, in one Arrow batch, or in several if they were compressed."""
         if not (batches.field("attributes") & COMPRESSION_MASK).any():
             starts = batches.positions + BATCH_HEADER_SIZE
             yield from self._decode(batches, batches.data, starts, batches.ends)
@@ -118,7 +119,7 @@ class _Decoder:
         begin, size = 0, 0
         for number, position in enumerate(batches.positions.tolist()):
             payload = self._payload(batches.data, position)
-            if payloads and size + len(payload) > _MOST_PAYLOAD_BYTES:
+            if payloads and size + len(payload) > _UNPACKED_BYTES:
                 yield from self._decode_payloads(batches.where(slice(begin, number)), payloads)
                 begin, payloads, size = number, [], 0
             payloads.append(payload)

@@ -9,17 +9,17 @@ decodes one answer, the broker prepares the next.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.connection import Connection
 from tidelog.client.errors import ClientError, OffsetOutOfRangeError, UnknownTopicError, read_error
+from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
+from tidelog.client.producer_session_lookup import repeat
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow.batches import batch_positions
-from tidelog.pipeline.source.offsets import EARLIEST, LATEST, NO_TOPIC_ID, Logs, OffsetRange, Place, fits
+from tidelog.pipeline.source.offsets import NO_TOPIC_ID, Logs, OffsetRange, Place, fits
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
 from tidelog.protocol.records import read_batch_header
@@ -29,13 +29,10 @@ from tidelog.protocol.schema import ApiKey
 FETCH_BYTES = 2 * 1024 * 1024 - 4096
 _MAX_WAIT_MS = 500
 _FETCH_WITH_ISOLATION = 4
-_LIST_OFFSETS_WITH_ISOLATION = 2
 # 30 s (60 times _MAX_WAIT_MS) of waiting for records that the planner has seen.
 _MOST_EMPTY_ANSWERS = 60
 _CONSUMER = -1
 _NONE = -1
-
-_Result = TypeVar("_Result")
 
 
 class RecordsMissingError(RuntimeError):
@@ -148,10 +145,13 @@ async def _find_logs(
         if pattern is not None:
             topics = await _matching_topics(cluster, pattern)
         places = await _places(cluster, topics, assigned)
-        bounds = await asyncio.gather(*(_bounds(cluster, place, read_committed) for place in places))
+        keys = [TopicPartition(*place) for place in places]
+        starts, ends = await asyncio.gather(
+            *(edge_offsets(cluster, keys, edge, int(read_committed)) for edge in (EARLIEST, LATEST))
+        )
         infos = [await cluster.topic(name) for name in {place.topic for place in places}]
         ids = {info.name: str(info.topic_id) for info in infos if info.topic_id != NO_TOPIC_ID}
-        return Logs(dict(zip(places, bounds, strict=True)), ids)
+        return Logs({Place(*key): (starts[key], ends[key]) for key in keys}, ids)
 
 
 async def _find_offsets_at(
@@ -159,13 +159,9 @@ async def _find_offsets_at(
 ) -> dict[Place, int]:
     async with Cluster(config) as cluster:
         await _places(cluster, None, times)
-        asked = (_offset_at(cluster, place, time, read_committed) for place, time in times.items())
-        offsets = await asyncio.gather(*asked)
-        return dict(zip(times, offsets, strict=True))
-
-
-async def _offset_at(cluster: Cluster, place: Place, timestamp: int, read_committed: bool) -> int:
-    return await _at_leader(cluster, place, lambda each: _list_offset(each, place, timestamp, read_committed))
+        wanted = {TopicPartition(*place): time for place, time in times.items()}
+        found = await look_up_offsets(cluster, wanted, int(read_committed))
+        return {Place(*key): each.offset for key, each in found.items()}
 
 
 async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
@@ -190,32 +186,6 @@ async def _places(
             what = f"{place} (the topic has {count} partitions)"
             raise UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {what}")
     return places
-
-
-async def _bounds(cluster: Cluster, place: Place, read_committed: bool) -> tuple[int, int]:
-    async def ask(connection: Connection) -> tuple[int, int]:
-        start, end = await asyncio.gather(
-            _list_offset(connection, place, EARLIEST, read_committed),
-            _list_offset(connection, place, LATEST, read_committed),
-        )
-        return start, end
-
-    return await _at_leader(cluster, place, ask)
-
-
-async def _list_offset(connection: Connection, place: Place, timestamp: int, read_committed: bool) -> int:
-    partition = {"partition_index": place.partition, "timestamp": timestamp}
-    values: dict[str, object] = {
-        "replica_id": _CONSUMER,
-        "isolation_level": int(read_committed),
-        "topics": [{"name": place.topic, "partitions": [partition]}],
-    }
-    at_least = _LIST_OFFSETS_WITH_ISOLATION if read_committed else 0
-    version = connection.version(ApiKey.LIST_OFFSETS, at_least)
-    answer = await connection.call(ApiKey.LIST_OFFSETS, values, version=version)
-    result = answer.topics[0].partitions[0]
-    _raise_if_refused(result.error_code, f"offsets of {place}")
-    return int(result.offset)
 
 
 class _RangeReader:
@@ -243,12 +213,13 @@ class _RangeReader:
     async def fetch(self, offset: int) -> Answer:
         """The records, starting with the batch that holds `offset`. Raises OffsetOutOfRangeError."""
         try:
-            return await _at_leader(self._cluster, self._place, lambda each: self._ask(each, offset))
+            return await repeat(self._cluster, lambda: self._ask(offset))
         except OffsetOutOfRangeError as error:
             text = f"{self._place}: offset {offset} is gone or was never written"
             raise OffsetOutOfRangeError(error.code, text) from None
 
-    async def _ask(self, connection: Connection, offset: int) -> Answer:
+    async def _ask(self, offset: int) -> Answer:
+        connection = await self._cluster.leader_connection(TopicPartition(*self._place))
         at_least = _FETCH_WITH_ISOLATION if self._read_committed else 0
         version = connection.version(ApiKey.FETCH, at_least)
         partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
@@ -276,6 +247,9 @@ class _RangeReader:
         response = decode_fetch_response(version, body)
         what = f"records of {self._place}"
         _raise_if_refused(response.error_code, what)
+        if not response.topics:
+            # Apache Kafka answers so where a quota throttles the read, and then reads no request for a while.
+            return Answer(b"", _NONE, ())
         if len(response.topics) != 1 or len(response.topics[0][1]) != 1:
             raise ProtocolError(f"{what}: expected one partition in the answer, got {response.topics!r:.200}")
         result = response.topics[0][1][0]
@@ -283,27 +257,6 @@ class _RangeReader:
         records: Any = result.records
         end = result.last_stable_offset if self._read_committed else result.high_watermark
         return Answer(bytes(records or b""), end, result.aborted_transactions or ())
-
-
-async def _at_leader(
-    cluster: Cluster, place: Place, ask: Callable[[Connection], Awaitable[_Result]]
-) -> _Result:
-    """The answer of the partition's leader. Retriable errors are retried for `request_timeout_ms`."""
-    config = cluster.config
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + config.request_timeout_ms / 1000
-    backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-    failures = 0
-    while True:
-        try:
-            return await ask(await cluster.leader_connection(TopicPartition(*place)))
-        except ClientError as error:
-            failures += 1
-            delay = backoff.delay_ms(failures) / 1000
-            if not error.retriable or loop.time() + delay > deadline:
-                raise
-        cluster.request_refresh()
-        await asyncio.sleep(delay)
 
 
 def next_offset(data: bytes, position: int) -> int:
