@@ -103,9 +103,9 @@ def run(
                 return replace(report, behind=waiting)
             if waiting:
                 tell(JobProgress(report.rows, report.rows + waiting, report.rounds, "archives"))
-                report = job.round(archive, report, starts, bounds)
+                report, now = job.round(archive, report, starts, bounds)
                 report = replace(report, lost_offsets=report.lost_offsets + lost)
-                bounds = shortened(bounds, job.look(archive))
+                bounds = shortened(bounds, now)
             elif settings.compact and compacted_at != report.rounds:
                 tell(JobProgress(report.rows, report.rows, report.rounds, "joins small files"))
                 compacted_at = report.rounds
@@ -153,8 +153,8 @@ class _Job:
         before: ArchiveReport,
         starts: Mapping[Place, int],
         bounds: Mapping[Place, tuple[int, int]],
-    ) -> ArchiveReport:
-        """Archive one round of records from `starts` on."""
+    ) -> tuple[ArchiveReport, dict[Place, tuple[int, int]]]:
+        """Archive one round of records from `starts` on. Also returns the logs' bounds behind the reading."""
         settings = self._settings
         ends = next_offsets(starts, bounds, settings.max_rows, None)
         losses: list[str] | None = None if settings.fail_on_data_loss else []
@@ -166,8 +166,10 @@ class _Job:
         if ranges:
             records, drafts = self.read(ranges, lost), archive.drafts / str(before.rounds)
             files = write_drafts(records, drafts, settings.compression, settings.rows_per_file)
+        # Before the commit: what was read could be of a topic that was created again meanwhile.
+        now = self.look(archive)
         archive.commit({place: end for place, end in ends.items() if end != starts[place]}, files)
-        return replace(
+        after = replace(
             before,
             rows=before.rows + sum(each.rows for each in files),
             files=before.files + len(files),
@@ -175,6 +177,7 @@ class _Job:
             rounds=before.rounds + 1,
             lost_offsets=before.lost_offsets + count_losses(lost),
         )
+        return after, now
 
 
 def shortened(

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tidelog.pipeline.source.offsets import plan_ranges, resolve
 from tidelog.pipeline.source.options import SourceOptions
 from tidelog.pipeline.source.reading import (
-    bounds_of,
     ending_positions,
+    logs_of,
     note_unread,
     read_partition,
     report_losses,
@@ -32,11 +32,11 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         """One per partition with records to read, or per piece of a segment file; more if `minPartitions`
         asks for more."""
         options = self._options
-        bounds = bounds_of(options)
+        bounds, topic_ids = logs_of(options)
         starting, ending = starting_positions(options, bounds), ending_positions(options, bounds)
         losses: list[str] | None = None if options.fail_on_data_loss else []
         ranges = plan_ranges(starting, ending, bounds, losses)
-        tasks = tasks_of(options, ranges, losses)
+        tasks = tasks_of(options, ranges, topic_ids, losses)
         report_losses(losses)
         starts, ends = resolve("startingOffsets", starting, bounds), resolve("endingOffsets", ending, bounds)
         note_unread(options, {place: (starts[place], ends[place]) for place in bounds}, tasks)

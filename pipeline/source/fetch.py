@@ -19,7 +19,7 @@ from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up
 from tidelog.client.producer_session_lookup import repeat
 from tidelog.client.types import TopicPartition
 from tidelog.pipeline.arrow.batches import batch_positions
-from tidelog.pipeline.source.offsets import NO_TOPIC_ID, Logs, OffsetRange, Place, fits
+from tidelog.pipeline.source.offsets import NO_TOPIC_ID, Logs, OffsetRange, Place, fits, require_same_topic
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
 from tidelog.protocol.records import read_batch_header
@@ -96,6 +96,7 @@ def read_answers(
     config: ClusterConfig,
     offsets: OffsetRange,
     *,
+    topic_id: str | None = None,
     read_committed: bool = False,
     fetch_bytes: int = FETCH_BYTES,
 ) -> Iterator[Answer]:
@@ -103,11 +104,12 @@ def read_answers(
     before the range, and the last may end after it. A piece may end with a truncated batch; the next piece
     repeats that batch. No piece is empty.
 
-    Raises OffsetOutOfRangeError for deleted records, other ClientErrors if the broker cannot be reached or
-    refuses, ProtocolError for a batch with a malformed header.
+    Raises OffsetsLostError if the topic's id is not `topic_id` (None: any), OffsetOutOfRangeError for deleted
+    records, other ClientErrors if the broker cannot be reached or refuses, ProtocolError for a batch with a
+    malformed header.
     """
     loop = asyncio.new_event_loop()
-    reader = _RangeReader(config, offsets, fetch_bytes, read_committed)
+    reader = _RangeReader(config, offsets, topic_id, fetch_bytes, read_committed)
     try:
         loop.run_until_complete(reader.start())
         position = offsets.start
@@ -125,6 +127,9 @@ def read_answers(
                 fetching = loop.create_task(reader.fetch(position))
                 # One turn of the loop sends the request.
                 loop.run_until_complete(asyncio.sleep(0))
+            elif topic_id is not None:
+                # Fetch names no id: the whole range is of this topic if it is still there now.
+                loop.run_until_complete(reader.check_topic())
             if data:
                 yield answer
             if is_last:
@@ -192,9 +197,15 @@ class _RangeReader:
     """The connection for one range, and the requests for its records."""
 
     def __init__(
-        self, config: ClusterConfig, offsets: OffsetRange, fetch_bytes: int, read_committed: bool
+        self,
+        config: ClusterConfig,
+        offsets: OffsetRange,
+        topic_id: str | None,
+        fetch_bytes: int,
+        read_committed: bool,
     ) -> None:
         self._place = Place(offsets.topic, offsets.partition)
+        self._topic_id = topic_id
         self._fetch_bytes = fetch_bytes
         self._read_committed = read_committed
         self._cluster = Cluster(config)
@@ -202,6 +213,17 @@ class _RangeReader:
     async def start(self) -> None:
         await self._cluster.start()
         await self._cluster.topic(self._place.topic)
+        self._require_same_topic()
+
+    async def check_topic(self) -> None:
+        """Raises OffsetsLostError if another topic has the name now."""
+        await repeat(self._cluster, self._cluster.refresh)
+        self._require_same_topic()
+
+    def _require_same_topic(self) -> None:
+        info = self._cluster.image.topics.get(self._place.topic)
+        if info is not None and info.topic_id != NO_TOPIC_ID:
+            require_same_topic(info.name, self._topic_id, str(info.topic_id))
 
     async def close(self) -> None:
         await self._cluster.close()

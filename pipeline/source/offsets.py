@@ -163,6 +163,14 @@ class Logs(NamedTuple):
     topic_ids: dict[str, str]
 
 
+def require_same_topic(topic: str, planned_id: str | None, found_id: str | None) -> None:
+    """Raises OffsetsLostError if a topic is another than when the read was planned. None: not known."""
+    if planned_id is not None and found_id is not None and found_id != planned_id:
+        raise OffsetsLostError(
+            f"topic {topic} was deleted and created again after the read was planned: start the query again"
+        )
+
+
 def lose(what: str, losses: list[str] | None) -> None:
     """Append the loss to `losses`, or raise OffsetsLostError if `losses` is None."""
     if losses is None:

@@ -38,6 +38,7 @@ from tidelog.pipeline.source.offsets import (
     Place,
     Positions,
     lose,
+    require_same_topic,
     split_ranges,
 )
 from tidelog.pipeline.source.options import SourceOptions
@@ -48,16 +49,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class OffsetRangePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a topic's partition, to be fetched."""
+    """One Spark task's share of a topic's partition, to be fetched; the topic's id if it is known."""
 
     offsets: OffsetRange
+    topic_id: str | None
 
 
 @dataclass
 class PiecePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a segment file."""
+    """One Spark task's share of a segment file; the topic's id if it is known."""
 
     piece: Piece
+    topic_id: str | None
 
 
 def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
@@ -105,18 +108,22 @@ def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, i
 
 
 def tasks_of(
-    options: SourceOptions, ranges: Iterable[OffsetRange], losses: list[str] | None
+    options: SourceOptions,
+    ranges: Iterable[OffsetRange],
+    topic_ids: Mapping[str, str],
+    losses: list[str] | None,
 ) -> list[InputPartition]:
-    """The tasks that read `ranges`: about `minPartitions`, by default one per range or per piece of a segment
-    file. Raises as `plan_pieces`."""
+    """The tasks that read `ranges` of the topics with these ids: about `minPartitions`, by default one per
+    range or per piece of a segment file. Raises as `plan_pieces`."""
     ranges = list(ranges)
     if options.read_path is None:
         pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-        return [OffsetRangePartition(each) for each in pieces]
+        return [OffsetRangePartition(each, topic_ids.get(each.topic)) for each in pieces]
     if not ranges:
         return []
     segments = by_place(find_segments(_folder(options), {each.topic for each in ranges}))
-    return [PiecePartition(each) for each in plan_pieces(segments, ranges, options.min_partitions, losses)]
+    planned = plan_pieces(segments, ranges, options.min_partitions, losses)
+    return [PiecePartition(each, topic_ids.get(each.offsets.topic)) for each in planned]
 
 
 def note_unread(
@@ -132,18 +139,19 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     """The records of one task's range.
 
     If records were deleted since the query was planned, raises OffsetOutOfRangeError or, for segment files,
-    OffsetsLostError, unless failOnDataLoss is false. Other errors as `read_answers`, `SegmentFile.read` and
+    OffsetsLostError, unless failOnDataLoss is false. A topic that was created again raises OffsetsLostError
+    anyway. Other errors as `read_answers`, `SegmentFile.read` and
     `decode_record_batches`.
     """
     if isinstance(partition, PiecePartition):
-        return _read_piece(options, partition.piece)
+        return _read_piece(options, partition.piece, partition.topic_id)
     if isinstance(partition, OffsetRangePartition):
-        return _fetch_range(options, partition.offsets)
+        return _fetch_range(options, partition.offsets, partition.topic_id)
     # If nothing is to be read, Spark still plans one task, with its own kind of partition.
     return iter(())
 
 
-def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch]:
+def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> Iterator[pa.RecordBatch]:
     offsets = piece.offsets
     # Before the records are read: see `segment_transactions`.
     aborted = aborted_transactions(piece) if options.read_committed else []
@@ -157,6 +165,10 @@ def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch
         return
     batch_filter = AbortedTransactions(aborted) if aborted else None
     with file:
+        # Behind the opening: an open file stays that of its topic.
+        place = Place(offsets.topic, offsets.partition)
+        found = topic_ids_in_folder(Path(piece.path).parent, [place])
+        require_same_topic(offsets.topic, topic_id, found.get(offsets.topic))
         for data in file.read(offsets.start, offsets.end):
             yield from decode_record_batches(
                 data,
@@ -169,11 +181,15 @@ def _read_piece(options: SourceOptions, piece: Piece) -> Iterator[pa.RecordBatch
             )
 
 
-def _fetch_range(options: SourceOptions, offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
+def _fetch_range(
+    options: SourceOptions, offsets: OffsetRange, topic_id: str | None
+) -> Iterator[pa.RecordBatch]:
     cluster = options.cluster or ClusterConfig()
     while offsets.size > 0:
         try:
-            for answer in read_answers(cluster, offsets, read_committed=options.read_committed):
+            for answer in read_answers(
+                cluster, offsets, topic_id=topic_id, read_committed=options.read_committed
+            ):
                 yield from decode_record_batches(
                     answer.data,
                     topic=offsets.topic,

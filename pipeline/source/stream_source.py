@@ -102,7 +102,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids_in(end), [])
         ends = forget_replaced(from_json(end), topic_ids_in(end), topic_ids, losses)
         ranges = batch_ranges(starts, ends, bounds, losses)
-        tasks = tasks_of(self._options, ranges, losses)
+        tasks = tasks_of(self._options, ranges, topic_ids, losses)
         report_losses(losses)
         note_unread(self._options, {each: (starts.get(each, 0), stop) for each, stop in ends.items()}, tasks)
         return tasks

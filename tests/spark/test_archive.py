@@ -16,6 +16,7 @@ from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.client.cluster_config import ClusterConfig
+from tidelog.pipeline.jobs import archive as archive_job
 from tidelog.pipeline.jobs import archive_files, archive_log
 from tidelog.pipeline.jobs.archive import ArchiveReport, build, run
 from tidelog.pipeline.jobs.archive_files import ArchiveError, describe, write_drafts
@@ -256,3 +257,19 @@ def test_a_topic_that_lost_what_is_archived_is_not_mixed_in(topic: Topic) -> Non
         archive.commit({(place := Place(topic.name, 1)): 11}, [])
     with pytest.raises(ArchiveError, match=rf"{place} ends at offset 10, and the archive .* up to 11"):
         topic.run()
+
+
+def test_a_round_that_read_a_topic_created_again_meanwhile_is_not_committed(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create_again(*_: object) -> list[Any]:
+        topic.broker.delete_topic(topic.name)
+        topic.broker.create_topic(topic.name, 2)
+        return []
+
+    topic.append(10)
+    monkeypatch.setattr(archive_job, "write_drafts", create_again)
+    with pytest.raises(ArchiveError, match="was deleted and created again"):
+        topic.run()
+    with Archive(str(topic.folder)) as archive:
+        assert archive.ends == {}

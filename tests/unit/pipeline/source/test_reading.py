@@ -1,5 +1,7 @@
-"""Reads over the wire: what a compacted log leaves out is no loss, and a throttled answer is no fault."""
+"""Reads over the wire: what a compacted log leaves out is no loss, a throttled answer is no fault, and a
+topic that was created again is another one."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,12 @@ from tests.unit.broker.replicas.test_log_cleaner import fill, topic
 from tests.unit.pipeline.batches import plain_rows
 from tidelog.broker.services import Services
 from tidelog.broker.testing.embedded import ThreadedBroker
+from tidelog.client import Admin, Producer
+from tidelog.client.admin_types import NewTopic
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source import fetch
+from tidelog.pipeline.source.offsets import OffsetsLostError
 from tidelog.protocol.hot import FetchResponse, decode_fetch_response
 
 SEGMENTS = 6
@@ -62,3 +67,29 @@ def test_an_answer_that_a_quota_emptied_is_asked_for_again(
         reader = TidelogDataSource(options).reader(SCHEMA)
         rows = [row for task in reader.partitions() for row in plain_rows(reader.read(task))]
     assert [row["offset"] for row in rows] == [10, 11]
+
+
+@pytest.mark.parametrize("by_files", [False, True], ids=["wire", "files"])
+def test_a_topic_that_is_created_again_after_the_planning_fails_the_task(
+    tmp_path: Path, by_files: bool
+) -> None:
+    with ThreadedBroker(data_dir=tmp_path / "data") as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        given = servers | {"subscribe": "t"} | ({"read.path": str(tmp_path / "data")} if by_files else {})
+        reader = TidelogDataSource(given).reader(SCHEMA)
+        asyncio.run(_make(broker.bootstrap_servers, b"old"))
+        tasks = reader.partitions()
+        assert [row["value"] for row in plain_rows(reader.read(tasks[0]))] == [b"old"] * 3
+        asyncio.run(_make(broker.bootstrap_servers, b"new"))
+        with pytest.raises(OffsetsLostError, match="topic t was deleted and created again"):
+            list(reader.read(tasks[0]))
+
+
+async def _make(servers: str, value: bytes) -> None:
+    """The topic anew, with three records."""
+    async with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        if "t" in await admin.list_topics():
+            await admin.delete_topics(["t"])
+        await admin.create_topics([NewTopic("t", 1)])
+        for _ in range(3):
+            await (await producer.send("t", value))
