@@ -194,8 +194,8 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
     """Raises OptionError for columns that no record can be made of, or for a mode that is not append."""
     if overwrite:
         raise OptionError(
-            "a topic cannot be overwritten, only appended to: use mode append; for a stream with the output mode"
-            " complete, write in foreachBatch"
+            "a topic cannot be overwritten, only appended to: use mode append. A stream with the output mode"
+            " complete can write in foreachBatch"
         )
     types = {field.name: field.dataType for field in schema.fields if field.name in _wanted(options)}
     if "key" not in types and "value" not in types:
