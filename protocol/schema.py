@@ -12,6 +12,7 @@ declared field, so a handler never needs to know the version.
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidelog.protocol.errors import ProtocolError
@@ -123,18 +124,15 @@ class Api(NamedTuple):
     response: Message
 
 
-def _api(
-    key: ApiKey,
-    versions: tuple[int, int],
-    request: Message,
-    response: Message,
-) -> tuple[ApiKey, Api]:
-    first, last = versions
+def _api(key: ApiKey, first_version: int, last_version: int, declarations: ModuleType) -> tuple[ApiKey, Api]:
+    """The API whose declarations are named KEY_REQUEST and KEY_RESPONSE in `declarations`."""
+    request: Message = getattr(declarations, f"{key.name}_REQUEST")
+    response: Message = getattr(declarations, f"{key.name}_RESPONSE")
     return key, Api(
         key=key,
         name=request.name.removesuffix("Request"),
-        min_version=first,
-        max_version=last,
+        min_version=first_version,
+        max_version=last_version,
         first_flexible_version=int(request.flexible.removesuffix("+")),
         request=request,
         response=response,
@@ -145,269 +143,60 @@ def _api(
 # A new field is declared in `protocol.messages` and written by hand in `protocol.hot`.
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
-        _api(ApiKey.PRODUCE, (3, 12), produce.PRODUCE_REQUEST, produce.PRODUCE_RESPONSE),
-        _api(ApiKey.FETCH, (4, 12), fetch.FETCH_REQUEST, fetch.FETCH_RESPONSE),
-        _api(ApiKey.LIST_OFFSETS, (1, 7), fetch.LIST_OFFSETS_REQUEST, fetch.LIST_OFFSETS_RESPONSE),
-        _api(ApiKey.METADATA, (0, 12), metadata.METADATA_REQUEST, metadata.METADATA_RESPONSE),
-        _api(
-            ApiKey.OFFSET_COMMIT,
-            (2, 10),
-            group_offsets.OFFSET_COMMIT_REQUEST,
-            group_offsets.OFFSET_COMMIT_RESPONSE,
-        ),
-        _api(
-            ApiKey.OFFSET_FETCH,
-            (1, 10),
-            group_offsets.OFFSET_FETCH_REQUEST,
-            group_offsets.OFFSET_FETCH_RESPONSE,
-        ),
-        _api(
-            ApiKey.FIND_COORDINATOR,
-            (0, 5),
-            groups.FIND_COORDINATOR_REQUEST,
-            groups.FIND_COORDINATOR_RESPONSE,
-        ),
-        _api(
-            ApiKey.JOIN_GROUP,
-            (0, 9),
-            group_membership.JOIN_GROUP_REQUEST,
-            group_membership.JOIN_GROUP_RESPONSE,
-        ),
-        _api(
-            ApiKey.HEARTBEAT, (0, 4), group_membership.HEARTBEAT_REQUEST, group_membership.HEARTBEAT_RESPONSE
-        ),
-        _api(
-            ApiKey.LEAVE_GROUP,
-            (0, 5),
-            group_membership.LEAVE_GROUP_REQUEST,
-            group_membership.LEAVE_GROUP_RESPONSE,
-        ),
-        _api(
-            ApiKey.SYNC_GROUP,
-            (0, 5),
-            group_membership.SYNC_GROUP_REQUEST,
-            group_membership.SYNC_GROUP_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_GROUPS,
-            (0, 6),
-            group_admin.DESCRIBE_GROUPS_REQUEST,
-            group_admin.DESCRIBE_GROUPS_RESPONSE,
-        ),
-        _api(ApiKey.LIST_GROUPS, (0, 5), group_admin.LIST_GROUPS_REQUEST, group_admin.LIST_GROUPS_RESPONSE),
-        _api(ApiKey.SASL_HANDSHAKE, (0, 1), sasl.SASL_HANDSHAKE_REQUEST, sasl.SASL_HANDSHAKE_RESPONSE),
-        _api(ApiKey.API_VERSIONS, (0, 4), metadata.API_VERSIONS_REQUEST, metadata.API_VERSIONS_RESPONSE),
-        _api(ApiKey.CREATE_TOPICS, (2, 7), topics.CREATE_TOPICS_REQUEST, topics.CREATE_TOPICS_RESPONSE),
-        _api(ApiKey.DELETE_TOPICS, (1, 6), topics.DELETE_TOPICS_REQUEST, topics.DELETE_TOPICS_RESPONSE),
-        _api(ApiKey.DELETE_RECORDS, (0, 2), topics.DELETE_RECORDS_REQUEST, topics.DELETE_RECORDS_RESPONSE),
-        _api(
-            ApiKey.INIT_PRODUCER_ID,
-            (0, 6),
-            produce.INIT_PRODUCER_ID_REQUEST,
-            produce.INIT_PRODUCER_ID_RESPONSE,
-        ),
-        _api(
-            ApiKey.OFFSET_FOR_LEADER_EPOCH,
-            (2, 4),
-            fetch.OFFSET_FOR_LEADER_EPOCH_REQUEST,
-            fetch.OFFSET_FOR_LEADER_EPOCH_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_CONFIGS, (1, 4), admin.DESCRIBE_CONFIGS_REQUEST, admin.DESCRIBE_CONFIGS_RESPONSE
-        ),
-        _api(ApiKey.ALTER_CONFIGS, (0, 2), admin.ALTER_CONFIGS_REQUEST, admin.ALTER_CONFIGS_RESPONSE),
-        _api(
-            ApiKey.SASL_AUTHENTICATE,
-            (0, 2),
-            sasl.SASL_AUTHENTICATE_REQUEST,
-            sasl.SASL_AUTHENTICATE_RESPONSE,
-        ),
-        _api(
-            ApiKey.CREATE_PARTITIONS,
-            (0, 3),
-            topics.CREATE_PARTITIONS_REQUEST,
-            topics.CREATE_PARTITIONS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_LOG_DIRS,
-            (1, 4),
-            cluster_admin.DESCRIBE_LOG_DIRS_REQUEST,
-            cluster_admin.DESCRIBE_LOG_DIRS_RESPONSE,
-        ),
-        _api(
-            ApiKey.ELECT_LEADERS,
-            (0, 2),
-            cluster_admin.ELECT_LEADERS_REQUEST,
-            cluster_admin.ELECT_LEADERS_RESPONSE,
-        ),
-        _api(
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-            (0, 1),
-            cluster_admin.ALTER_PARTITION_REASSIGNMENTS_REQUEST,
-            cluster_admin.ALTER_PARTITION_REASSIGNMENTS_RESPONSE,
-        ),
-        _api(
-            ApiKey.LIST_PARTITION_REASSIGNMENTS,
-            (0, 0),
-            cluster_admin.LIST_PARTITION_REASSIGNMENTS_REQUEST,
-            cluster_admin.LIST_PARTITION_REASSIGNMENTS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_QUORUM,
-            (0, 2),
-            cluster_admin.DESCRIBE_QUORUM_REQUEST,
-            cluster_admin.DESCRIBE_QUORUM_RESPONSE,
-        ),
-        _api(
-            ApiKey.UPDATE_FEATURES,
-            (0, 2),
-            cluster_admin.UPDATE_FEATURES_REQUEST,
-            cluster_admin.UPDATE_FEATURES_RESPONSE,
-        ),
-        _api(
-            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-            (0, 0),
-            cluster_admin.GET_TELEMETRY_SUBSCRIPTIONS_REQUEST,
-            cluster_admin.GET_TELEMETRY_SUBSCRIPTIONS_RESPONSE,
-        ),
-        _api(
-            ApiKey.LIST_CONFIG_RESOURCES,
-            (0, 1),
-            cluster_admin.LIST_CONFIG_RESOURCES_REQUEST,
-            cluster_admin.LIST_CONFIG_RESOURCES_RESPONSE,
-        ),
-        _api(
-            ApiKey.WRITE_TXN_MARKERS,
-            (1, 2),
-            transaction_markers.WRITE_TXN_MARKERS_REQUEST,
-            transaction_markers.WRITE_TXN_MARKERS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_ACLS,
-            (1, 3),
-            acls.DESCRIBE_ACLS_REQUEST,
-            acls.DESCRIBE_ACLS_RESPONSE,
-        ),
-        _api(
-            ApiKey.CREATE_ACLS,
-            (1, 3),
-            acls.CREATE_ACLS_REQUEST,
-            acls.CREATE_ACLS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DELETE_ACLS,
-            (1, 3),
-            acls.DELETE_ACLS_REQUEST,
-            acls.DELETE_ACLS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DELETE_GROUPS,
-            (0, 2),
-            group_admin.DELETE_GROUPS_REQUEST,
-            group_admin.DELETE_GROUPS_RESPONSE,
-        ),
-        _api(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            (0, 1),
-            admin.INCREMENTAL_ALTER_CONFIGS_REQUEST,
-            admin.INCREMENTAL_ALTER_CONFIGS_RESPONSE,
-        ),
-        _api(
-            ApiKey.OFFSET_DELETE,
-            (0, 0),
-            group_offsets.OFFSET_DELETE_REQUEST,
-            group_offsets.OFFSET_DELETE_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-            (0, 0),
-            users.DESCRIBE_USER_SCRAM_CREDENTIALS_REQUEST,
-            users.DESCRIBE_USER_SCRAM_CREDENTIALS_RESPONSE,
-        ),
-        _api(
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-            (0, 0),
-            users.ALTER_USER_SCRAM_CREDENTIALS_REQUEST,
-            users.ALTER_USER_SCRAM_CREDENTIALS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_CLIENT_QUOTAS,
-            (0, 1),
-            client_quotas.DESCRIBE_CLIENT_QUOTAS_REQUEST,
-            client_quotas.DESCRIBE_CLIENT_QUOTAS_RESPONSE,
-        ),
-        _api(
-            ApiKey.ALTER_CLIENT_QUOTAS,
-            (0, 1),
-            client_quotas.ALTER_CLIENT_QUOTAS_REQUEST,
-            client_quotas.ALTER_CLIENT_QUOTAS_RESPONSE,
-        ),
-        _api(
-            ApiKey.CONSUMER_GROUP_HEARTBEAT,
-            (0, 1),
-            consumer_groups.CONSUMER_GROUP_HEARTBEAT_REQUEST,
-            consumer_groups.CONSUMER_GROUP_HEARTBEAT_RESPONSE,
-        ),
-        _api(
-            ApiKey.CONSUMER_GROUP_DESCRIBE,
-            (0, 1),
-            consumer_groups.CONSUMER_GROUP_DESCRIBE_REQUEST,
-            consumer_groups.CONSUMER_GROUP_DESCRIBE_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_CLUSTER,
-            (0, 1),
-            metadata.DESCRIBE_CLUSTER_REQUEST,
-            metadata.DESCRIBE_CLUSTER_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-            (0, 0),
-            metadata.DESCRIBE_TOPIC_PARTITIONS_REQUEST,
-            metadata.DESCRIBE_TOPIC_PARTITIONS_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_PRODUCERS,
-            (0, 0),
-            topics.DESCRIBE_PRODUCERS_REQUEST,
-            topics.DESCRIBE_PRODUCERS_RESPONSE,
-        ),
-        _api(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            (0, 5),
-            transactions.ADD_PARTITIONS_TO_TXN_REQUEST,
-            transactions.ADD_PARTITIONS_TO_TXN_RESPONSE,
-        ),
-        _api(
-            ApiKey.ADD_OFFSETS_TO_TXN,
-            (0, 4),
-            transactions.ADD_OFFSETS_TO_TXN_REQUEST,
-            transactions.ADD_OFFSETS_TO_TXN_RESPONSE,
-        ),
-        _api(
-            ApiKey.END_TXN,
-            (0, 5),
-            transactions.END_TXN_REQUEST,
-            transactions.END_TXN_RESPONSE,
-        ),
-        _api(
-            ApiKey.TXN_OFFSET_COMMIT,
-            (0, 5),
-            transactions.TXN_OFFSET_COMMIT_REQUEST,
-            transactions.TXN_OFFSET_COMMIT_RESPONSE,
-        ),
-        _api(
-            ApiKey.DESCRIBE_TRANSACTIONS,
-            (0, 0),
-            transactions.DESCRIBE_TRANSACTIONS_REQUEST,
-            transactions.DESCRIBE_TRANSACTIONS_RESPONSE,
-        ),
-        _api(
-            ApiKey.LIST_TRANSACTIONS,
-            (0, 2),
-            transactions.LIST_TRANSACTIONS_REQUEST,
-            transactions.LIST_TRANSACTIONS_RESPONSE,
-        ),
+        _api(ApiKey.PRODUCE, 3, 12, produce),
+        _api(ApiKey.FETCH, 4, 12, fetch),
+        _api(ApiKey.LIST_OFFSETS, 1, 7, fetch),
+        _api(ApiKey.METADATA, 0, 12, metadata),
+        _api(ApiKey.OFFSET_COMMIT, 2, 10, group_offsets),
+        _api(ApiKey.OFFSET_FETCH, 1, 10, group_offsets),
+        _api(ApiKey.FIND_COORDINATOR, 0, 5, groups),
+        _api(ApiKey.JOIN_GROUP, 0, 9, group_membership),
+        _api(ApiKey.HEARTBEAT, 0, 4, group_membership),
+        _api(ApiKey.LEAVE_GROUP, 0, 5, group_membership),
+        _api(ApiKey.SYNC_GROUP, 0, 5, group_membership),
+        _api(ApiKey.DESCRIBE_GROUPS, 0, 6, group_admin),
+        _api(ApiKey.LIST_GROUPS, 0, 5, group_admin),
+        _api(ApiKey.SASL_HANDSHAKE, 0, 1, sasl),
+        _api(ApiKey.API_VERSIONS, 0, 4, metadata),
+        _api(ApiKey.CREATE_TOPICS, 2, 7, topics),
+        _api(ApiKey.DELETE_TOPICS, 1, 6, topics),
+        _api(ApiKey.DELETE_RECORDS, 0, 2, topics),
+        _api(ApiKey.INIT_PRODUCER_ID, 0, 6, produce),
+        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, fetch),
+        _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, admin),
+        _api(ApiKey.ALTER_CONFIGS, 0, 2, admin),
+        _api(ApiKey.SASL_AUTHENTICATE, 0, 2, sasl),
+        _api(ApiKey.CREATE_PARTITIONS, 0, 3, topics),
+        _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, cluster_admin),
+        _api(ApiKey.ELECT_LEADERS, 0, 2, cluster_admin),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, cluster_admin),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, cluster_admin),
+        _api(ApiKey.DESCRIBE_QUORUM, 0, 2, cluster_admin),
+        _api(ApiKey.UPDATE_FEATURES, 0, 2, cluster_admin),
+        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, cluster_admin),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, cluster_admin),
+        _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, transaction_markers),
+        _api(ApiKey.DESCRIBE_ACLS, 1, 3, acls),
+        _api(ApiKey.CREATE_ACLS, 1, 3, acls),
+        _api(ApiKey.DELETE_ACLS, 1, 3, acls),
+        _api(ApiKey.DELETE_GROUPS, 0, 2, group_admin),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, admin),
+        _api(ApiKey.OFFSET_DELETE, 0, 0, group_offsets),
+        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, users),
+        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, users),
+        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, client_quotas),
+        _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, client_quotas),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_groups),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, consumer_groups),
+        _api(ApiKey.DESCRIBE_CLUSTER, 0, 1, metadata),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, metadata),
+        _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, topics),
+        _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, transactions),
+        _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, transactions),
+        _api(ApiKey.END_TXN, 0, 5, transactions),
+        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, transactions),
+        _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transactions),
+        _api(ApiKey.LIST_TRANSACTIONS, 0, 2, transactions),
     )
 )
 

@@ -4,7 +4,7 @@ Declarations only. Source: the JSON definitions of the same names (KIP-140, KIP-
 no types of patterns; Kafka 4 does not serve it.
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message, structs
 
 _LITERAL = 3
 _ENTRY = (
@@ -27,85 +27,58 @@ _RESULT = (
     Field("error_message", "string", "0+", nullable="0+"),
 )
 
-CREATE_ACLS_REQUEST = Message(
+CREATE_ACLS_REQUEST = message(
     "CreateAclsRequest",
-    flexible="2+",
-    fields=(
-        Field(
-            "creations",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("resource_type", "int8", "0+"),
-                Field("resource_name", "string", "0+"),
-                Field("resource_pattern_type", "int8", "1+", default=_LITERAL),
-                *_ENTRY,
-            ),
-        ),
+    "2+",
+    structs(
+        "creations",
+        "0+",
+        Field("resource_type", "int8", "0+"),
+        Field("resource_name", "string", "0+"),
+        Field("resource_pattern_type", "int8", "1+", default=_LITERAL),
+        *_ENTRY,
     ),
 )
 
-CREATE_ACLS_RESPONSE = Message(
-    "CreateAclsResponse",
-    flexible="2+",
-    fields=(
-        Field("throttle_time_ms", "int32", "0+"),
-        Field("results", "[]struct", "0+", fields=_RESULT),
-    ),
+CREATE_ACLS_RESPONSE = message(
+    "CreateAclsResponse", "2+", Field("throttle_time_ms", "int32", "0+"), structs("results", "0+", *_RESULT)
 )
 
-DESCRIBE_ACLS_REQUEST = Message("DescribeAclsRequest", flexible="2+", fields=_FILTER)
+DESCRIBE_ACLS_REQUEST = message("DescribeAclsRequest", "2+", *_FILTER)
 
-DESCRIBE_ACLS_RESPONSE = Message(
+DESCRIBE_ACLS_RESPONSE = message(
     "DescribeAclsResponse",
-    flexible="2+",
-    fields=(
-        Field("throttle_time_ms", "int32", "0+"),
-        *_RESULT,
-        Field(
-            "resources",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("resource_type", "int8", "0+"),
-                Field("resource_name", "string", "0+"),
-                Field("pattern_type", "int8", "1+", default=_LITERAL),
-                Field("acls", "[]struct", "0+", fields=_ENTRY),
-            ),
-        ),
+    "2+",
+    Field("throttle_time_ms", "int32", "0+"),
+    *_RESULT,
+    structs(
+        "resources",
+        "0+",
+        Field("resource_type", "int8", "0+"),
+        Field("resource_name", "string", "0+"),
+        Field("pattern_type", "int8", "1+", default=_LITERAL),
+        structs("acls", "0+", *_ENTRY),
     ),
 )
 
-DELETE_ACLS_REQUEST = Message(
-    "DeleteAclsRequest",
-    flexible="2+",
-    fields=(Field("filters", "[]struct", "0+", fields=_FILTER),),
-)
+DELETE_ACLS_REQUEST = message("DeleteAclsRequest", "2+", structs("filters", "0+", *_FILTER))
 
-DELETE_ACLS_RESPONSE = Message(
+DELETE_ACLS_RESPONSE = message(
     "DeleteAclsResponse",
-    flexible="2+",
-    fields=(
-        Field("throttle_time_ms", "int32", "0+"),
-        Field(
-            "filter_results",
-            "[]struct",
+    "2+",
+    Field("throttle_time_ms", "int32", "0+"),
+    structs(
+        "filter_results",
+        "0+",
+        *_RESULT,
+        structs(
+            "matching_acls",
             "0+",
-            fields=(
-                *_RESULT,
-                Field(
-                    "matching_acls",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        *_RESULT,
-                        Field("resource_type", "int8", "0+"),
-                        Field("resource_name", "string", "0+"),
-                        Field("pattern_type", "int8", "1+", default=_LITERAL),
-                        *_ENTRY,
-                    ),
-                ),
-            ),
+            *_RESULT,
+            Field("resource_type", "int8", "0+"),
+            Field("resource_name", "string", "0+"),
+            Field("pattern_type", "int8", "1+", default=_LITERAL),
+            *_ENTRY,
         ),
     ),
 )

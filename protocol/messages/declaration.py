@@ -1,6 +1,7 @@
 """The types of a declaration: fields with version ranges, and messages that consist of them.
 
-Owns: `Field`, `Message` and the meaning of a version range ("0+", "2-5", "3", "" for none).
+Owns: `Field`, `Message`, the functions that declare them, and the meaning of a version range ("0+", "2-5",
+"3", "" for none).
 
 Invariants: plain immutable data, so importing every declaration is cheap. Ranges are parsed when a codec is
 built, never at import. The default of a field without one is its type's zero: 0, False, "", b"", [], the zero
@@ -9,6 +10,7 @@ uuid, or a struct of defaults.
 Source: the schema format of Kafka's message definitions (clients/src/main/resources/common/message).
 """
 
+from functools import partial
 from typing import Final, NamedTuple
 
 
@@ -25,7 +27,7 @@ ZERO: Final = _Zero()
 
 class Field(NamedTuple):
     """One field. `type` is a scalar ("int32", "string", "uuid", ...), "[]int32" for an array of scalars,
-    "struct" or "[]struct" with `fields`.
+    "struct" or "[]struct" with `fields` (see `struct` and `structs`).
 
     `nullable` is the range of versions in which the value (not an element) may be null. `tag` makes it a
     tagged field in all of its versions. `ignorable`: its value is dropped silently if the version lacks the
@@ -51,12 +53,36 @@ class Field(NamedTuple):
         return self.type.removeprefix("[]")
 
 
+def _nested(
+    kind: str,
+    name: str,
+    versions: str,
+    *fields: Field,
+    nullable: str = "",
+    default: object = ZERO,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Field:
+    return Field(name, kind, versions, fields, nullable, default, ignorable, tag)
+
+
+struct: Final = partial(_nested, "struct")
+"""A field that is a struct: its name, its versions, the fields in it, then options of `Field`."""
+structs: Final = partial(_nested, "[]struct")
+"""A field that is an array of structs, declared as with `struct`."""
+
+
 class Message(NamedTuple):
     """One request or response: `flexible` is the range of versions with compact lengths and tagged fields."""
 
     name: str
     flexible: str
     fields: tuple[Field, ...]
+
+
+def message(name: str, flexible: str, *fields: Field) -> Message:
+    """Declare a `Message`."""
+    return Message(name, flexible, fields)
 
 
 def version_in(version: int, versions: str) -> bool:

@@ -4,102 +4,69 @@ Declarations only. Source: the JSON definitions of the same names (KIP-430, KIP-
 KIP-1043).
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message, structs
 
-DESCRIBE_GROUPS_REQUEST = Message(
+DESCRIBE_GROUPS_REQUEST = message(
     "DescribeGroupsRequest",
-    flexible="5+",
-    fields=(
-        Field("groups", "[]string", "0+"),
-        Field("include_authorized_operations", "bool", "3+"),
-    ),
+    "5+",
+    Field("groups", "[]string", "0+"),
+    Field("include_authorized_operations", "bool", "3+"),
 )
 
-DESCRIBE_GROUPS_RESPONSE = Message(
+DESCRIBE_GROUPS_RESPONSE = message(
     "DescribeGroupsResponse",
-    flexible="5+",
-    fields=(
-        Field("throttle_time_ms", "int32", "1+", ignorable=True),
-        Field(
-            "groups",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("error_code", "int16", "0+"),
-                Field("error_message", "string", "6+", nullable="6+", default=None),
-                Field("group_id", "string", "0+"),
-                Field("group_state", "string", "0+"),
-                Field("protocol_type", "string", "0+"),
-                Field("protocol_data", "string", "0+"),
-                Field(
-                    "members",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        Field("member_id", "string", "0+"),
-                        Field(
-                            "group_instance_id", "string", "4+", nullable="4+", default=None, ignorable=True
-                        ),
-                        Field("client_id", "string", "0+"),
-                        Field("client_host", "string", "0+"),
-                        Field("member_metadata", "bytes", "0+"),
-                        Field("member_assignment", "bytes", "0+"),
-                    ),
-                ),
-                Field("authorized_operations", "int32", "3+", default=-2147483648),
-            ),
-        ),
-    ),
-)
-
-LIST_GROUPS_REQUEST = Message(
-    "ListGroupsRequest",
-    flexible="3+",
-    fields=(
-        Field("states_filter", "[]string", "4+"),
-        Field("types_filter", "[]string", "5+"),
-    ),
-)
-
-LIST_GROUPS_RESPONSE = Message(
-    "ListGroupsResponse",
-    flexible="3+",
-    fields=(
-        Field("throttle_time_ms", "int32", "1+", ignorable=True),
+    "5+",
+    Field("throttle_time_ms", "int32", "1+", ignorable=True),
+    structs(
+        "groups",
+        "0+",
         Field("error_code", "int16", "0+"),
-        Field(
-            "groups",
-            "[]struct",
+        Field("error_message", "string", "6+", nullable="6+", default=None),
+        Field("group_id", "string", "0+"),
+        Field("group_state", "string", "0+"),
+        Field("protocol_type", "string", "0+"),
+        Field("protocol_data", "string", "0+"),
+        structs(
+            "members",
             "0+",
-            fields=(
-                Field("group_id", "string", "0+"),
-                Field("protocol_type", "string", "0+"),
-                Field("group_state", "string", "4+", ignorable=True),
-                Field("group_type", "string", "5+", ignorable=True),
-            ),
+            Field("member_id", "string", "0+"),
+            Field("group_instance_id", "string", "4+", nullable="4+", default=None, ignorable=True),
+            Field("client_id", "string", "0+"),
+            Field("client_host", "string", "0+"),
+            Field("member_metadata", "bytes", "0+"),
+            Field("member_assignment", "bytes", "0+"),
         ),
+        Field("authorized_operations", "int32", "3+", default=-2147483648),
     ),
 )
 
-DELETE_GROUPS_REQUEST = Message(
-    "DeleteGroupsRequest",
-    flexible="2+",
-    fields=(Field("groups_names", "[]string", "0+"),),
+LIST_GROUPS_REQUEST = message(
+    "ListGroupsRequest",
+    "3+",
+    Field("states_filter", "[]string", "4+"),
+    Field("types_filter", "[]string", "5+"),
 )
 
-DELETE_GROUPS_RESPONSE = Message(
+LIST_GROUPS_RESPONSE = message(
+    "ListGroupsResponse",
+    "3+",
+    Field("throttle_time_ms", "int32", "1+", ignorable=True),
+    Field("error_code", "int16", "0+"),
+    structs(
+        "groups",
+        "0+",
+        Field("group_id", "string", "0+"),
+        Field("protocol_type", "string", "0+"),
+        Field("group_state", "string", "4+", ignorable=True),
+        Field("group_type", "string", "5+", ignorable=True),
+    ),
+)
+
+DELETE_GROUPS_REQUEST = message("DeleteGroupsRequest", "2+", Field("groups_names", "[]string", "0+"))
+
+DELETE_GROUPS_RESPONSE = message(
     "DeleteGroupsResponse",
-    flexible="2+",
-    fields=(
-        Field("throttle_time_ms", "int32", "0+"),
-        Field(
-            "results",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("group_id", "string", "0+"),
-                Field("error_code", "int16", "0+"),
-            ),
-        ),
-    ),
+    "2+",
+    Field("throttle_time_ms", "int32", "0+"),
+    structs("results", "0+", Field("group_id", "string", "0+"), Field("error_code", "int16", "0+")),
 )

@@ -4,209 +4,141 @@ Declarations only. Source: the JSON definitions of the same names (KIP-320, KIP-
 KIP-848). OffsetFetch has two layouts: one group up to version 7, a list of them from version 8.
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message, structs
 
-OFFSET_FETCH_REQUEST = Message(
+OFFSET_FETCH_REQUEST = message(
     "OffsetFetchRequest",
-    flexible="6+",
-    fields=(
-        Field("group_id", "string", "0-7"),
-        Field(
-            "topics",
-            "[]struct",
-            "0-7",
-            nullable="2-7",
-            fields=(
-                Field("name", "string", "0-7"),
-                Field("partition_indexes", "[]int32", "0-7"),
-            ),
-        ),
-        Field(
-            "groups",
-            "[]struct",
-            "8+",
-            fields=(
-                Field("group_id", "string", "8+"),
-                Field("member_id", "string", "9+", nullable="9+", default=None, ignorable=True),
-                Field("member_epoch", "int32", "9+", default=-1, ignorable=True),
-                Field(
-                    "topics",
-                    "[]struct",
-                    "8+",
-                    nullable="8+",
-                    fields=(
-                        Field("name", "string", "8-9", ignorable=True),
-                        Field("topic_id", "uuid", "10+", ignorable=True),
-                        Field("partition_indexes", "[]int32", "8+"),
-                    ),
-                ),
-            ),
-        ),
-        Field("require_stable", "bool", "7+", default=False),
+    "6+",
+    Field("group_id", "string", "0-7"),
+    structs(
+        "topics",
+        "0-7",
+        Field("name", "string", "0-7"),
+        Field("partition_indexes", "[]int32", "0-7"),
+        nullable="2-7",
     ),
+    structs(
+        "groups",
+        "8+",
+        Field("group_id", "string", "8+"),
+        Field("member_id", "string", "9+", nullable="9+", default=None, ignorable=True),
+        Field("member_epoch", "int32", "9+", default=-1, ignorable=True),
+        structs(
+            "topics",
+            "8+",
+            Field("name", "string", "8-9", ignorable=True),
+            Field("topic_id", "uuid", "10+", ignorable=True),
+            Field("partition_indexes", "[]int32", "8+"),
+            nullable="8+",
+        ),
+    ),
+    Field("require_stable", "bool", "7+", default=False),
 )
 
-OFFSET_FETCH_RESPONSE = Message(
+OFFSET_FETCH_RESPONSE = message(
     "OffsetFetchResponse",
-    flexible="6+",
-    fields=(
-        Field("throttle_time_ms", "int32", "3+", ignorable=True),
-        Field(
-            "topics",
-            "[]struct",
+    "6+",
+    Field("throttle_time_ms", "int32", "3+", ignorable=True),
+    structs(
+        "topics",
+        "0-7",
+        Field("name", "string", "0-7"),
+        structs(
+            "partitions",
             "0-7",
-            fields=(
-                Field("name", "string", "0-7"),
-                Field(
-                    "partitions",
-                    "[]struct",
-                    "0-7",
-                    fields=(
-                        Field("partition_index", "int32", "0-7"),
-                        Field("committed_offset", "int64", "0-7"),
-                        Field("committed_leader_epoch", "int32", "5-7", default=-1, ignorable=True),
-                        Field("metadata", "string", "0-7", nullable="0-7"),
-                        Field("error_code", "int16", "0-7"),
-                    ),
-                ),
-            ),
+            Field("partition_index", "int32", "0-7"),
+            Field("committed_offset", "int64", "0-7"),
+            Field("committed_leader_epoch", "int32", "5-7", default=-1, ignorable=True),
+            Field("metadata", "string", "0-7", nullable="0-7"),
+            Field("error_code", "int16", "0-7"),
         ),
-        Field("error_code", "int16", "2-7", default=0, ignorable=True),
-        Field(
-            "groups",
-            "[]struct",
+    ),
+    Field("error_code", "int16", "2-7", default=0, ignorable=True),
+    structs(
+        "groups",
+        "8+",
+        Field("group_id", "string", "8+"),
+        structs(
+            "topics",
             "8+",
-            fields=(
-                Field("group_id", "string", "8+"),
-                Field(
-                    "topics",
-                    "[]struct",
-                    "8+",
-                    fields=(
-                        Field("name", "string", "8-9", ignorable=True),
-                        Field("topic_id", "uuid", "10+", ignorable=True),
-                        Field(
-                            "partitions",
-                            "[]struct",
-                            "8+",
-                            fields=(
-                                Field("partition_index", "int32", "8+"),
-                                Field("committed_offset", "int64", "8+"),
-                                Field("committed_leader_epoch", "int32", "8+", default=-1, ignorable=True),
-                                Field("metadata", "string", "8+", nullable="8+"),
-                                Field("error_code", "int16", "8+"),
-                            ),
-                        ),
-                    ),
-                ),
-                Field("error_code", "int16", "8+", default=0),
+            Field("name", "string", "8-9", ignorable=True),
+            Field("topic_id", "uuid", "10+", ignorable=True),
+            structs(
+                "partitions",
+                "8+",
+                Field("partition_index", "int32", "8+"),
+                Field("committed_offset", "int64", "8+"),
+                Field("committed_leader_epoch", "int32", "8+", default=-1, ignorable=True),
+                Field("metadata", "string", "8+", nullable="8+"),
+                Field("error_code", "int16", "8+"),
             ),
         ),
+        Field("error_code", "int16", "8+", default=0),
     ),
 )
 
-OFFSET_COMMIT_REQUEST = Message(
+OFFSET_COMMIT_REQUEST = message(
     "OffsetCommitRequest",
-    flexible="8+",
-    fields=(
-        Field("group_id", "string", "0+"),
-        Field("generation_id_or_member_epoch", "int32", "1+", default=-1, ignorable=True),
-        Field("member_id", "string", "1+", ignorable=True),
-        Field("group_instance_id", "string", "7+", nullable="7+", default=None),
-        Field("retention_time_ms", "int64", "2-4", default=-1, ignorable=True),
-        Field(
-            "topics",
-            "[]struct",
+    "8+",
+    Field("group_id", "string", "0+"),
+    Field("generation_id_or_member_epoch", "int32", "1+", default=-1, ignorable=True),
+    Field("member_id", "string", "1+", ignorable=True),
+    Field("group_instance_id", "string", "7+", nullable="7+", default=None),
+    Field("retention_time_ms", "int64", "2-4", default=-1, ignorable=True),
+    structs(
+        "topics",
+        "0+",
+        Field("name", "string", "0-9", ignorable=True),
+        Field("topic_id", "uuid", "10+", ignorable=True),
+        structs(
+            "partitions",
             "0+",
-            fields=(
-                Field("name", "string", "0-9", ignorable=True),
-                Field("topic_id", "uuid", "10+", ignorable=True),
-                Field(
-                    "partitions",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        Field("partition_index", "int32", "0+"),
-                        Field("committed_offset", "int64", "0+"),
-                        Field("committed_leader_epoch", "int32", "6+", default=-1, ignorable=True),
-                        Field("committed_metadata", "string", "0+", nullable="0+"),
-                    ),
-                ),
-            ),
+            Field("partition_index", "int32", "0+"),
+            Field("committed_offset", "int64", "0+"),
+            Field("committed_leader_epoch", "int32", "6+", default=-1, ignorable=True),
+            Field("committed_metadata", "string", "0+", nullable="0+"),
         ),
     ),
 )
 
-OFFSET_COMMIT_RESPONSE = Message(
+OFFSET_COMMIT_RESPONSE = message(
     "OffsetCommitResponse",
-    flexible="8+",
-    fields=(
-        Field("throttle_time_ms", "int32", "3+", ignorable=True),
-        Field(
-            "topics",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("name", "string", "0-9", ignorable=True),
-                Field("topic_id", "uuid", "10+", ignorable=True),
-                Field(
-                    "partitions",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        Field("partition_index", "int32", "0+"),
-                        Field("error_code", "int16", "0+"),
-                    ),
-                ),
-            ),
+    "8+",
+    Field("throttle_time_ms", "int32", "3+", ignorable=True),
+    structs(
+        "topics",
+        "0+",
+        Field("name", "string", "0-9", ignorable=True),
+        Field("topic_id", "uuid", "10+", ignorable=True),
+        structs(
+            "partitions", "0+", Field("partition_index", "int32", "0+"), Field("error_code", "int16", "0+")
         ),
     ),
 )
 
-OFFSET_DELETE_REQUEST = Message(
+OFFSET_DELETE_REQUEST = message(
     "OffsetDeleteRequest",
-    flexible="1+",
-    fields=(
-        Field("group_id", "string", "0+"),
-        Field(
-            "topics",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("name", "string", "0+"),
-                Field(
-                    "partitions",
-                    "[]struct",
-                    "0+",
-                    fields=(Field("partition_index", "int32", "0+"),),
-                ),
-            ),
-        ),
+    "1+",
+    Field("group_id", "string", "0+"),
+    structs(
+        "topics",
+        "0+",
+        Field("name", "string", "0+"),
+        structs("partitions", "0+", Field("partition_index", "int32", "0+")),
     ),
 )
 
-OFFSET_DELETE_RESPONSE = Message(
+OFFSET_DELETE_RESPONSE = message(
     "OffsetDeleteResponse",
-    flexible="1+",
-    fields=(
-        Field("error_code", "int16", "0+"),
-        Field("throttle_time_ms", "int32", "0+", ignorable=True),
-        Field(
-            "topics",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("name", "string", "0+"),
-                Field(
-                    "partitions",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        Field("partition_index", "int32", "0+"),
-                        Field("error_code", "int16", "0+"),
-                    ),
-                ),
-            ),
+    "1+",
+    Field("error_code", "int16", "0+"),
+    Field("throttle_time_ms", "int32", "0+", ignorable=True),
+    structs(
+        "topics",
+        "0+",
+        Field("name", "string", "0+"),
+        structs(
+            "partitions", "0+", Field("partition_index", "int32", "0+"), Field("error_code", "int16", "0+")
         ),
     ),
 )

@@ -4,36 +4,29 @@ Declarations only. Each begins with an int16 version, see `protocol.coordinator_
 Source: GroupMetadataValue.json and ConsumerProtocolSubscription.json.
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message, structs
 
-GROUP_METADATA_VALUE = Message(
+GROUP_METADATA_VALUE = message(
     "GroupMetadataValue",
-    flexible="4+",
-    fields=(
-        Field("protocol_type", "string", "0+"),
-        Field("generation", "int32", "0+"),
-        Field("protocol", "string", "0+", nullable="0+"),
-        Field("leader", "string", "0+", nullable="0+"),
-        Field("current_state_timestamp", "int64", "2+", default=-1, ignorable=True),
-        Field(
-            "members",
-            "[]struct",
-            "0+",
-            fields=(
-                Field("member_id", "string", "0+"),
-                Field("group_instance_id", "string", "3+", nullable="3+", default=None, ignorable=True),
-                Field("client_id", "string", "0+"),
-                Field("client_host", "string", "0+"),
-                Field("rebalance_timeout", "int32", "1+", default=-1, ignorable=True),
-                Field("session_timeout", "int32", "0+"),
-                Field("subscription", "bytes", "0+"),
-                Field("assignment", "bytes", "0+"),
-            ),
-        ),
+    "4+",
+    Field("protocol_type", "string", "0+"),
+    Field("generation", "int32", "0+"),
+    Field("protocol", "string", "0+", nullable="0+"),
+    Field("leader", "string", "0+", nullable="0+"),
+    Field("current_state_timestamp", "int64", "2+", default=-1, ignorable=True),
+    structs(
+        "members",
+        "0+",
+        Field("member_id", "string", "0+"),
+        Field("group_instance_id", "string", "3+", nullable="3+", default=None, ignorable=True),
+        Field("client_id", "string", "0+"),
+        Field("client_host", "string", "0+"),
+        Field("rebalance_timeout", "int32", "1+", default=-1, ignorable=True),
+        Field("session_timeout", "int32", "0+"),
+        Field("subscription", "bytes", "0+"),
+        Field("assignment", "bytes", "0+"),
     ),
 )
 
 # The fields after the topics are not read.
-CONSUMER_SUBSCRIPTION = Message(
-    "ConsumerProtocolSubscription", flexible="", fields=(Field("topics", "[]string", "0+"),)
-)
+CONSUMER_SUBSCRIPTION = message("ConsumerProtocolSubscription", "", Field("topics", "[]string", "0+"))

@@ -7,33 +7,25 @@ commit, 2 a group's metadata.
 Source: the JSON definitions of the same names. The topic id of an offset commit (KIP-848) is a tagged field.
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message
 
-OFFSET_COMMIT_KEY = Message(
+OFFSET_COMMIT_KEY = message(
     "OffsetCommitKey",
-    flexible="",
-    fields=(
-        Field("group", "string", "0-1"),
-        Field("topic", "string", "0-1"),
-        Field("partition", "int32", "0-1"),
-    ),
+    "",
+    Field("group", "string", "0-1"),
+    Field("topic", "string", "0-1"),
+    Field("partition", "int32", "0-1"),
 )
 
-OFFSET_COMMIT_VALUE = Message(
+OFFSET_COMMIT_VALUE = message(
     "OffsetCommitValue",
-    flexible="4+",
-    fields=(
-        Field("offset", "int64", "0+"),
-        Field("leader_epoch", "int32", "3+", default=-1, ignorable=True),
-        Field("metadata", "string", "0+"),
-        Field("commit_timestamp", "int64", "0+"),
-        Field("expire_timestamp", "int64", "1", default=-1, ignorable=True),
-        Field("topic_id", "uuid", "4+", tag=0, ignorable=True),
-    ),
+    "4+",
+    Field("offset", "int64", "0+"),
+    Field("leader_epoch", "int32", "3+", default=-1, ignorable=True),
+    Field("metadata", "string", "0+"),
+    Field("commit_timestamp", "int64", "0+"),
+    Field("expire_timestamp", "int64", "1", default=-1, ignorable=True),
+    Field("topic_id", "uuid", "4+", tag=0, ignorable=True),
 )
 
-GROUP_METADATA_KEY = Message(
-    "GroupMetadataKey",
-    flexible="",
-    fields=(Field("group", "string", "2"),),
-)
+GROUP_METADATA_KEY = message("GroupMetadataKey", "", Field("group", "string", "2"))

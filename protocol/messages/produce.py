@@ -5,7 +5,7 @@ ProduceResponse.json, InitProducerIdRequest.json, InitProducerIdResponse.json (K
 KIP-939, KIP-951).
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message, struct, structs
 
 NODE_ENDPOINT = (
     Field("node_id", "int32", "0+"),
@@ -19,98 +19,73 @@ LEADER_ID_AND_EPOCH = (
     Field("leader_epoch", "int32", "0+", default=-1),
 )
 
-PRODUCE_REQUEST = Message(
+PRODUCE_REQUEST = message(
     "ProduceRequest",
-    flexible="9+",
-    fields=(
-        Field("transactional_id", "string", "3+", nullable="3+", default=None),
-        Field("acks", "int16", "0+"),
-        Field("timeout_ms", "int32", "0+"),
-        Field(
-            "topic_data",
-            "[]struct",
+    "9+",
+    Field("transactional_id", "string", "3+", nullable="3+", default=None),
+    Field("acks", "int16", "0+"),
+    Field("timeout_ms", "int32", "0+"),
+    structs(
+        "topic_data",
+        "0+",
+        Field("name", "string", "0+"),
+        structs(
+            "partition_data",
             "0+",
-            fields=(
-                Field("name", "string", "0+"),
-                Field(
-                    "partition_data",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        Field("index", "int32", "0+"),
-                        Field("records", "records", "0+", nullable="0+"),
-                    ),
-                ),
-            ),
+            Field("index", "int32", "0+"),
+            Field("records", "records", "0+", nullable="0+"),
         ),
     ),
 )
 
-PRODUCE_RESPONSE = Message(
+PRODUCE_RESPONSE = message(
     "ProduceResponse",
-    flexible="9+",
-    fields=(
-        Field(
-            "responses",
-            "[]struct",
+    "9+",
+    structs(
+        "responses",
+        "0+",
+        Field("name", "string", "0+"),
+        structs(
+            "partition_responses",
             "0+",
-            fields=(
-                Field("name", "string", "0+"),
-                Field(
-                    "partition_responses",
-                    "[]struct",
-                    "0+",
-                    fields=(
-                        Field("index", "int32", "0+"),
-                        Field("error_code", "int16", "0+"),
-                        Field("base_offset", "int64", "0+"),
-                        Field("log_append_time_ms", "int64", "2+", default=-1, ignorable=True),
-                        Field("log_start_offset", "int64", "5+", default=-1, ignorable=True),
-                        Field(
-                            "record_errors",
-                            "[]struct",
-                            "8+",
-                            ignorable=True,
-                            fields=(
-                                Field("batch_index", "int32", "8+"),
-                                Field(
-                                    "batch_index_error_message", "string", "8+", nullable="8+", default=None
-                                ),
-                            ),
-                        ),
-                        Field("error_message", "string", "8+", nullable="8+", default=None, ignorable=True),
-                        Field("current_leader", "struct", "10+", fields=LEADER_ID_AND_EPOCH, tag=0),
-                    ),
-                ),
+            Field("index", "int32", "0+"),
+            Field("error_code", "int16", "0+"),
+            Field("base_offset", "int64", "0+"),
+            Field("log_append_time_ms", "int64", "2+", default=-1, ignorable=True),
+            Field("log_start_offset", "int64", "5+", default=-1, ignorable=True),
+            structs(
+                "record_errors",
+                "8+",
+                Field("batch_index", "int32", "8+"),
+                Field("batch_index_error_message", "string", "8+", nullable="8+", default=None),
+                ignorable=True,
             ),
+            Field("error_message", "string", "8+", nullable="8+", default=None, ignorable=True),
+            struct("current_leader", "10+", *LEADER_ID_AND_EPOCH, tag=0),
         ),
-        Field("throttle_time_ms", "int32", "1+", ignorable=True),
-        Field("node_endpoints", "[]struct", "10+", fields=NODE_ENDPOINT, tag=0),
     ),
+    Field("throttle_time_ms", "int32", "1+", ignorable=True),
+    structs("node_endpoints", "10+", *NODE_ENDPOINT, tag=0),
 )
 
-INIT_PRODUCER_ID_REQUEST = Message(
+INIT_PRODUCER_ID_REQUEST = message(
     "InitProducerIdRequest",
-    flexible="2+",
-    fields=(
-        Field("transactional_id", "string", "0+", nullable="0+"),
-        Field("transaction_timeout_ms", "int32", "0+"),
-        Field("producer_id", "int64", "3+", default=-1),
-        Field("producer_epoch", "int16", "3+", default=-1),
-        Field("enable2_pc", "bool", "6+", default=False),
-        Field("keep_prepared_txn", "bool", "6+", default=False),
-    ),
+    "2+",
+    Field("transactional_id", "string", "0+", nullable="0+"),
+    Field("transaction_timeout_ms", "int32", "0+"),
+    Field("producer_id", "int64", "3+", default=-1),
+    Field("producer_epoch", "int16", "3+", default=-1),
+    Field("enable2_pc", "bool", "6+", default=False),
+    Field("keep_prepared_txn", "bool", "6+", default=False),
 )
 
-INIT_PRODUCER_ID_RESPONSE = Message(
+INIT_PRODUCER_ID_RESPONSE = message(
     "InitProducerIdResponse",
-    flexible="2+",
-    fields=(
-        Field("throttle_time_ms", "int32", "0+", ignorable=True),
-        Field("error_code", "int16", "0+"),
-        Field("producer_id", "int64", "0+", default=-1),
-        Field("producer_epoch", "int16", "0+"),
-        Field("ongoing_txn_producer_id", "int64", "6+", default=-1, ignorable=True),
-        Field("ongoing_txn_producer_epoch", "int16", "6+", default=-1, ignorable=True),
-    ),
+    "2+",
+    Field("throttle_time_ms", "int32", "0+", ignorable=True),
+    Field("error_code", "int16", "0+"),
+    Field("producer_id", "int64", "0+", default=-1),
+    Field("producer_epoch", "int16", "0+"),
+    Field("ongoing_txn_producer_id", "int64", "6+", default=-1, ignorable=True),
+    Field("ongoing_txn_producer_epoch", "int16", "6+", default=-1, ignorable=True),
 )

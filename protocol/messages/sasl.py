@@ -4,36 +4,21 @@ Declarations only. Source: the JSON definitions of the same names (KIP-43, KIP-1
 has no flexible version.
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message
 
-SASL_HANDSHAKE_REQUEST = Message(
-    "SaslHandshakeRequest",
-    flexible="2+",
-    fields=(Field("mechanism", "string", "0+"),),
+SASL_HANDSHAKE_REQUEST = message("SaslHandshakeRequest", "2+", Field("mechanism", "string", "0+"))
+
+SASL_HANDSHAKE_RESPONSE = message(
+    "SaslHandshakeResponse", "2+", Field("error_code", "int16", "0+"), Field("mechanisms", "[]string", "0+")
 )
 
-SASL_HANDSHAKE_RESPONSE = Message(
-    "SaslHandshakeResponse",
-    flexible="2+",
-    fields=(
-        Field("error_code", "int16", "0+"),
-        Field("mechanisms", "[]string", "0+"),
-    ),
-)
+SASL_AUTHENTICATE_REQUEST = message("SaslAuthenticateRequest", "2+", Field("auth_bytes", "bytes", "0+"))
 
-SASL_AUTHENTICATE_REQUEST = Message(
-    "SaslAuthenticateRequest",
-    flexible="2+",
-    fields=(Field("auth_bytes", "bytes", "0+"),),
-)
-
-SASL_AUTHENTICATE_RESPONSE = Message(
+SASL_AUTHENTICATE_RESPONSE = message(
     "SaslAuthenticateResponse",
-    flexible="2+",
-    fields=(
-        Field("error_code", "int16", "0+"),
-        Field("error_message", "string", "0+", nullable="0+"),
-        Field("auth_bytes", "bytes", "0+"),
-        Field("session_lifetime_ms", "int64", "1+", ignorable=True),
-    ),
+    "2+",
+    Field("error_code", "int16", "0+"),
+    Field("error_message", "string", "0+", nullable="0+"),
+    Field("auth_bytes", "bytes", "0+"),
+    Field("session_lifetime_ms", "int64", "1+", ignorable=True),
 )

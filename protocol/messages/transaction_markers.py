@@ -3,63 +3,39 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-98, KIP-1228 for TransactionVersion).
 """
 
-from tidelog.protocol.messages.declaration import Field, Message
+from tidelog.protocol.messages.declaration import Field, message, structs
 
-WRITE_TXN_MARKERS_REQUEST = Message(
+WRITE_TXN_MARKERS_REQUEST = message(
     "WriteTxnMarkersRequest",
-    flexible="1+",
-    fields=(
-        Field(
-            "markers",
-            "[]struct",
-            "1+",
-            fields=(
-                Field("producer_id", "int64", "1+"),
-                Field("producer_epoch", "int16", "1+"),
-                Field("transaction_result", "bool", "1+"),
-                Field(
-                    "topics",
-                    "[]struct",
-                    "1+",
-                    fields=(
-                        Field("name", "string", "1+"),
-                        Field("partition_indexes", "[]int32", "1+"),
-                    ),
-                ),
-                Field("coordinator_epoch", "int32", "1+"),
-                Field("transaction_version", "int8", "2+", default=0, ignorable=True),
-            ),
-        ),
+    "1+",
+    structs(
+        "markers",
+        "1+",
+        Field("producer_id", "int64", "1+"),
+        Field("producer_epoch", "int16", "1+"),
+        Field("transaction_result", "bool", "1+"),
+        structs("topics", "1+", Field("name", "string", "1+"), Field("partition_indexes", "[]int32", "1+")),
+        Field("coordinator_epoch", "int32", "1+"),
+        Field("transaction_version", "int8", "2+", default=0, ignorable=True),
     ),
 )
 
-WRITE_TXN_MARKERS_RESPONSE = Message(
+WRITE_TXN_MARKERS_RESPONSE = message(
     "WriteTxnMarkersResponse",
-    flexible="1+",
-    fields=(
-        Field(
-            "markers",
-            "[]struct",
+    "1+",
+    structs(
+        "markers",
+        "1+",
+        Field("producer_id", "int64", "1+"),
+        structs(
+            "topics",
             "1+",
-            fields=(
-                Field("producer_id", "int64", "1+"),
-                Field(
-                    "topics",
-                    "[]struct",
-                    "1+",
-                    fields=(
-                        Field("name", "string", "1+"),
-                        Field(
-                            "partitions",
-                            "[]struct",
-                            "1+",
-                            fields=(
-                                Field("partition_index", "int32", "1+"),
-                                Field("error_code", "int16", "1+"),
-                            ),
-                        ),
-                    ),
-                ),
+            Field("name", "string", "1+"),
+            structs(
+                "partitions",
+                "1+",
+                Field("partition_index", "int32", "1+"),
+                Field("error_code", "int16", "1+"),
             ),
         ),
     ),
