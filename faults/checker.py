@@ -209,16 +209,14 @@ def check_sequences(partition: int, batches: Iterable[BatchFacts]) -> list[Findi
     return findings
 
 
-def compare(
-    partition: int, reader: str, seen: Sequence[Stored], stored: Sequence[Stored], *, whole: bool
-) -> list[Finding]:
-    """Check that `reader` saw exactly the stored records in order, or if not `whole`, the first of them."""
+def compare(partition: int, reader: str, seen: Sequence[Stored], stored: Sequence[Stored]) -> list[Finding]:
+    """Check that `reader` saw exactly the stored records in order."""
     for index, record in enumerate(seen):
         expected = stored[index] if index < len(stored) else None
         if record != expected:
             text = f"partition {partition}, place {index}: {reader} had {_told(record)}, the wire has"
             return [Finding(Kind.DIFFERENT, f"{text} {_told(expected)}")]
-    if whole and len(seen) != len(stored):
+    if len(seen) != len(stored):
         text = f"partition {partition}: {reader} has {len(seen)} records, the wire {len(stored)}"
         return [Finding(Kind.DIFFERENT, text)]
     return []

@@ -162,5 +162,5 @@ async def compare_with_others(
             findings.append(Finding(Kind.UNREADABLE, f"{name}: {type(error).__name__} {error}"))
             continue
         for index, log in found.items():
-            findings += compare(index, name, log, logs[index], whole=True)
+            findings += compare(index, name, log, logs[index])
     return findings

@@ -159,10 +159,9 @@ class FaultProxy(Policy):
         self.refusing = True
         self._refusal = asyncio.get_running_loop().call_later(duration_ms / 1000, self._accept_again)
 
-    def retarget(self, port: int, *, host: str | None = None) -> None:
+    def retarget(self, port: int) -> None:
         """Send new connections to another broker. Open ones stay where they are: see `cut_connections`."""
         self.upstream_port = port
-        self.upstream_host = self.upstream_host if host is None else host
 
     def hold_responses(self, *, api_key: int = ApiKey.PRODUCE) -> None:
         """Keep responses to `api_key`, and what follows them, in the proxy until `release_responses`.

@@ -283,7 +283,7 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
         result.findings.append(Finding(Kind.ALARM, f"exit code {exit_code} after SIGTERM"))
     for partition, seen in follower.logs.items():
         if logs is not None:
-            found = compare(partition, "the reader along", seen, logs[partition], whole=True)
+            found = compare(partition, "the reader along", seen, logs[partition])
             result.findings += found
     return logs
 
@@ -307,7 +307,7 @@ def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> Non
         result.segments += reading.segments
         result.batches += len(reading.batches)
         if logs is not None:
-            found = compare(partition, "the segment files", reading.records, logs[partition], whole=True)
+            found = compare(partition, "the segment files", reading.records, logs[partition])
             result.findings += found
     if logs is None:
         logs = {partition: reading.records for partition, reading in files.items()}

@@ -87,10 +87,10 @@ class Wire:
         return await self.receive()
 
     async def append(
-        self, topic: str, batches: Mapping[int, Buffer], acks: int = -1, transactional_id: str | None = None
+        self, topic: str, batches: Mapping[int, Buffer], transactional_id: str | None = None
     ) -> dict[int, ProducePartitionResult]:
         """Send one batch to each partition in one request; the answers by partition."""
-        request = ProduceRequest(transactional_id, acks, _PRODUCE_MS, [(topic, list(batches.items()))])
+        request = ProduceRequest(transactional_id, -1, _PRODUCE_MS, [(topic, list(batches.items()))])
         await self.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
         answer = await self.receive()
         return {result.index: result for result in answer.topics[0][1]}
@@ -159,10 +159,6 @@ class Wire:
         """End the connection."""
         self._writer.close()
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
-
-    def cut(self) -> None:
-        """End the connection without a farewell, answers unread."""
-        self._writer.transport.abort()
 
 
 def records_of(result: FetchPartitionResult) -> bytes:

@@ -14,7 +14,6 @@ Sequence = NewType("Sequence", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
-PartitionIndex = NewType("PartitionIndex", int)
 TimestampMs = NewType("TimestampMs", int)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

@@ -136,11 +136,6 @@ class ProducerIdAllocator:
             first = self._following.first
         return self._next if self._current.end == first else first
 
-    @property
-    def retry_at_ms(self) -> int:
-        """When a failed reservation may be tried again (0: at once)."""
-        return self._retry_at_ms
-
     def allocate(self, now_ms: int) -> Allocation:
         """One id for one InitProducerId, or none while a block is being reserved."""
         if self._next == self._current.end and self._following is not None:

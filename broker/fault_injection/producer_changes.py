@@ -50,8 +50,8 @@ class ProducerFaults:
         topic = values.get("topic")
         if not isinstance(topic, str):
             raise FaultError("topic must be the name of a topic")
-        partition = _number(values, "partition", 0, 2**31 - 1, 0)
-        producer_id = _number(values, "producer_id", 0, 2**63 - 1)
+        partition = _number(values, "partition", 2**31 - 1, 0)
+        producer_id = _number(values, "producer_id", 2**63 - 1)
         replica = self._services.replica(topic, partition)
         kind = values["fault"]
         before = replica.log.producers.entry(producer_id)
@@ -60,8 +60,8 @@ class ProducerFaults:
         elif kind == "expire":
             self._expire(replica, producer_id, before)
         else:
-            sequence = _number(values, "next_sequence", 0, MAX_SEQUENCE, NEAR_THE_WRAP)
-            epoch = _number(values, "producer_epoch", 0, _MAX_EPOCH, before.producer_epoch if before else 0)
+            sequence = _number(values, "next_sequence", MAX_SEQUENCE, NEAR_THE_WRAP)
+            epoch = _number(values, "producer_epoch", _MAX_EPOCH, before.producer_epoch if before else 0)
             self._move(replica, producer_id, epoch, sequence, before)
         changed = {
             "fault": kind,
@@ -112,10 +112,10 @@ def _without_transaction(entry: ProducerEntry) -> None:
         )
 
 
-def _number(values: Mapping[str, object], name: str, low: int, high: int, default: int | None = None) -> int:
+def _number(values: Mapping[str, object], name: str, high: int, default: int | None = None) -> int:
     value = values.get(name)
     if value is None:
         value = default
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise FaultError(f"{name} must be a whole number from {low} to {high}, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
+        raise FaultError(f"{name} must be a whole number from 0 to {high}, not {value!r}")
     return value

@@ -22,8 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-import structlog
-
 from tidelog.broker.cluster.catalog import (
     BrokerConfigsChanged,
     Catalog,
@@ -47,7 +45,6 @@ from tidelog.broker.storage.disk import HandleLimitError, advice_on
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Steps
 
-logger = structlog.get_logger(__name__)
 _NO_PEER = ""
 _D = TypeVar("_D", bound=Delta)
 _T = TypeVar("_T")

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 _CONSTRUCTED_VERSION: Final = 0xA0
-_OBJECT_ID: Final = 0x06
 _UTC_TIME: Final = 0x17
 _ENCODINGS: Mapping[int, str] = {
     0x0C: "utf-8",  # UTF8String

@@ -104,8 +104,8 @@ def _whole(*rights: Right, field: str = OF_CLUSTER, when: str = "", first: int =
     return Need(rights, Effect.REFUSED, when, field, first, last)
 
 
-def _each(*rights: Right, when: str = "", first: int = 0, last: int = LAST) -> Need:
-    return Need(rights, Effect.REFUSED_ALONE, when, "", first, last)
+def _each(*rights: Right, when: str = "", last: int = LAST) -> Need:
+    return Need(rights, Effect.REFUSED_ALONE, when, last=last)
 
 
 def _shown(*rights: Right, when: str = "") -> Need:

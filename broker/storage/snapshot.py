@@ -88,11 +88,6 @@ def snapshots(disk: Disk, folder: Path) -> list[SnapshotName]:
     return sorted(found)
 
 
-def snapshot_offsets(disk: Disk, folder: Path) -> list[int]:
-    """Offsets of the snapshots in a partition's folder, ascending."""
-    return [name.offset for name in snapshots(disk, folder)]
-
-
 def _mark_of(folder: Path) -> int:
     """16 bits that distinguish a partition's snapshots from those of others; never 0."""
     return int(crc32c(folder.name.encode())) % 0xFFFF + 1

@@ -97,9 +97,6 @@ class Sample:
         shutil.rmtree(folder, ignore_errors=True)
         return Path(shutil.copytree(self.folder, folder))
 
-    def end(self, key: TopicPartition) -> int:
-        return self.batches[key][-1].end_offset
-
 
 async def make_sample(folder: Path, stop: Stop, rng: random.Random) -> Sample:
     """Write one. BrokerProcessError when the broker does not do as it should on a good disk."""

@@ -260,7 +260,7 @@ async def _observe(made: _Run) -> None:
         except ProtocolError as error:
             made.find(Kind.UNREADABLE, f"the files of {place}: {error}")
         else:
-            made.outcome.findings += compare(place.partition, "the files", found, log, whole=True)
+            made.outcome.findings += compare(place.partition, "the files", found, log)
 
 
 async def _end(made: _Run) -> None:

@@ -55,8 +55,6 @@ from tidelog.protocol.records.reader import (
     columns_of,
     decode_batch,
     decode_batch_columns,
-    first_record_at_or_after,
-    max_timestamp_record,
     record_bytes,
 )
 from tidelog.protocol.records.runs import FIELD_SIZES
@@ -93,7 +91,6 @@ __all__ = [
     "decode_batch_columns",
     "decrement_sequence",
     "emptied",
-    "first_record_at_or_after",
     "increment_sequence",
     "inspect_in_lanes",
     "inspect_lone",
@@ -103,7 +100,6 @@ __all__ = [
     "iter_batches",
     "largest_timestamp",
     "last_sequence",
-    "max_timestamp_record",
     "pack_prefix",
     "read_batch_header",
     "read_magic",

@@ -141,44 +141,6 @@ def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
     return columns
 
 
-def max_timestamp_record(
-    buffer: Buffer,
-    position: int = 0,
-    *,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> tuple[int, int] | None:
-    """Offset and timestamp of the batch's first record with the largest timestamp; None for an empty batch.
-
-    Raises as `decode_batch` does.
-    """
-    records = decode_batch(buffer, position, max_decompressed_bytes=max_decompressed_bytes)
-    if not records:
-        return None
-    latest = max(records, key=_timestamp_of)
-    return latest.offset, latest.timestamp
-
-
-def first_record_at_or_after(
-    buffer: Buffer,
-    timestamp_ms: int,
-    position: int = 0,
-    *,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-) -> tuple[int, int] | None:
-    """Offset and timestamp of the batch's first record at or after `timestamp_ms`, or None.
-
-    Raises as `decode_batch` does.
-    """
-    for record in decode_batch(buffer, position, max_decompressed_bytes=max_decompressed_bytes):
-        if record.timestamp >= timestamp_ms:
-            return record.offset, record.timestamp
-    return None
-
-
-def _timestamp_of(record: Record) -> int:
-    return record.timestamp
-
-
 def record_bytes(
     buffer: Buffer, position: int, header: BatchHeader, max_decompressed_bytes: int, check_crc: bool
 ) -> tuple[bytes, int]:

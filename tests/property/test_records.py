@@ -16,7 +16,6 @@ from tidelog.protocol.records import (
     TimestampType,
     decode_batch,
     iter_batches,
-    max_timestamp_record,
     read_batch_header,
     set_offset_and_leader_epoch,
     set_producer,
@@ -86,12 +85,6 @@ def test_log_append_time_is_the_time_of_every_record(entries: Any, codec: Compre
         (now_ms, TimestampType.LOG_APPEND_TIME)
     }
     assert [record[3:] for record in records] == [record[3:] for record in expected(entries)]
-
-
-@given(entries)
-def test_the_latest_record_is_the_first_of_those_with_the_largest_timestamp(entries: Any) -> None:
-    stamps = [entry[0] for entry in entries]
-    assert max_timestamp_record(built(entries)) == (stamps.index(max(stamps)), max(stamps))
 
 
 @given(st.lists(entries, max_size=3), st.integers(0, 200))

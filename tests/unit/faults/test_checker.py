@@ -165,10 +165,9 @@ def test_an_epoch_must_not_go_back() -> None:
 
 
 def test_a_reader_that_saw_the_same_records_agrees() -> None:
-    assert compare(0, "files", log(0, 1), log(0, 1), whole=True) == []
-    assert compare(0, "follower", log(0), log(0, 1), whole=False) == []
+    assert compare(0, "files", log(0, 1), log(0, 1)) == []
 
 
 @pytest.mark.parametrize("seen", [log(0), log(0, 0), log(0, 1, 2), log(1)])
 def test_a_reader_that_saw_something_else_disagrees(seen: list[Stored]) -> None:
-    assert kinds(compare(0, "files", seen, log(0, 1), whole=True)) == [Kind.DIFFERENT]
+    assert kinds(compare(0, "files", seen, log(0, 1))) == [Kind.DIFFERENT]

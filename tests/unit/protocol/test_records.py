@@ -16,9 +16,7 @@ from tidelog.protocol.records import (
     TimestampType,
     batch_crc_is_valid,
     decode_batch,
-    first_record_at_or_after,
     iter_batches,
-    max_timestamp_record,
     pack_prefix,
     read_batch_header,
     read_magic,
@@ -334,22 +332,9 @@ def test_decompressed_records_are_bounded() -> None:
         decode_batch(batch, max_decompressed_bytes=1000)
 
 
-def test_look_ups_by_timestamp_give_the_first_record_that_fits() -> None:
-    builder = RecordBatchBuilder()
-    for timestamp_ms in (NOW, NOW + 7, NOW + 3, NOW + 7):
-        builder.append(timestamp_ms, None, b"v")
-    batch = builder.build(Compression.LZ4, base_offset=50)
-    assert max_timestamp_record(batch) == (51, NOW + 7)
-    assert first_record_at_or_after(batch, NOW - 1) == (50, NOW)
-    assert first_record_at_or_after(batch, NOW + 1) == (51, NOW + 7)
-    assert first_record_at_or_after(batch, NOW + 8) is None
-    assert max_timestamp_record(with_log_append_time(batch, NOW + 9)) == (50, NOW + 9)
-
-
 def test_an_emptied_batch_as_compaction_leaves_it_has_no_records() -> None:
     batch = batch_of(b"", count=0)
     assert decode_batch(batch) == []
-    assert max_timestamp_record(batch) is None
 
 
 def test_the_walk_over_batches_refuses_old_formats_and_broken_lengths() -> None:

@@ -16,7 +16,7 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import ProducerRules
-from tidelog.broker.storage.producer_table import CHUNK_SIZE, SLOT_SIZE
+from tidelog.broker.storage.producer_table import SLOT_SIZE, SLOTS_PER_CHUNK
 from tidelog.broker.storage.snapshot import read_snapshot, snapshot_path, write_snapshot
 from tidelog.protocol.types import Buffer
 
@@ -97,6 +97,6 @@ def test_a_snapshot_is_written_and_read_in_bounded_pieces(tmp_path: Path) -> Non
     disk = MeasuringDisk()
     size = write_snapshot(disk, tmp_path, 5, states.view())
     assert size > PRODUCERS * SLOT_SIZE
-    assert max(disk.writes) <= 256 * CHUNK_SIZE + 8 * (PRODUCERS + 1)
+    assert max(disk.writes) <= 256 * SLOTS_PER_CHUNK * SLOT_SIZE + 8 * (PRODUCERS + 1)
     read_snapshot(disk, snapshot_path(tmp_path, 5))
-    assert max(disk.reads) <= max(CHUNK_SIZE, 4 * (PRODUCERS + 1))
+    assert max(disk.reads) <= max(SLOTS_PER_CHUNK * SLOT_SIZE, 4 * (PRODUCERS + 1))

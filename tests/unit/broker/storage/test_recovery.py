@@ -22,7 +22,7 @@ from tests.unit.broker.storage.support import (
 )
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.broker.storage.snapshot import snapshot_offsets
+from tidelog.broker.storage.snapshot import snapshots
 from tidelog.protocol.errors import ApiError
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -279,7 +279,7 @@ def test_a_damaged_snapshot_is_set_aside_and_the_older_one_gives_the_same_state(
     log = written(tmp_path, 40, checkpoint_at=30)
     before = state(log)
     log.close(clean=True)
-    offsets = snapshot_offsets(FaultyDisk(), tmp_path)
+    offsets = [name.offset for name in snapshots(FaultyDisk(), tmp_path)]
     assert len(offsets) == 2
     newest = tmp_path / f"{offsets[-1]:020d}.snapshot"
     for position in (0, 5, 20, 100, newest.stat().st_size - 1):

@@ -17,8 +17,8 @@ from tidelog.broker.storage.producer_state import APPEND, Append, ProducerRules,
 from tidelog.broker.storage.snapshot import (
     decode_snapshot,
     load_newest,
-    snapshot_offsets,
     snapshot_path,
+    snapshots,
     write_snapshot,
 )
 from tidelog.protocol.errors import ErrorCode
@@ -144,7 +144,7 @@ def test_who_was_evicted_is_remembered_over_a_restart(tmp_path: Path) -> None:
 def test_the_newest_two_are_kept(tmp_path: Path) -> None:
     for offset in (3, 9, 27, 81):
         write_snapshot(Disk(), tmp_path, offset, states(1).view())
-    assert snapshot_offsets(Disk(), tmp_path) == [27, 81]
+    assert [name.offset for name in snapshots(Disk(), tmp_path)] == [27, 81]
 
 
 def test_a_second_one_at_the_same_offset_leaves_the_first_as_it_is(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_second_one_at_the_same_offset_leaves_the_first_as_it_is(tmp_path: Pat
 def test_two_that_no_crash_can_overtake_are_kept(tmp_path: Path) -> None:
     for offset, durable_end in ((3, 3), (9, 9), (27, 10), (81, 10), (90, 81)):
         write_snapshot(Disk(), tmp_path, offset, states(1).view(), durable_end)
-        kept = [found for found in snapshot_offsets(Disk(), tmp_path) if found <= durable_end]
+        kept = [name for name in snapshots(Disk(), tmp_path) if name.offset <= durable_end]
         assert len(kept) == min(2, [3, 9, 27, 81, 90].index(offset) + 1)
 
 
@@ -172,7 +172,7 @@ def test_one_that_runs_ahead_of_the_log_is_deleted(tmp_path: Path) -> None:
     for offset in (3, 9):
         write_snapshot(Disk(), tmp_path, offset, states(1).view())
     assert load_newest(Disk(), tmp_path, 5).offset == 3
-    assert snapshot_offsets(Disk(), tmp_path) == [3]
+    assert [name.offset for name in snapshots(Disk(), tmp_path)] == [3]
 
 
 def test_the_snapshot_of_another_partition_is_set_aside(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_write_that_fails_leaves_the_older_snapshot(tmp_path: Path) -> None:
     disk.fail_write(errno.ENOSPC, 10)
     with pytest.raises(OSError, match="No space"):
         write_snapshot(disk, tmp_path, 9, states(2).view())
-    assert snapshot_offsets(disk, tmp_path) == [5]
+    assert [name.offset for name in snapshots(disk, tmp_path)] == [5]
 
 
 def test_what_it_is_not_is_said(tmp_path: Path) -> None:
