@@ -251,7 +251,8 @@ class Admin:
         """`values` may depend on the version that the controller supports."""
 
         async def ask() -> Any:
-            nodes, controller = self._cluster.image.nodes, self._cluster.image.controller_id
+            image = self._cluster.image if self._cluster.image.nodes else await self._cluster.refresh()
+            nodes, controller = image.nodes, image.controller_id
             if not nodes:
                 raise BrokerUnavailableError("the metadata of the cluster names no broker")
             # If no controller is named, any broker forwards the request.

@@ -80,7 +80,8 @@ class Cluster:
         self._useless_refreshes = 0
         self._age_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_closed = False
+        # Also before `start`.
+        self._is_closed = True
         self._loop: asyncio.AbstractEventLoop
 
     async def __aenter__(self) -> Self:
@@ -96,9 +97,11 @@ class Cluster:
         """Find a broker and fetch the metadata.
 
         Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer. An
-        error that is not retriable (AuthenticationError, UnsupportedVersionError) is raised at once.
+        error that is not retriable (AuthenticationError, UnsupportedVersionError) is raised at once. After
+        an error it can be called again.
         """
         self._loop = asyncio.get_running_loop()
+        self._is_closed = self._links.is_closed = False
         trouble: ClientError | None = None
         failures = 0
         try:
@@ -326,7 +329,7 @@ class Cluster:
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise ClientClosedError("the client was closed")
+            raise ClientClosedError("the client is not open")
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -165,6 +165,8 @@ class Connection(asyncio.BufferedProtocol):
             if (explained := tls.explain(self.address, error)) is not None:
                 raise explained from None
             raise
+        except (ValueError, OverflowError) as error:
+            raise OSError(f"the address cannot be used: {error}") from error
         await self._negotiate()
         if config.has_sasl:
             from tidelog.client.security.authentication import Authentication

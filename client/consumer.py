@@ -27,7 +27,7 @@ from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.consumer_config import RESET_TIMESTAMPS, ConsumerConfig, ConsumerSettings
 from tidelog.client.conversion import Deserializer, converted
-from tidelog.client.errors import ClientClosedError, CommitFailedError, NoOffsetError
+from tidelog.client.errors import ClientClosedError, NoOffsetError, RequestTimeoutError
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
@@ -92,23 +92,26 @@ class Consumer:
         self._fetcher: Fetcher | None = None
         self._group: Group | None = None
         self._positions: CommittedPositions | None = None
+        self._starts = asyncio.Lock()
         # While it ends, nothing is read, but a callback can still commit.
         self._is_ending = False
         self._is_closed = False
 
     async def start(self) -> None:
         """Connect. Without a group, assign the partitions of the given topics. Raises BrokerUnavailableError
-        or, without a group, UnknownTopicError."""
-        if self._is_ending:
-            raise ClientClosedError("a consumer cannot be started again")
-        if self._fetcher is not None:
-            return
+        or, without a group, UnknownTopicError. After an error it can be called again."""
+        async with self._starts:
+            if self._is_ending:
+                raise ClientClosedError("a consumer cannot be started again")
+            if self._fetcher is None:
+                await self._begin()
+
+    async def _begin(self) -> None:
         await self._cluster.start()
-        names = None if self._subscription is None else self._subscription.names
+        alone = self._subscription if self._config.group_id is None else None
         try:
-            if self._config.group_id is None:
-                for name in names or ():
-                    await self._cluster.topic(name)
+            for name in (None if alone is None else alone.names) or ():
+                await self._cluster.topic(name)
         except BaseException:
             await self._cluster.close()
             raise
@@ -132,13 +135,18 @@ class Consumer:
         self._is_ending = True
         self._on_data()
         self._finish_unless_failing()
-        if self._group is not None and self._positions is not None:
-            await self._positions.close()
-            await self._group.close()
-        self._is_closed = True
-        if self._fetcher is not None:
-            await self._fetcher.close()
-        await self._cluster.close()
+        try:
+            if self._group is not None and self._positions is not None:
+                await self._positions.close()
+                await self._group.close()
+        finally:
+            self._is_closed = True
+            self._on_data()
+            try:
+                if self._fetcher is not None:
+                    await self._fetcher.close()
+            finally:
+                await self._cluster.close()
 
     close = stop
 
@@ -231,14 +239,21 @@ class Consumer:
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to read. Raises ValueError once the partition is not assigned,
-        NoOffsetError if auto_offset_reset is "none" and no position was set, UnknownTopicError and others."""
-        while (reader := self._assignment.reader(partition)).position is None:
-            self._require_open()
-            if reader.error is not None:
-                raise reader.error
-            if self._positions is not None:
-                self._positions.ask(reader)
-            await self._waiters.wait(None)
+        NoOffsetError if auto_offset_reset is "none" and no position was set, UnknownTopicError and others,
+        RequestTimeoutError after request_timeout_ms."""
+        limit_ms = self._cluster.config.request_timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while (reader := self._assignment.reader(partition)).position is None:
+                    self._require_open()
+                    if reader.error is not None:
+                        raise reader.error.with_traceback(None)
+                    if self._positions is not None:
+                        self._positions.ask(reader)
+                    await self._waiters.wait(None)
+        except TimeoutError:
+            what = f"the position of {partition.topic}-{partition.partition}"
+            raise RequestTimeoutError(f"{what} was not found within {limit_ms} ms") from None
         return reader.position
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -263,10 +278,7 @@ class Consumer:
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records from the position to the high watermark of the last fetch; None before the first fetch."""
-        reader = self._assignment.reader(partition)
-        if reader.high_watermark < 0 or reader.position is None:
-            return None
-        return max(0, reader.high_watermark - reader.position)
+        return self._assignment.reader(partition).lag
 
     # Committed offsets
 
@@ -295,13 +307,7 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This member of the group, for `Producer.send_offsets_to_transaction`. Raises ValueError without a
         group_id, CommitFailedError if this consumer subscribed and is no member now."""
-        membership = self._require_group().membership
-        member_id, generation = membership.identity
-        if generation < 0 and membership.is_subscribed:
-            raise membership.error or CommitFailedError("this consumer is no member of the group")
-        if generation < 0:
-            return ConsumerGroupMetadata(membership.group_id)
-        return ConsumerGroupMetadata(membership.group_id, generation, member_id, membership.group_instance_id)
+        return self._require_group().metadata()
 
     # Offsets of any partition, assigned or not
 
@@ -355,13 +361,13 @@ class Consumer:
             if self._has_news:
                 self._has_news = False
                 self._assignment.raise_error(partitions, only_new=True)
-            taken = self._take(1, partitions)
+            taken = self._assignment.take(1, partitions)
+            self._on_read()
             if taken is not None:
                 record = self._converted(*taken)[0]
                 self._progress.returned = record
                 return record
-            self._assignment.raise_error(partitions, only_new=False)
-            await self._wait(None)
+            await self._wait(partitions, None)
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -372,13 +378,12 @@ class Consumer:
         does, but only if it has no records to return.
         """
         left = max_records or self._config.max_poll_records or _ALL
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
             self._ask()
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
             try:
-                while left > 0 and (taken := self._take(left, partitions)) is not None:
+                while left > 0 and (taken := self._assignment.take(left, partitions)) is not None:
                     records = self._converted(*taken)
                     left -= len(records)
                     if (earlier := found.setdefault(taken[0].key, records)) is not records:
@@ -388,14 +393,12 @@ class Consumer:
                 for key, kept in found.items():
                     self._assignment.reader(key).seek(kept[0].offset)
                 raise
+            self._on_read()
             if found:
                 self._progress.returned = {key: kept[0].offset for key, kept in found.items()}
                 return found
-            self._assignment.raise_error(partitions, only_new=False)
-            remaining = deadline - loop.time()
-            if remaining <= 0:
+            if not await self._wait(partitions, deadline):
                 return {}
-            await self._wait(remaining)
 
     async def getmany_columns(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -405,8 +408,7 @@ class Consumer:
         Deserializers are not applied: keys and values are bytes or None.
         """
         left = max_records or self._config.max_poll_records or _ALL
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_ms / 1000
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
             self._ask()
             found: dict[TopicPartition, list[RecordColumns]] = {}
@@ -418,11 +420,8 @@ class Consumer:
             if found:
                 self._progress.returned = {key: kept[0].offsets[0] for key, kept in found.items()}
                 return found
-            self._assignment.raise_error(partitions, only_new=False)
-            remaining = deadline - loop.time()
-            if remaining <= 0:
+            if not await self._wait(partitions, deadline):
                 return {}
-            await self._wait(remaining)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self
@@ -461,24 +460,25 @@ class Consumer:
         if sys.exc_info()[0] is None:
             self._progress.finish()
 
-    def _take(
-        self, limit: int, partitions: tuple[TopicPartition, ...]
-    ) -> tuple[PartitionReader, list[ConsumerRecord]] | None:
-        taken = self._assignment.take(limit, partitions)
-        self._on_read()
-        return taken
-
     def _on_read(self) -> None:
         """Bytes may have been read, also where they held no record to return."""
         if self._fetcher is not None:
             self._fetcher.on_read()
 
-    async def _wait(self, seconds: float | None) -> None:
+    async def _wait(self, partitions: tuple[TopicPartition, ...], deadline: float | None) -> bool:
+        """Raise the error of a partition, or wait for records. False if the deadline has passed."""
+        self._assignment.raise_error(partitions, only_new=False)
+        seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        if seconds is not None and seconds <= 0:
+            # Else a loop of calls without a timeout would let nothing be fetched.
+            await asyncio.sleep(0)
+            return False
         self._progress.waiting += 1
         try:
             await self._waiters.wait(seconds)
         finally:
             self._progress.waiting -= 1
+        return True
 
     def _converted(self, reader: PartitionReader, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         try:
@@ -529,7 +529,7 @@ class Consumer:
         if self._group is not None or self._subscription is None:
             return
         infos = self._subscription.found(self._cluster.image)
-        wanted = [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
+        wanted = self._subscription.partitions(self._cluster.image, self._readers)
         self._assignment.refusal = self._subscription.refusal(self._cluster.image)
         if self._assignment.refusal or any(info.error.retriable for info in infos):
             self._cluster.request_refresh()  # The topic may be created, or created again, or allowed.

@@ -15,6 +15,7 @@ Invariants:
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tidelog.client.backoff import Backoff
@@ -27,7 +28,7 @@ from tidelog.client.fetch_answers import FetchAnswers, Verdict
 from tidelog.client.fetch_session import FINAL_EPOCH, FetchSession
 from tidelog.client.offset_lookup import LATEST, look_up_offsets
 from tidelog.client.partition_reader import PartitionReader
-from tidelog.client.types import TopicPartition
+from tidelog.client.types import OffsetAndTimestamp, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
     FetchPartition,
@@ -101,10 +102,12 @@ class Fetcher:
         self._is_scheduled = False
         if self._is_closed:
             return
-        for topic in {key.topic for key, reader in self._readers.items() if _is_lost(reader)}:
-            # One task per topic: an unknown topic must not delay the others.
-            self._spawn(("positions", topic), lambda topic=topic: self._find_positions(topic))  # type: ignore[misc]
-        leaders = {self._cluster.image.leader(key) for key in self._readers}
+        leader_of = self._cluster.image.leader
+        for topic, leader in {(key.topic, leader_of(key)) for key in self._readers if self._is_lost(key)}:
+            # What has no leader, or one that does not answer, must not delay the others.
+            work = partial(self._find_positions, topic, leader)
+            self._spawn(("positions", topic, leader), work)
+        leaders = {leader_of(key) for key in self._readers}
         if -1 in leaders:
             self._cluster.request_refresh()
             self._fail_forbidden()
@@ -135,12 +138,18 @@ class Fetcher:
 
     # Positions
 
-    async def _find_positions(self, topic: str) -> None:
-        """Find positions for the topic's readers without one, by a seek's or the policy's timestamp."""
+    def _is_lost(self, key: TopicPartition) -> bool:
+        """Whether its position must be found."""
+        reader = self._readers[key]
+        return reader.position is None and reader.error is None and reader.reset_timestamp is not None
+
+    async def _find_positions(self, topic: str, leader: int) -> None:
+        """Find positions for the topic's readers without one that this node leads (-1: that none leads), by a
+        seek's or the policy's timestamp."""
         lost = [
             (reader, reader.generation)
-            for reader in self._readers.values()
-            if reader.key.topic == topic and _is_lost(reader)
+            for key, reader in self._readers.items()
+            if key.topic == topic and self._cluster.image.leader(key) == leader and self._is_lost(key)
         ]
         error = await self._place(lost)
         if error is not None and error.retriable:
@@ -156,18 +165,23 @@ class Fetcher:
     async def _place(self, lost: Sequence[tuple[PartitionReader, int]]) -> ClientError | None:
         """Find positions for these readers, except those moved by a seek meanwhile. Returns the error."""
         wanted = {reader.key: reader.reset_timestamp or 0 for reader, _ in lost}
-        try:
-            found = await look_up_offsets(self._cluster, wanted, self._config.isolation_code)
-        except ClientError as error:
-            return error
-        for reader, generation in lost:
+        readers = {each[0].key: each for each in lost}
+
+        def place(key: TopicPartition, found: OffsetAndTimestamp) -> None:
+            reader, generation = readers[key]
             if reader.generation == generation:
-                offset = found[reader.key].offset
-                if offset >= 0:
-                    reader.seek(offset)
+                if found.offset >= 0:
+                    reader.seek(found.offset)
                 else:
                     # All records are older than the timestamp.
                     reader.reset(LATEST)
+                self._on_data()
+                self.wake()
+
+        try:
+            await look_up_offsets(self._cluster, wanted, self._config.isolation_code, on_found=place)
+        except ClientError as error:
+            return error
         return None
 
     # Polling
@@ -301,8 +315,3 @@ class Fetcher:
         with contextlib.suppress(TimeoutError, ClientError):
             async with asyncio.timeout(_SESSION_END_TIMEOUT_S):
                 await connection.call(ApiKey.FETCH, values)
-
-
-def _is_lost(reader: PartitionReader) -> bool:
-    """Whether its position must be found."""
-    return reader.position is None and reader.error is None and reader.reset_timestamp is not None

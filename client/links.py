@@ -67,7 +67,7 @@ class Links:
         self._on_change = on_change
         self._on_trouble = on_trouble
         self._links: dict[Address, _Link] = {}
-        self._is_closed = False
+        self.is_closed = False
         self.refusal: AuthenticationError | None = None
         """Why a broker did not accept this client, until one accepts it."""
 
@@ -107,7 +107,7 @@ class Links:
 
     def close(self) -> None:
         """Close every connection. No callback is called any more."""
-        self._is_closed = True
+        self.is_closed = True
         for link in self._links.values():
             if link.connection is not None:
                 link.connection.close(ClientClosedError("the client was closed"))
@@ -156,7 +156,7 @@ class Links:
             loop.call_soon(self._on_change)
 
     def _after_failure(self) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._on_trouble()
             self._on_change()
 
@@ -164,7 +164,7 @@ class Links:
         if link.connection is not connection:
             return
         link.connection = None
-        if not self._is_closed:
+        if not self.is_closed:
             logger.info("connection_lost", address=connection.address, error=str(error))
             self._on_trouble()
             self._on_change()

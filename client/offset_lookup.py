@@ -5,7 +5,7 @@ partition, or an error is raised.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from tidelog.client.backoff import Backoff
@@ -32,13 +32,17 @@ async def edge_offsets(
 
 
 async def look_up_offsets(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0
+    cluster: Cluster,
+    timestamps: Mapping[TopicPartition, int],
+    isolation_level: int = 0,
+    *,
+    on_found: Callable[[TopicPartition, OffsetAndTimestamp], None] | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """For each partition the first offset at or after its timestamp (milliseconds, or EARLIEST or LATEST).
 
     At isolation level 1 (read_committed) LATEST is the last stable offset. The offset is -1 if all records
-    are older. Raises UnknownTopicError, another BrokerError, or
-    RequestTimeoutError after request_timeout_ms.
+    are older. `on_found` is called for each as it is found, while others still wait. Raises
+    UnknownTopicError, another BrokerError, or RequestTimeoutError after request_timeout_ms.
     """
     for topic in {key.topic for key in timestamps}:
         await cluster.topic(topic)
@@ -51,6 +55,9 @@ async def look_up_offsets(
     while True:
         missing = {key: timestamp for key, timestamp in timestamps.items() if key not in found}
         error = await _ask_leaders(cluster, missing, isolation_level, found)
+        if on_found is not None:
+            for key in missing.keys() & found.keys():
+                on_found(key, found[key])
         if error is None:
             return found
         failures += 1

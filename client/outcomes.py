@@ -100,6 +100,12 @@ class Outcomes:
         for verdict in self._state.abandon_all("the transaction was aborted"):
             self.act(verdict._replace(error=error), error)
 
+    def raise_fatal(self) -> None:
+        """Raise what ended the producer, if it has ended."""
+        if self.fatal_error is not None:
+            # Else the traceback would grow each time.
+            raise self.fatal_error.with_traceback(None)
+
     def fail(self, error: ClientError) -> None:
         """The producer can send nothing more."""
         if self.fatal_error is None:

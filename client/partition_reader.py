@@ -118,6 +118,13 @@ class PartitionReader:
         return topic_id is None or topic_id == self._topic_id
 
     @property
+    def lag(self) -> int | None:
+        """Records from the position to the high watermark of the last fetch; None before the first fetch."""
+        if self.high_watermark < 0 or self.position is None:
+            return None
+        return max(0, self.high_watermark - self.position)
+
+    @property
     def is_between_batches(self) -> bool:
         """Whether the last batch has no more records to return."""
         return self._next >= len(self._records) and self._columns is None

@@ -101,30 +101,36 @@ class Producer:
         self._plain_routes = self._routes if is_plain and config.transactional_id is None else {}
         self._transactions: Transactions | None = None
         self._sender: Sender | None = None
+        self._starts = asyncio.Lock()
         self._is_closed = False
 
     async def start(self) -> None:
         """Connect, and take over the transactional id if there is one. Raises BrokerUnavailableError when no
-        broker answers within request_timeout_ms, or another ClientError."""
-        if self._is_closed:
-            raise ClientClosedError("a producer cannot be started again")
-        if self._sender is None:
-            await self._cluster.start()
-            transaction_id = self._config.transactional_id
-            state = None if transaction_id is None else TransactionState(transaction_id)
-            self._sender = sender = Sender(
-                self._config, self._cluster, self._accumulator, self._buffer_memory, state
-            )
-            if self._saved is not None:
-                self._session = self._keeper(sender)
-            self._cluster.add_listener(self._on_cluster_change)
-            if state is not None:
-                self._transactions = self._transactions_of(state, sender)
-                try:
-                    await self._transactions.initialize()
-                except BaseException:
-                    await self.stop()
-                    raise
+        broker answers within request_timeout_ms: then it can be called again. Or raises another
+        ClientError."""
+        async with self._starts:
+            if self._is_closed:
+                raise ClientClosedError("a producer cannot be started again")
+            if self._sender is None:
+                await self._cluster.start()
+                await self._begin()
+
+    async def _begin(self) -> None:
+        transaction_id = self._config.transactional_id
+        state = None if transaction_id is None else TransactionState(transaction_id)
+        self._sender = sender = Sender(
+            self._config, self._cluster, self._accumulator, self._buffer_memory, state
+        )
+        if self._saved is not None:
+            self._session = self._keeper(sender)
+        self._cluster.add_listener(self._on_cluster_change)
+        if state is not None:
+            self._transactions = self._transactions_of(state, sender)
+            try:
+                await self._transactions.initialize()
+            except BaseException:
+                await self.stop()
+                raise
 
     async def stop(self, timeout_ms: int | None = None) -> None:
         """Send the remaining records, then close. A transaction that is open is aborted, one that
@@ -350,8 +356,7 @@ class Producer:
             return self._session.snapshot(identity)
         taken = self._session.snapshot(await sender.identity())
         await sender.flush()
-        if sender.outcomes.fatal_error is not None:
-            raise sender.outcomes.fatal_error
+        sender.outcomes.raise_fatal()
         return taken
 
     def create_batch(self) -> BatchBuilder:
@@ -529,6 +534,5 @@ class Producer:
         sender = self._sender
         if sender is None or self._is_closed:
             raise ClientClosedError("the producer is not open")
-        if sender.outcomes.fatal_error is not None:
-            raise sender.outcomes.fatal_error
+        sender.outcomes.raise_fatal()
         return sender

@@ -117,8 +117,7 @@ class Sender:
             self._start_obtaining()
             if self._id_task is not None:
                 await asyncio.wait([self._id_task])
-            if self.outcomes.fatal_error is not None:
-                raise self.outcomes.fatal_error
+            self.outcomes.raise_fatal()
         return identity
 
     def now_ms(self) -> int:

@@ -238,7 +238,7 @@ class TransactionState:
 
     def _refuse(self, event: Event) -> None:
         if self.phase is Phase.FATAL_ERROR and self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         if self.phase is Phase.ABORTABLE_ERROR:
             raise TransactionAbortableError(f"the transaction failed ({self._cause()})") from self.error
         raise TransactionStateError(f"The producer {self.phase.value}. It cannot {event.value} now")

@@ -230,7 +230,7 @@ class Transactions:
         fatal = self._sender.outcomes.fatal_error
         if fatal is not None:
             self.state.fail_for_good(fatal)
-            raise fatal
+            raise fatal.with_traceback(None)
         if not is_abort and self.state.phase is Phase.ABORTABLE_ERROR:
             self.state.change(Event.COMMIT)
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.consumer_config import ConsumerConfig
-from tidelog.client.errors import ClientClosedError, ClientError
+from tidelog.client.errors import ClientClosedError, ClientError, CommitFailedError
 from tidelog.client.events import logger
 from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
@@ -41,7 +41,7 @@ from tidelog.client.groups.steps import (
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.progress import Progress
-from tidelog.client.types import OffsetAndMetadata, TopicPartition
+from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tidelog.protocol.schema import ApiKey
 
 __all__ = ["Group"]
@@ -136,17 +136,23 @@ class Group:
             raise self.membership.error.with_traceback(None)
 
     async def close(self) -> None:
-        """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails."""
+        """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails. The
+        coordinator gets request_timeout_ms for its answers. If cancelled, it does nothing more for the group.
+        """
         membership = self.membership
-        if membership.error is None:
-            # A rebalance may go on meanwhile: then the first commit can fail for partitions that are gone.
-            for _ in range(_COMMITS_AT_CLOSE):
-                await self._commit_finished(frozenset(self._readers))
-        for task in self._tasks:
-            task.remove_done_callback(self._ended)
-            task.cancel()
-        this = asyncio.current_task()
-        await asyncio.gather(*(task for task in self._tasks if task is not this), return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        limit_s = self._cluster.config.request_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(limit_s):
+                # In a rebalance the first commit can fail for partitions that are gone.
+                for _ in range(_COMMITS_AT_CLOSE if membership.error is None else 0):
+                    await self._commit_finished(frozenset(self._readers))
+        except TimeoutError:
+            self._not_committed("the coordinator does not answer")
+        finally:
+            left_s = limit_s - (loop.time() - began)
+            await self._end_tasks()
         owned = membership.owned
         if owned:
             await self._call_back("on_partitions_revoked", owned)
@@ -155,9 +161,17 @@ class Group:
         step = membership.next_step()
         if isinstance(step, Leave):
             try:
-                await self._leave(step)
-            except ClientError as error:
+                async with asyncio.timeout(left_s):
+                    await self._leave(step)
+            except (ClientError, TimeoutError) as error:
                 logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            task.remove_done_callback(self._ended)
+            task.cancel()
+        this = asyncio.current_task()
+        await asyncio.gather(*(task for task in self._tasks if task is not this), return_exceptions=True)
 
     # Steps
 
@@ -366,7 +380,10 @@ class Group:
                 }
                 await self._commit(news)
         except ClientError as error:
-            logger.warning("auto_commit_failed", group_id=self.config.group_id, error=str(error))
+            self._not_committed(str(error))
+
+    def _not_committed(self, why: str) -> None:
+        logger.warning("auto_commit_failed", group_id=self.config.group_id, error=why)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Raises CommitFailedError or another ClientError."""
@@ -386,6 +403,18 @@ class Group:
             for key, reader in self._readers.items()
             if reader.position is not None
         }
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """What names this member in a transaction. Raises CommitFailedError if it should be a member and is
+        none now."""
+        membership = self.membership
+        member_id, generation = membership.identity
+        if generation < 0 and membership.is_subscribed:
+            refusal = membership.error or CommitFailedError("this consumer is no member of the group")
+            raise refusal.with_traceback(None)
+        if generation < 0:
+            return ConsumerGroupMetadata(membership.group_id)
+        return ConsumerGroupMetadata(membership.group_id, generation, member_id, membership.group_instance_id)
 
     # Reactions
 

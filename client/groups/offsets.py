@@ -22,7 +22,7 @@ from tidelog.client.errors import (
 from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
 from tidelog.client.groups.membership import Membership
-from tidelog.client.groups.steps import Identity
+from tidelog.client.groups.steps import MOVED, Identity
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
 from tidelog.protocol.errors import ErrorCode, error_code
@@ -42,6 +42,8 @@ _GONE: Final = frozenset(
 )
 # The group is in another generation, or soon will be. The member learns it by other answers.
 _LATE: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
+# Others are about the offsets, and end no membership.
+_ABOUT_MEMBERSHIP: Final = _GONE | _LATE | MOVED | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
 class GroupOffsets:
@@ -74,7 +76,8 @@ class GroupOffsets:
                 raise CommitFailedError("a partition was given up before its offset was committed")
             identity = self._membership.identity
             if self._membership.is_subscribed and identity.generation < 0:
-                raise self._membership.error or CommitFailedError("this consumer is no member of the group")
+                text = "this consumer is no member of the group"
+                raise (self._membership.error or CommitFailedError(text)).with_traceback(None)
             return await self._send_commit(offsets, identity)
 
         await self._repeat(attempt, "commit")
@@ -149,8 +152,9 @@ class GroupOffsets:
             code is ErrorCode.ILLEGAL_GENERATION
             and (membership.awaits_join or membership.identity != identity)
         )
-        membership.heartbeat_answered(identity, code)
-        self._react()
+        if code in _ABOUT_MEMBERSHIP:
+            membership.heartbeat_answered(identity, code)
+            self._react()
         if may_pass:
             error = broker_error(code, f"group {membership.group_id!r}")
             error.retriable = True

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tidelog.client.errors import ClientError, broker_error
 from tidelog.client.metadata import ClusterImage, TopicInfo
+from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 
 __all__ = ["TopicSubscription"]
@@ -61,3 +62,11 @@ class TopicSubscription(NamedTuple):
     def found(self, image: ClusterImage) -> list[TopicInfo]:
         """What the metadata say of the topics, sorted by name."""
         return [info for name in sorted(self.topics(image)) if (info := image.topics.get(name))]
+
+    def partitions(self, image: ClusterImage, read: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """All partitions of the topics. Those in `read` stay while their topic is absent: a broker that
+        starts may not know it yet, and their positions must not be lost."""
+        infos = self.found(image)
+        absent = {info.name for info in infos if info.error.retriable}
+        found = [TopicPartition(info.name, each.partition) for info in infos for each in info.partitions]
+        return found + [key for key in read if key.topic in absent and key not in found]

@@ -31,6 +31,7 @@ from tests.conformance.crew import (
 from tests.waiting import until
 from tidelog.client import (
     Admin,
+    BrokerError,
     ClientClosedError,
     CommitFailedError,
     ConnectionLostError,
@@ -246,6 +247,19 @@ async def test_commits_by_hand(broker: RunningBroker) -> None:
     async with Consumer(bootstrap_servers=broker.address) as consumer:
         with pytest.raises(ValueError, match="group_id"):
             await consumer.commit()
+
+
+@both_protocols
+async def test_a_commit_that_is_refused_for_its_offsets_does_not_end_the_membership(
+    crew: Crew, protocol: dict[str, Any]
+) -> None:
+    reader = await crew.add(enable_auto_commit=False, **protocol)
+    await until(lambda: crew.shares() == [PARTITIONS])
+    first = TopicPartition(crew.topic, 0)
+    with pytest.raises(BrokerError, match="OFFSET_METADATA_TOO_LARGE"):
+        await reader.consumer.commit({first: (3, "x" * 5_000)})
+    await reader.consumer.commit({first: 3})
+    assert await reader.consumer.committed(first) == 3
 
 
 async def test_a_partition_that_another_member_has_cannot_be_committed(crew: Crew) -> None:

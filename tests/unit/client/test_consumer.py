@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import Consumer, CorruptRecordError, TopicPartition
+from tidelog.client import Consumer, CorruptRecordError, RequestTimeoutError, TopicPartition
 from tidelog.protocol.records import (
     RecordBatchBuilder,
     TransactionMarker,
@@ -250,3 +250,74 @@ async def test_crcs_are_checked_unless_told_otherwise() -> None:
             it.assign([FIRST])
             it.seek(FIRST, 0)
             assert await values(it, 1) == [b"value"]
+
+
+def placed(request: Request) -> dict[str, object]:
+    """Every partition begins at offset 0."""
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": each.partition_index, "error_code": 0, "timestamp": -1, "offset": 0}
+                for each in topic.partitions
+            ],
+        }
+        for topic in request.values.topics
+    ]
+    return {"topics": topics}
+
+
+async def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read() -> None:
+    async with ScriptedBroker(partitions=2) as broker:
+
+        def metadata(request: Request) -> dict[str, Any]:
+            answer: dict[str, Any] = broker.metadata([each.name for each in request.values.topics])
+            for topic in answer["topics"]:
+                topic["partitions"][1] |= {"leader_id": -1, "error_code": 5}
+            return answer
+
+        broker.scripts |= {ApiKey.METADATA: metadata, ApiKey.LIST_OFFSETS: placed}
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker, auto_offset_reset="earliest") as it:
+            it.assign([FIRST, TopicPartition(TOPIC, 1)])
+            # Less than request_timeout_ms, which the other one takes.
+            async with asyncio.timeout(20):
+                assert (await it.getone()).value == b"a"
+
+
+async def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_read_on_where_it_was() -> None:
+    code = 0
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.METADATA] = lambda _: broker.metadata([TOPIC], error_code=code)
+        broker.scripts[ApiKey.LIST_OFFSETS] = placed
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")), (1, stored(1, b"b")))
+        it = Consumer(TOPIC, bootstrap_servers=broker.address, auto_offset_reset="earliest")
+        async with it:
+            assert await values(it, 1) == [b"a"]
+            code = 3
+            await it._cluster.refresh()
+            assert it._cluster.image.leader(FIRST) < 0
+            code = 0
+            await it._cluster.refresh()
+            assert await values(it, 1) == [b"b"]
+
+
+async def test_calls_without_a_timeout_let_records_come() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            calls = 0
+            while not await it.getmany():
+                calls += 1
+                assert calls < 100_000
+
+
+async def test_a_position_that_cannot_be_found_is_not_waited_for_without_end() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.LIST_OFFSETS] = lambda _: None
+        async with consumer(broker, auto_offset_reset="earliest", request_timeout_ms=50) as it:
+            it.assign([FIRST])
+            with pytest.raises(RequestTimeoutError, match="the position of t-0"):
+                await it.position(FIRST)

@@ -11,6 +11,7 @@ from tests.unit.client.clusters import Noted, cut, free_address, opened
 from tests.unit.client.scripted import ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError
+from tidelog.client.links import Address
 from tidelog.protocol.schema import ApiKey
 
 
@@ -62,6 +63,14 @@ async def test_an_address_that_fails_is_dialled_after_waits_that_double_with_jit
     for gap, wait_ms in zip(gaps, [20, 40, 80, 80, 80], strict=True):
         assert gap >= 1.2 * wait_ms / 1000
     assert set(chance.drawn) == {(0.8, 1.2)}
+
+
+@pytest.mark.parametrize(("host", "port"), [("a..b", 9092), ("a" * 64, 9092), ("127.0.0.1", 70_000)])
+async def test_an_address_that_cannot_be_used_is_one_that_does_not_answer(host: str, port: int) -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        for _ in range(2):
+            with pytest.raises(BrokerUnavailableError, match="cannot be used"):
+                await cluster._links.connected(Address(host, port))
 
 
 async def test_after_a_success_the_waits_begin_anew() -> None:

@@ -371,5 +371,16 @@ async def test_a_broker_that_refuses_producer_ids_for_good_fails_the_producer() 
                 await it.send_and_wait(TOPIC, b"x")
 
 
+async def test_the_error_that_ended_a_producer_does_not_grow_when_it_is_raised_again() -> None:
+    async with ScriptedBroker() as broker:
+        refused = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+        broker.scripts[ApiKey.INIT_PRODUCER_ID] = lambda _: refused
+        async with producer(broker) as it:
+            for _ in range(30):
+                with pytest.raises(BrokerError) as raised:
+                    await it.send_and_wait(TOPIC, b"x")
+    assert len(raised.traceback) < 10
+
+
 async def _wait(delivery: object) -> object:
     return await delivery  # type: ignore[misc]

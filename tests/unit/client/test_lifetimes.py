@@ -1,0 +1,106 @@
+"""How clients start and stop: before the start, twice at once, again after a failure, cancelled."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.client.clusters import free_address
+from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.client import (
+    Admin,
+    BrokerUnavailableError,
+    ClientClosedError,
+    Consumer,
+    Producer,
+    TopicPartition,
+)
+from tidelog.protocol.schema import ApiKey
+
+FIRST = TopicPartition(TOPIC, 0)
+
+
+def coordinator(_: Request) -> dict[str, object]:
+    return {"error_code": 0, "node_id": 1, "host": "127.0.0.1", "port": 1}
+
+
+async def test_a_call_before_the_start_says_what_to_do() -> None:
+    admin = Admin(bootstrap_servers="127.0.0.1:1")
+    for call in admin.list_topics(), admin.delete_topics(["t"]):
+        with pytest.raises(ClientClosedError, match=r"call start\(\) first"):
+            await call
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+async def test_a_start_that_failed_can_be_repeated(client: Any) -> None:
+    broker = ScriptedBroker()
+    broker.port = int((await free_address()).rpartition(":")[2])
+    it = client(bootstrap_servers=broker.address, request_timeout_ms=50)
+    with pytest.raises(BrokerUnavailableError):
+        await it.start()
+    async with broker:
+        await it.start()
+        await it.close()
+
+
+async def test_a_producer_that_is_started_twice_at_once_starts_once() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FIND_COORDINATOR] = coordinator
+        it = Producer(bootstrap_servers=broker.address, transactional_id="id")
+        await asyncio.gather(it.start(), it.start())
+        await it.begin_transaction()
+        await it.stop()
+        assert len(broker.seen(ApiKey.INIT_PRODUCER_ID)) == 1
+
+
+async def test_a_consumer_that_is_started_twice_at_once_is_one_member() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FIND_COORDINATOR] = coordinator
+        broker.scripts[ApiKey.JOIN_GROUP] = lambda _: None
+        it = Consumer(TOPIC, bootstrap_servers=broker.address, group_id="g")
+        await asyncio.gather(it.start(), it.start())
+        await until(lambda: bool(broker.seen(ApiKey.JOIN_GROUP)))
+        await it.stop()
+        assert len(broker.seen(ApiKey.JOIN_GROUP)) == 1
+
+
+@pytest.fixture
+async def unanswered() -> Any:
+    """A broker whose coordinator never answers, and a consumer that has something to commit."""
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FIND_COORDINATOR] = lambda _: None
+        it = Consumer(bootstrap_servers=broker.address, group_id="g", request_timeout_ms=200)
+        await it.start()
+        it.assign([FIRST])
+        it.pause(FIRST)
+        it.seek(FIRST, 3)
+        yield broker, it
+        assert it._is_closed
+        await until(lambda: not broker._writers)
+
+
+async def test_a_stop_that_is_cancelled_leaves_no_member_and_no_connection(unanswered: Any) -> None:
+    _, it = unanswered
+    tasks = it._group._tasks
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(it.stop(), 0.02)
+    assert all(task.done() for task in tasks)
+
+
+async def test_a_stop_waits_for_a_silent_coordinator_as_long_as_one_request_may_take(unanswered: Any) -> None:
+    broker, it = unanswered
+    before = len(broker.seen(ApiKey.FIND_COORDINATOR))
+    await asyncio.wait_for(it.stop(), DEADLINE_SECONDS)
+    # One that the group asks on its own, one of the commit.
+    assert len(broker.seen(ApiKey.FIND_COORDINATOR)) <= before + 2
+
+
+async def test_a_call_that_waits_for_a_position_ends_with_the_consumer(unanswered: Any) -> None:
+    _, it = unanswered
+    it.assign([TopicPartition(TOPIC, 1)])
+    asking = asyncio.create_task(it.position(TopicPartition(TOPIC, 1)))
+    await asyncio.sleep(0)
+    await it.stop()
+    with pytest.raises(ClientClosedError):
+        await asyncio.wait_for(asking, DEADLINE_SECONDS)
