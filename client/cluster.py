@@ -133,6 +133,8 @@ class Cluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Also if it was cancelled before its first step.
+        self._refresh_task = None
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` on each change of metadata or connections."""

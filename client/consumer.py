@@ -528,11 +528,10 @@ class Consumer:
         """Without a group, a subscriber reads every partition."""
         if self._group is not None or self._subscription is None:
             return
-        infos = self._subscription.found(self._cluster.image)
         wanted = self._subscription.partitions(self._cluster.image, self._readers)
         self._assignment.refusal = self._subscription.refusal(self._cluster.image)
-        if self._assignment.refusal or any(info.error.retriable for info in infos):
-            self._cluster.request_refresh()  # The topic may be created, or created again, or allowed.
+        if self._subscription.is_incomplete(self._cluster.image):
+            self._cluster.request_refresh()
         self._on_data()
         if self._assignment.refusal is None and self._readers.keys() != set(wanted):
             self._read(wanted)

@@ -111,6 +111,7 @@ class Links:
         for link in self._links.values():
             if link.connection is not None:
                 link.connection.close(ClientClosedError("the client was closed"))
+        self._links.clear()
 
     def _link(self, address: Address) -> _Link:
         link = self._links.get(address)

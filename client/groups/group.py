@@ -79,6 +79,7 @@ class Group:
         self._fetch_more = fetch_more
         self._on_data = on_data
         self._awaits_application = False
+        self._is_closed = False
         self._coordinator = GroupCoordinator(cluster, config.group_id or "")
         self.offsets = GroupOffsets(cluster.config, self._coordinator, self.membership, readers, self._react)
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
@@ -167,16 +168,18 @@ class Group:
                 logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
 
     async def _end_tasks(self) -> None:
-        for task in self._tasks:
+        self._is_closed = True
+        # One of them, if a callback stops the consumer. It ends after the callback.
+        others = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in others:
             task.remove_done_callback(self._ended)
             task.cancel()
-        this = asyncio.current_task()
-        await asyncio.gather(*(task for task in self._tasks if task is not this), return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)
 
     # Steps
 
     async def _carry_out_steps(self) -> None:
-        while True:
+        while not self._is_closed:
             step = self.membership.next_step()
             self._changed.clear()
             self._suspend(step.partitions if isinstance(step, Revoke) else frozenset())
@@ -445,7 +448,7 @@ class Group:
         self._refusal = None if subscription is None else subscription.refusal(self._cluster.image)
         if self._refusal is not None:
             self._on_data()
-            # It may be allowed later.
+        if subscription is not None and subscription.is_incomplete(self._cluster.image):
             self._cluster.request_refresh()
         topics = None if subscription is None else subscription.topics(self._cluster.image)
         self.membership.subscribe(topics)

@@ -48,6 +48,10 @@ class TopicSubscription(NamedTuple):
                 return broker_error(info.error, f"topic {name!r}")
         return None
 
+    def is_incomplete(self, image: ClusterImage) -> bool:
+        """Whether newer metadata may have more: a topic may be created, or created again, or allowed."""
+        return self.refusal(image) is not None or any(info.error.retriable for info in self.found(image))
+
     def topics(self, image: ClusterImage) -> frozenset[str]:
         """The names of the topics; of those that exist, if it is a pattern."""
         if self.names is not None:

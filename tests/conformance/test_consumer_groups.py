@@ -480,6 +480,37 @@ async def test_a_member_that_dies_costs_no_record(broker: RunningBroker) -> None
         assert Counter(record.value for record in second.given) == numbered(range(RECORDS))
 
 
+@both_protocols
+async def test_a_topic_that_is_made_after_its_group_is_read_soon(
+    broker: RunningBroker, protocol: dict[str, Any]
+) -> None:
+    topic = f"later-{protocol['group_protocol']}"
+    reader = await Reader(broker.address, f"group-{topic}", **protocol).start(topic)
+    members = reader.consumer._group
+    assert members is not None
+    await until(lambda: members.membership.is_stable)
+    async with Admin(bootstrap_servers=broker.address) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    # Long before metadata_max_age_ms, which is five minutes.
+    await until(lambda: reader.consumer.assignment())
+    await reader.stop()
+
+
+@both_protocols
+async def test_a_callback_can_stop_its_consumer(crew: Crew, protocol: dict[str, Any]) -> None:
+    ended = asyncio.Event()
+
+    class Stopping(ConsumerRebalanceListener):
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+            await reader.consumer.stop()
+            ended.set()
+
+    reader = await crew.add(listener=Stopping(), **protocol)
+    await asyncio.wait_for(ended.wait(), 60)
+    async with Admin(bootstrap_servers=crew.address) as admin:
+        assert not (await admin.groups.describe(crew.group)).members
+
+
 async def test_a_closed_consumer_gives_no_record(broker: RunningBroker) -> None:
     consumer = Reader(broker.address, "closed").consumer
     async with consumer:

@@ -5,17 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.clusters import free_address
+from tests.unit.client.clusters import opened
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
     Admin,
-    BrokerUnavailableError,
     ClientClosedError,
     Consumer,
     Producer,
     TopicPartition,
+    UnsupportedVersionError,
 )
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 FIRST = TopicPartition(TOPIC, 0)
@@ -34,14 +35,21 @@ async def test_a_call_before_the_start_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
 async def test_a_start_that_failed_can_be_repeated(client: Any) -> None:
-    broker = ScriptedBroker()
-    broker.port = int((await free_address()).rpartition(":")[2])
-    it = client(bootstrap_servers=broker.address, request_timeout_ms=50)
-    with pytest.raises(BrokerUnavailableError):
-        await it.start()
-    async with broker:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.API_VERSIONS] = lambda _: {"error_code": ErrorCode.INVALID_REQUEST}
+        it = client(bootstrap_servers=broker.address)
+        with pytest.raises(UnsupportedVersionError):
+            await it.start()
+        del broker.scripts[ApiKey.API_VERSIONS]
         await it.start()
         await it.close()
+
+
+async def test_what_was_closed_while_a_refresh_began_can_be_started_again() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        cluster.request_refresh()
+        await cluster.close()
+        await cluster.start()
 
 
 async def test_a_producer_that_is_started_twice_at_once_starts_once() -> None:
