@@ -1,9 +1,10 @@
 """The assigned partitions, and which of them is read next.
 
 Owns: one reader per partition, in the order of their turns, and which of their errors were raised. Pure.
-Invariants: partitions take turns. If records are read one by one, a turn is one batch; else it is all wanted
-or available records. An error of one partition is raised after the records fetched before it were read. It is
-raised again whenever no other partition has records. The other partitions stay readable.
+Invariants: partitions take turns. If records are read one by one, a turn is the batches that were opened
+together; else it is all wanted or available records. An error of one partition is raised after the records
+fetched before it were read. It is raised again whenever no other partition has records. The other partitions
+stay readable.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ _MOST_RAISED = 100
 
 class Assignment:
     """`readers` is always the same dictionary, in the order of the partitions' turns. `current` is the reader
-    in the middle of a batch when records are read one by one."""
+    in the middle of a turn when records are read one by one."""
 
     def __init__(self) -> None:
         self.readers: dict[TopicPartition, PartitionReader] = {}

@@ -5,8 +5,8 @@ shares the partitions with other consumers and keeps what was read.
 Invariants:
 - a position moves only in the step that returns the record. A read that is cancelled or times out moves
   nothing. No record is skipped or returned twice;
-- within a partition records come in offset order. Partitions take turns: one batch per turn if records are
-  read one by one, else `max_records` or all that was fetched;
+- within a partition records come in offset order. Partitions take turns: one batch, or up to 64 KiB of
+  small ones, per turn if records are read one by one, else `max_records` or all that was fetched;
 - records count as finished when the next ones are asked for. Automatic commits cover finished records only;
 - an error of one partition is raised after the records fetched before it were read. It is raised again
   whenever no other partition has records, until a seek or a permission. The others stay readable.
@@ -403,7 +403,8 @@ class Consumer:
     async def getmany_columns(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[RecordColumns]]:
-        """As `getmany`, but as columns, mostly one element per batch: the fastest way to read.
+        """As `getmany`, but as columns, mostly one element per large batch or per 64 KiB of small ones: the
+        fastest way to read.
 
         Deserializers are not applied: keys and values are bytes or None.
         """

@@ -8,25 +8,33 @@ record.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tidelog.client.types import ConsumerRecord, RecordColumns, TimestampType, TopicPartition
-from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns
+from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns, decode_plain_batches
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
 __all__ = ["Deserializer", "columns_of", "converted", "opened", "part", "record_columns", "rows"]
 
 Deserializer: TypeAlias = Callable[[bytes | None], Any]
 
+# So many bytes are opened together. With more, the processor's cache holds them no longer.
+_OPENED_BYTES: Final = 65_536
 _TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
 
 
-def opened(batch: bytes, header: BatchHeader, position: int, *, check_crc: bool) -> Columns:
-    """The records of `batch` from offset `position` on. Raises ProtocolError."""
-    columns = decode_batch_columns(batch, header=header, check_crc=check_crc)
+def opened(
+    batches: Sequence[tuple[bytes, BatchHeader]], position: int, *, check_crc: bool
+) -> tuple[Columns, int]:
+    """The records of the first batch from offset `position` on, and how many batches they are of: with those
+    of a small batch come the records of batches like it. Raises ProtocolError."""
+    columns, taken = decode_plain_batches(batches, _OPENED_BYTES, check_crc=check_crc)
+    batch, header = batches[0]
+    if columns is None:
+        columns, taken = decode_batch_columns(batch, header=header, check_crc=check_crc), 1
     if header.base_offset >= position:
-        return columns
-    return part(columns, bisect_left(columns.offsets, position), None)
+        return columns, taken
+    return part(columns, bisect_left(columns.offsets, position), None), taken
 
 
 def part(columns: Columns, first: int, end: int | None) -> Columns:

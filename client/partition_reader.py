@@ -1,10 +1,10 @@
 """One assigned partition: its position, and the bytes that were fetched ahead.
 
 Owns: the position (offset of the next record to return), the offset to fetch next, and the fetched bytes
-between the two, decoded one batch at a time. Pure. Invariants: the position moves only in the call that
-returns a record, so a cancelled read moves nothing. A seek drops fetched bytes, and also the answer to a
-fetch that is in flight (it has an older `generation`). Records come in offset order, each once. Rows are made
-of a batch only as they are asked for: the garbage collector looks at each one that exists.
+between the two, decoded one batch or a few small ones at a time. Pure. Invariants: the position moves only in
+the call that returns a record, so a cancelled read moves nothing. A seek drops fetched bytes, and also the
+answer to a fetch that is in flight (it has an older `generation`). Records come in offset order, each once.
+Rows are made of a batch only as they are asked for: the garbage collector looks at each one that exists.
 """
 
 from collections import deque
@@ -75,9 +75,9 @@ class PartitionReader:
         # The id of the topic to which the position belongs, once it is known.
         self._topic_id: object | None = None
         self._check_crc = check_crc
-        # The last value: whether a batch has records to return.
-        self._batches: deque[tuple[bytes, BatchHeader, bool]] = deque()
-        # The open batch, the number of its first record of which no row was made, and the offset after it.
+        # Without bytes if a batch has no records to return.
+        self._batches: deque[tuple[bytes, BatchHeader]] = deque()
+        # The open batches, the number of its first record of which no row was made, and the offset after it.
         self._columns: Columns | None = None
         self._at = 0
         self._end = 0
@@ -126,7 +126,7 @@ class PartitionReader:
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether the last batch has no more records to return."""
+        """Whether the open batches have no more records to return."""
         return self._next >= len(self._records) and self._columns is None
 
     @property
@@ -155,7 +155,7 @@ class PartitionReader:
 
         Raises CorruptRecordError if they are not batches; nothing is added then.
         """
-        batches: list[tuple[bytes, BatchHeader, bool]] = []
+        batches: list[tuple[bytes, BatchHeader]] = []
         fetch_offset = self.fetch_offset
         size_bytes = 0
         try:
@@ -163,10 +163,11 @@ class PartitionReader:
                 last_offset = header.base_offset + header.last_offset_delta
                 is_aborted = aborted is not None and aborted.hides(data, at, header)
                 if last_offset >= fetch_offset:
-                    batch = bytes(data[at : at + header.size_bytes])
-                    batches.append((batch, header, not (is_aborted or header.is_control)))
+                    batch_bytes = header.size_bytes
+                    is_hidden = is_aborted or header.is_control
+                    batches.append((b"" if is_hidden else bytes(data[at : at + batch_bytes]), header))
                     fetch_offset = last_offset + 1
-                    size_bytes += len(batch)
+                    size_bytes += batch_bytes
         except ProtocolError as error:
             raise self._corrupt(fetch_offset, error) from error
         if len(data) and not batches:
@@ -259,21 +260,21 @@ class PartitionReader:
         return part(columns, at, self._at) if self._at - at < count else columns
 
     def _open_next(self) -> None:
-        """Open the next batch. The position moves past a batch without records to return. For a corrupt one,
-        `error` is set and the fetched bytes are dropped."""
-        batch, header, has_records = self._batches[0]
+        """Open the next batch, or several. The position moves past a batch without records to return. For a
+        corrupt one, `error` is set and the fetched bytes are dropped."""
         position = self.position or 0
-        columns = None
+        columns, opened_count = None, 1
         try:
-            if has_records:
-                columns = opened(batch, header, position, check_crc=self._check_crc)
+            if self._batches[0][0]:
+                columns, opened_count = opened(self._batches, position, check_crc=self._check_crc)
         except ProtocolError as error:
             # Only a seek gets past this batch, and a seek fetches again.
             self._drop_fetched()
             self.error = self._corrupt(position, error)
             return
-        self._batches.popleft()
-        self.buffered_bytes -= len(batch)
+        for _ in range(opened_count):
+            _, header = self._batches.popleft()
+            self.buffered_bytes -= header.size_bytes
         self._end = header.last_offset + 1
         if columns is None or not columns.offsets:
             self.position = self._end

@@ -55,6 +55,7 @@ from tidelog.protocol.records.reader import (
     columns_of,
     decode_batch,
     decode_batch_columns,
+    decode_plain_batches,
     record_bytes,
 )
 from tidelog.protocol.records.runs import FIELD_SIZES
@@ -89,6 +90,7 @@ __all__ = [
     "columns_of",
     "decode_batch",
     "decode_batch_columns",
+    "decode_plain_batches",
     "decrement_sequence",
     "emptied",
     "increment_sequence",

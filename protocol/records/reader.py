@@ -7,6 +7,7 @@ within `max_decompressed_bytes` and a small multiple of it for the records. The 
 no records: see `inspection`.
 """
 
+from collections.abc import Iterable
 from itertools import repeat
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from tidelog.protocol.records.header import (
     read_batch_header,
 )
 from tidelog.protocol.records.stencils import decode_by_stencils
-from tidelog.protocol.records.uniform import decode_uniform
+from tidelog.protocol.records.uniform import append_uniform, decode_uniform, uniform_columns
 from tidelog.protocol.types import Buffer
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 104_857_600
@@ -83,16 +84,10 @@ def decode_batch_columns(
 ) -> Columns:
     """As `decode_batch`, but as columns: for callers that make their own rows or need only some fields.
 
-    `header` is the batch's header if it was read already. A bytes object that holds only an uncompressed
-    batch is decoded in place.
+    `header` is the batch's header if it was read already.
     """
     if header is None:
         header = read_batch_header(buffer, position)
-    elif type(buffer) is bytes and not position:
-        # The fast path, for nearly every batch of most consumers: its bytes can be decoded in place.
-        columns = _plain(buffer, header, check_crc)
-        if columns is not None:
-            return columns
     data, start = record_bytes(buffer, position, header, max_decompressed_bytes, check_crc)
     return columns_of(data, start, header)
 
@@ -113,15 +108,47 @@ def columns_of(data: bytes, start: int, header: BatchHeader) -> Columns:
     return columns
 
 
-def _plain(batch: bytes, header: BatchHeader, check_crc: bool) -> Columns | None:
-    """The records of a whole and valid uniform batch; None for any other, valid or not."""
-    if header.attributes & _NOT_PLAIN or header.magic != CURRENT_MAGIC:
-        return None
-    if LOG_OVERHEAD + header.batch_length != len(batch):
-        return None
-    if check_crc and crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc:
-        return None
-    return decode_uniform(batch, BATCH_HEADER_SIZE, header)
+def decode_plain_batches(
+    batches: Iterable[tuple[bytes, BatchHeader]], max_bytes: int, *, check_crc: bool
+) -> tuple[Columns | None, int]:
+    """The records of the first of `batches`, and of those after it, together, and how many batches these are.
+
+    Stops before a batch that is invalid, compressed, or not `uniform`, or has other sizes or a gap before its
+    offsets, and after a batch with which there are `max_bytes`. None if it stops before the first. Each
+    element is the bytes of a batch and its header. What is done once for all batches takes longer than to
+    decode a batch of few records.
+    """
+    timestamps: list[int] = []
+    contents: list[bytes] = []
+    first: BatchHeader | None = None
+    sizes: tuple[int, int] | None = None
+    taken = size_bytes = next_offset = 0
+    for batch, header in batches:
+        if (
+            header.attributes & _NOT_PLAIN
+            or header.magic != CURRENT_MAGIC
+            or LOG_OVERHEAD + header.batch_length != len(batch)
+            or (first is not None and header.base_offset != next_offset)
+        ):
+            break
+        before = len(timestamps), len(contents)
+        found = append_uniform(batch, BATCH_HEADER_SIZE, header, timestamps, contents, sizes)
+        if found is None:
+            break
+        # Only now, because the decoder of other batches checks it too.
+        if check_crc and crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc:
+            del timestamps[before[0] :], contents[before[1] :]
+            break
+        if first is None:
+            first, sizes = header, found
+        taken += 1
+        size_bytes += len(batch)
+        next_offset = header.base_offset + header.record_count
+        if size_bytes >= max_bytes:
+            break
+    if first is None or sizes is None:
+        return None, 0
+    return uniform_columns(first, sizes, timestamps, contents), taken
 
 
 def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:

@@ -29,6 +29,7 @@ from tidelog.protocol.records.varints import (
 _TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: TimestampType.LOG_APPEND_TIME}
 _NO_ATTRIBUTES = b"\0"
 _NO_HEADERS = b"\0"
+_NO_CONTENT = (-1, -1)
 # The most records in one unpack call.
 _BLOCK = 64
 
@@ -74,10 +75,20 @@ def _unpacker(layout: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]
 Stretch = tuple[_Shape, int, int, bytes]
 
 
-# By the bytes and the number of a batch's records, what the last such batch held: for each stretch its shape,
-# its first byte from the start, the number of its first record, and how many it has.
-_Plan = list[tuple[_Shape, int, int, int]]
-_plans: dict[tuple[int, int], _Plan] = {}
+class _Part(NamedTuple):
+    """How to prove one stretch, with slices that are made once: making them takes longer than comparing."""
+
+    shape: _Shape
+    at: int
+    records: int
+    constant: tuple[tuple[slice, bytes], ...]
+    offset_deltas: tuple[tuple[slice, int, int], ...]
+    """Each with the number of the first record, and which byte of the number it is."""
+    stamps: slice
+
+
+# By the bytes of the data, where the records start and how many they are, what the last such batch held.
+_plans: dict[tuple[int, int, int], list[_Part]] = {}
 _MOST_PLANS = 512
 
 
@@ -87,12 +98,12 @@ def stretches_of(data: bytes, start: int, count: int) -> list[Stretch] | None:
     Their offset deltas are 0, 1, 2, …
     """
     # The batches of one producer are often alike, so most need only the proof.
-    known = len(data) - start, count
+    known = len(data), start, count
     plan = _plans.get(known)
-    if plan is not None and (stretches := _proved(data, start, plan)) is not None:
+    if plan is not None and (stretches := _proved(data, plan)) is not None:
         return stretches
     plan = _plan(data, start, count)
-    if plan is None or (stretches := _proved(data, start, plan)) is None:
+    if plan is None or (stretches := _proved(data, plan)) is None:
         return None
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
@@ -100,7 +111,7 @@ def stretches_of(data: bytes, start: int, count: int) -> list[Stretch] | None:
     return stretches
 
 
-def _plan(data: bytes, start: int, count: int) -> _Plan | None:
+def _plan(data: bytes, start: int, count: int) -> list[_Part] | None:
     """What the records are if they are as their number and the first one say; None for any other number of
     bytes."""
     if count > MOST_NUMBERS:
@@ -115,13 +126,44 @@ def _plan(data: bytes, start: int, count: int) -> _Plan | None:
         return None
     if key_size < -1 or value_size < -1:
         return None
-    plan: _Plan = []
-    at = 0
+    plan: list[_Part] = []
+    at = start
     for width, first, more in parts:
         shape = _shape(width, key_size, value_size)
-        plan.append((shape, at, first, more))
+        plan.append(_part(shape, at, first, more))
         at += shape.size_bytes * more
-    return plan if start + at == len(data) else None
+    return plan if at == len(data) else None
+
+
+def _part(shape: _Shape, at: int, first: int, count: int) -> _Part:
+    step = shape.size_bytes
+    stop = at + count * step
+    delta_at = at + shape.stamp_at + 1
+    return _Part(
+        shape,
+        at,
+        count,
+        tuple((slice(at + place, stop, step), byte) for place, byte in shape.constant),
+        tuple((slice(delta_at + more, stop, step), first, more) for more in range(shape.offset_width)),
+        slice(at + shape.stamp_at, stop, step),
+    )
+
+
+def _proved(data: bytes, plan: list[_Part]) -> list[Stretch] | None:
+    """The stretches of this plan, or None if the records are others."""
+    stretches = []
+    for shape, at, count, constant, offset_deltas, stamps_at in plan:
+        for column, byte in constant:
+            if data[column] != byte * count:
+                return None
+        for column, first, more in offset_deltas:
+            if data[column] != dense_column(first, count, more):
+                return None
+        stamps = data[stamps_at]
+        if not stamps.isascii():
+            return None
+        stretches.append((shape, at, count, stamps))
+    return stretches
 
 
 def _size_bytes(length: int) -> int:
@@ -129,34 +171,50 @@ def _size_bytes(length: int) -> int:
     return length + (1 if length < 64 else 2 if length < TABLE_SIZE else len(encode_varint(length)))
 
 
-def _proved(data: bytes, start: int, plan: _Plan) -> list[Stretch] | None:
-    """The stretches of this plan, or None if the records are others."""
-    stretches = []
-    for shape, at, first, more in plan:
-        stamps = _stamps(data, start + at, shape, first, more)
-        if stamps is None:
-            return None
-        stretches.append((shape, start + at, more, stamps))
-    return stretches
-
-
 def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | None:
     """The batch's records, from `start` to the end of `data`, or None."""
+    timestamps: list[int] = []
+    contents: list[bytes] = []
+    sizes = append_uniform(data, start, header, timestamps, contents)
+    return None if sizes is None else uniform_columns(header, sizes, timestamps, contents)
+
+
+def append_uniform(
+    data: bytes,
+    start: int,
+    header: BatchHeader,
+    timestamps: list[int],
+    contents: list[bytes],
+    alike: tuple[int, int] | None = None,
+) -> tuple[int, int] | None:
+    """Append the batch's timestamps, and its keys and values that are not None in the order of the records.
+
+    Returns the sizes of a key and of a value, -1 for None. If that is not `alike`, or the records are not
+    uniform, it appends nothing and returns None.
+    """
     count = header.record_count
-    if not 1 < count <= header.last_offset_delta + 1:
+    if not 0 < count <= header.last_offset_delta + 1:
         return None
     stretches = stretches_of(data, start, count)
     if stretches is None:
         return None
-    shape, at, few, stamps = stretches[0]
-    key_size, value_size = shape.key_size, shape.value_size
-    if key_size < 0 and value_size < 0:
+    shape, _, _, _ = stretches[0]
+    sizes = shape.key_size, shape.value_size
+    if sizes == _NO_CONTENT or sizes != (alike or sizes):
         return None
-    timestamps = _timestamps(stamps, header.base_timestamp)
-    contents: Sequence[bytes] = _unpacker(shape.layout, few)(data, at)
-    for shape, at, more, stamps in stretches[1:]:
+    for shape, at, more, stamps in stretches:
         timestamps += _timestamps(stamps, header.base_timestamp)
-        contents = [*contents, *_contents(data, at, shape, more)]
+        _append_contents(contents, data, at, shape, more)
+    return sizes
+
+
+def uniform_columns(
+    header: BatchHeader, sizes: tuple[int, int], timestamps: list[int], contents: list[bytes]
+) -> Columns:
+    """What `append_uniform` appended of one batch, or of several without a gap between their offsets.
+    `header` is that of the first."""
+    key_size, value_size = sizes
+    count = len(timestamps)
     keys: Sequence[bytes | None] = contents[::2]
     values: Sequence[bytes | None] = contents[1::2]
     if key_size < 0:
@@ -165,7 +223,7 @@ def decode_uniform(data: bytes, start: int, header: BatchHeader) -> Columns | No
         keys, values = contents, (None,) * count
     kind = _TYPES[header.attributes & LOG_APPEND_TIME_BIT]
     offsets = range(header.base_offset, header.base_offset + count)
-    # Not by the named tuple's own constructor: it takes longer than the rest of this function.
+    # Not by the named tuple's own constructor, which takes as long as some records.
     row = kind, offsets, timestamps, keys, values, ((),) * count, key_size, value_size
     return tuple.__new__(Columns, row)
 
@@ -190,38 +248,20 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return (zigzag >> 1) ^ -(zigzag & 1), at
 
 
-def _stamps(data: bytes, start: int, shape: _Shape, first: int, count: int) -> bytes | None:
-    """Timestamp deltas of `count` records from `start` on, from record number `first` of the batch.
-
-    None for any other shape.
-    """
-    step = shape.size_bytes
-    stop = start + count * step
-    for place, byte in shape.constant:
-        if data[start + place : stop : step] != byte * count:
-            return None
-    at = start + shape.stamp_at
-    for more in range(shape.offset_width):
-        if data[at + 1 + more : stop : step] != dense_column(first, count, more):
-            return None
-    stamps = data[at:stop:step]
-    return stamps if stamps.isascii() else None
-
-
 def _timestamps(stamps: bytes, base_timestamp: int) -> list[int]:
     if stamps.count(stamps[0]) == len(stamps):
         return [base_timestamp + ONE_BYTE_DELTAS[stamps[0]]] * len(stamps)
     return [base_timestamp + ONE_BYTE_DELTAS[each] for each in stamps]
 
 
-def _contents(data: bytes, start: int, shape: _Shape, count: int) -> list[bytes]:
-    """The keys and values that are not None, in the order of the records."""
-    contents: list[bytes] = []
-    whole, rest = divmod(count, _BLOCK)
-    unpack = _unpacker(shape.layout, _BLOCK)
-    block_bytes = _BLOCK * shape.size_bytes
-    for at in range(start, start + whole * block_bytes, block_bytes):
-        contents += unpack(data, at)
-    if rest:
-        contents += _unpacker(shape.layout, rest)(data, start + whole * block_bytes)
-    return contents
+def _append_contents(contents: list[bytes], data: bytes, start: int, shape: _Shape, count: int) -> None:
+    """Append the keys and values that are not None, in the order of the records."""
+    if count >= _BLOCK:
+        unpack = _unpacker(shape.layout, _BLOCK)
+        block_bytes = _BLOCK * shape.size_bytes
+        end = start + count // _BLOCK * block_bytes
+        for at in range(start, end, block_bytes):
+            contents += unpack(data, at)
+        start = end
+    if rest := count % _BLOCK:
+        contents += _unpacker(shape.layout, rest)(data, start)

@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import BATCH_HEADER_SIZE, RecordBatchBuilder, decode_batch, read_batch_header
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    RecordBatchBuilder,
+    decode_batch,
+    decode_batch_columns,
+    read_batch_header,
+)
 from tidelog.protocol.records.columns import decode_columns
 from tidelog.protocol.records.header import write_crc
+from tidelog.protocol.records.reader import decode_plain_batches
 from tidelog.protocol.records.uniform import decode_uniform
 
 NOW = 1_700_000_000_000
@@ -97,6 +104,32 @@ def test_others_are_left_alone() -> None:
     uneven = RecordBatchBuilder()
     for size in (10, 12, 8, 10):
         uneven.append(NOW, None, b"v" * size, [("h", b"")] if size == 8 else [])
-    for batch in (built(1, None, 10, 0), built(5, None, None, 0), built(5, None, 10, 64), uneven.build()):
+    for batch in (built(5, None, None, 0), built(5, None, 10, 64), uneven.build()):
         assert uniformly(batch) is None
         assert plainly(batch) is not None
+
+
+shapes = st.tuples(st.sampled_from([1, 2, 70]), st.sampled_from([None, 1]), st.sampled_from([None, 2, 900]))
+faults = st.sampled_from(["", "", "", "gap", "crc"])
+
+
+@given(st.lists(st.tuples(shapes, faults), max_size=6), st.sampled_from([1, 2000, 1 << 20]))
+def test_batches_that_are_decoded_together_hold_what_each_holds(
+    drawn: list[tuple[tuple[int, int | None, int | None], str]], max_bytes: int
+) -> None:
+    batches: list[tuple[bytes, Any]] = []
+    offset = 7
+    for seed, ((count, key_size, value_size), fault) in enumerate(drawn):
+        batch = built(count, key_size, value_size, 0, seed)
+        batch[:8] = (offset + (fault == "gap")).to_bytes(8, "big")
+        batch[17] ^= fault == "crc"
+        offset += count + (fault == "gap")
+        batches.append((bytes(batch), read_batch_header(batch)))
+    columns, taken = decode_plain_batches(batches, max_bytes, check_crc=True)
+    if columns is None:
+        assert not taken
+        return
+    assert sum(len(batch) for batch, _ in batches[: taken - 1]) < max_bytes
+    alone = [decode_batch_columns(batch) for batch, _ in batches[:taken]]
+    for together, each in zip(columns[1:6], zip(*(one[1:6] for one in alone), strict=True), strict=True):
+        assert list(together) == [field for part in each for field in part]

@@ -10,11 +10,11 @@ from tidelog.client.types import TopicPartition
 
 
 def filled(partition: int, *batches: int) -> PartitionReader:
-    """A reader with batches of so many records each."""
+    """A reader with batches of so many records each, whose values are of as many bytes."""
     reader = PartitionReader(TopicPartition("t", partition), check_crc=True)
     reader.seek(0)
     for count in batches:
-        reader.add(stored(reader.fetch_offset, *[b"%d" % partition] * count))
+        reader.add(stored(reader.fetch_offset, *[b"%d" % partition * count] * count))
     return reader
 
 
@@ -32,8 +32,10 @@ def turns(assignment: Assignment, limit: int, *wanted: TopicPartition) -> list[t
     return found
 
 
-def test_records_that_are_read_singly_come_a_batch_from_each_partition() -> None:
+def test_records_that_are_read_singly_come_from_each_partition_as_their_batches_are_opened() -> None:
     assert turns(assigned(filled(0, 2, 1), filled(1, 2)), 1) == [(0, 1), (0, 1), (1, 1), (1, 1), (0, 1)]
+    # Batches that are alike are opened together.
+    assert turns(assigned(filled(0, 1, 1), filled(1, 1)), 1) == [(0, 1), (0, 1), (1, 1)]
 
 
 def test_many_records_come_from_as_many_batches_as_it_takes_and_then_from_the_next_partition() -> None:
