@@ -136,19 +136,15 @@ class ProduceStream:
     def answer(self, ids: list[int], index: int, result: AppendResult, started: float) -> bytes:
         """The frames of the answers for stored batches, counted."""
         base_offset, _, append_time_ms, start_offset, _ = result
-        code, make, count = 0, self.shape.answer, len(ids)
+        code, count = 0, len(ids)
         if base_offset >= 0:
             self.route.tally.succeeded(_now() - started, count)
         else:
             code = int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
             self.route.tally.finished(((code, 1),), _now() - started)
-        if count == 1:
-            return make(ids[0], index, code, base_offset, append_time_ms, start_offset)
-        # Each has one record.
-        numbered = enumerate(ids, base_offset)
-        return b"".join(
-            [make(each, index, 0, offset, append_time_ms, start_offset) for offset, each in numbered]
-        )
+        if count > 1:
+            return self.shape.answers(ids, index, base_offset, append_time_ms, start_offset)
+        return self.shape.answer(ids[0], index, code, base_offset, append_time_ms, start_offset)
 
     def refusal(self, ids: list[int], row: ProducePartitionResult, started: float) -> list[Buffer]:
         """The frames of the answers for batches that did not become durable, counted."""

@@ -397,13 +397,13 @@ class Replica:
         """For GroupCommit: the high watermark moves, or the partition goes offline."""
         if self._has_ended:
             return
-        if is_out_of_handles(error):
+        if error is not None:
+            if not is_out_of_handles(error):
+                self.fail(error)
+                return
             self.log.flush_undone(work)  # type: ignore[arg-type]
             self._tell("flush_waits_for_file_handles", str(error), HANDLES_ADVICE)
             self._flush_within(HANDLES_RETRY_MS)
-            return
-        if error is not None:
-            self.fail(error)
             return
         try:
             self.log.finish_flush(work)  # type: ignore[arg-type]
@@ -414,13 +414,13 @@ class Replica:
         if durable_end > self.high_watermark:
             self._pass_written(durable_end, self._flushing_bytes)
         self.log.transactions.settle(durable_end)
-        ends = self.ends
+        _, _, high_watermark, last_stable = self.ends
         try:
-            check_last_stable(self._last_stable, ends.last_stable, ends.high_watermark)
+            check_last_stable(self._last_stable, last_stable, high_watermark)
         except InvariantError as broken:
             self.fail(broken)
             return
-        self._last_stable = ends.last_stable
+        self._last_stable = last_stable
         self._has_moved = True
 
     def _pass_written(self, end_offset: int, appended_bytes: int) -> None:

@@ -194,7 +194,9 @@ class LogSegments:
     def begin_flush(self, before: Sequence[Callable[[], None]]) -> FlushWork:
         """Everything written so far; `before` is done first, in the same thread."""
         active = self.active
-        segments = self.segments[_number_of(self.segments, self.flushed_end_offset) :]
+        segments: Sequence[Segment] = (active,)
+        if self.flushed_end_offset < active.base_offset:
+            segments = self.segments[_number_of(self.segments, self.flushed_end_offset) :]
         files = [segment.log for segment in segments if segment.log.acquire()]
         folder = self._folder if self.has_new_names else None
         self.has_new_names = False

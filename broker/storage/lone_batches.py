@@ -27,6 +27,8 @@ from tidelog.protocol.records.header import ATTRIBUTES_AT, TRANSACTIONAL_BIT
 from tidelog.protocol.types import Buffer
 
 _PLAIN: Final = (0, TRANSACTIONAL_BIT)
+_KEYLESS_END: Final = BATCH_HEADER_SIZE + 8
+"""Of a record without a key, `inspect_lone` judges what lies before this, its size, and the last byte."""
 _AS_SENT: Final = ("producer", "uncompressed")
 _new_tuple = tuple.__new__
 
@@ -42,6 +44,7 @@ def lone_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> l
     last_ms = now_ms + config.message_timestamp_after_max_ms
     is_compacted = "compact" in config.cleanup_policy
     sender, next_sequence = None, 0
+    keyless_size, keyless = 0, batches[0][:0]
     for batch in batches:
         size = len(batch)
         if not BATCH_HEADER_SIZE <= size <= most_bytes:
@@ -61,9 +64,11 @@ def lone_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> l
             break
         if crc32c(batch[ATTRIBUTES_AT:]) != crc:
             break
-        found = inspect_lone(batch, header)
-        if found is None or (is_compacted and found[2]):
-            break
+        if size != keyless_size or batch[BATCH_HEADER_SIZE:_KEYLESS_END] != keyless or batch[-1]:
+            found = inspect_lone(batch, header)
+            if found is None or (is_compacted and found[2]):
+                break
+            keyless_size, keyless = size if found[2] else 0, batch[BATCH_HEADER_SIZE:_KEYLESS_END]
         headers.append(header)
         next_sequence = sequence + 1
     return headers

@@ -95,6 +95,8 @@ class PartitionLog(ReadableLog):
         )
         self._cleaned = recovered.cleaned
         self.end_offset = self._segments.active.end_offset
+        self.flushed_end_offset = self._segments.flushed_end_offset
+        """Everything before it is durable."""
         self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self.compaction = Compactable(folder, disk, self._segments, self._upkeep, self._cleaned)
@@ -145,11 +147,6 @@ class PartitionLog(ReadableLog):
         except BaseException:
             recovery.close()
             raise
-
-    @property
-    def flushed_end_offset(self) -> int:
-        """Everything before it is durable."""
-        return self._segments.flushed_end_offset
 
     @property
     def recovery_point(self) -> int:
@@ -274,9 +271,7 @@ class PartitionLog(ReadableLog):
                 return None
             self.end_offset = end_offset = base_offset + len(headers)
             if is_idempotent:
-                ms = self._steady_ms() if self._steady_ms else now_ms
-                for offset, header in enumerate(headers, base_offset):
-                    self.producers.apply(header, offset, ms)
+                self.producers.apply_run(headers, base_offset, self._producers_ms(now_ms))
         except OSError as error:
             raise self._undo(error) from error
         except Exception as error:
@@ -292,7 +287,7 @@ class PartitionLog(ReadableLog):
 
     def _check_ends(self) -> None:
         """Raises InvariantError."""
-        last_file_end = self._segments.active.end_offset
+        _, last_file_end = self._segments.active.tail
         check_ends(self.start_offset, self.flushed_end_offset, self.end_offset, last_file_end)
 
     def _admit_own(
@@ -410,6 +405,7 @@ class PartitionLog(ReadableLog):
         InvariantError.
         """
         self._segments.finish_flush(work)
+        self.flushed_end_offset = self._segments.flushed_end_offset
         self._check_ends()
 
     def flush_undone(self, work: FlushWork) -> None:

@@ -20,7 +20,7 @@ Pure: takes facts and now_ms. Source: Kafka's ProducerStateManager.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -174,6 +174,23 @@ class ProducerStates:
         if moment > self._clock_ms:
             self._clock_ms = moment
         recent.last_append_ms = self._clock_ms
+
+    def apply_run(self, headers: Sequence[BatchHeader], base_offset: int, now_ms: int) -> None:
+        """`apply` for plain batches of one record each, which one producer sent one after the other."""
+        _, _, _, _, _, _, _, _, _, producer_id, epoch, sequence, _ = headers[0]
+        latest_id, recent = self._latest
+        if latest_id != producer_id:
+            recent = self._make_latest(producer_id, epoch)
+        if recent.epoch != epoch:
+            recent.epoch = epoch
+            recent.batches.clear()
+        offset = base_offset
+        for header in headers:
+            sequence = increment_sequence(sequence, 1)
+            recent.batches.append((sequence, 0, offset, header.max_timestamp))
+            offset += 1
+        recent.next_sequence = sequence
+        recent.last_append_ms = self._advance(now_ms)
 
     def _begin(self, producer_id: int, epoch: int, base_offset: int) -> None:
         """Remember that a transactional batch begins there."""

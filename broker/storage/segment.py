@@ -197,29 +197,35 @@ class Segment:
         config: LogConfig,
         now_ms: int,
     ) -> int:
-        """Write as many of `batches` as there are `headers`, each of one record, at the end; how many bytes,
-        0 where not all of them belong in this segment. Raises OSError as `append`."""
+        """Write as many of `batches` as there are `headers`, each of one record that has a timestamp, at the
+        end; how many bytes, 0 where not all of them belong in this segment. Raises OSError as `append`."""
         position = self.tail[0]
         buffers: list[Buffer] = []
-        latest: int = NO_TIMESTAMP
-        total, offset = 0, base_offset
-        for batch, header in zip(batches, headers, strict=False):
+        timestamps = [header.max_timestamp for header in headers]
+        latest, end_offset = max(timestamps), base_offset + len(headers)
+        total = 0
+        for offset, batch in zip(range(base_offset, end_offset), batches, strict=False):
             size = len(batch)
             buffers += pack_prefix(offset, size - LOG_OVERHEAD, leader_epoch), batch[PREFIX_SIZE:]
             total += size
-            offset += 1
-            if header.max_timestamp > latest:
-                latest = header.max_timestamp
-        if not position or not self.takes(total, latest, offset - 1, config, now_ms, len(headers)):
+        if not position or not self.takes(total, latest, end_offset - 1, config, now_ms, len(headers)):
             return 0
         disk, fd = self._disk, self.log.fd
         written = disk.writev(fd, buffers, position)
         if written != total:
             disk.write_all(fd, [memoryview(b"".join(buffers))[written:]], position + written)
-        for offset, header in enumerate(headers, base_offset):
-            size = header.batch_length + LOG_OVERHEAD
-            self.note(position, size, offset, header.max_timestamp, config.index_interval_bytes)
-            position += size
+        if self.bytes_since_index + total > config.index_interval_bytes:
+            for offset, header in enumerate(headers, base_offset):
+                size = header.batch_length + LOG_OVERHEAD
+                self.note(position, size, offset, header.max_timestamp, config.index_interval_bytes)
+                position += size
+            return total
+        # As `note` for each, where none is indexed.
+        if latest > self.max_timestamp:
+            self.max_timestamp = latest
+            self.max_timestamp_offset = base_offset + timestamps.index(latest)
+        self.bytes_since_index += total
+        self.tail = (position + total, end_offset)
         return total
 
     def note(

@@ -7,6 +7,7 @@ matches; records are a slice of the frame.
 """
 
 import struct
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Self
 
@@ -111,6 +112,23 @@ class ProduceShape:
         if size <= 0 or position + size != end:
             return None
         return correlation_id, index, frame[position:end]
+
+    def answers(
+        self,
+        correlation_ids: Sequence[int],
+        index: int,
+        base_offset: int,
+        append_time_ms: int,
+        log_start_offset: int,
+    ) -> bytes:
+        """The frames of `answer` for batches of one record each that were stored in this order."""
+        size, head, pack, tail = self._answer_size, self._answer_head, self._answer, self._answer_tail
+        return b"".join(
+            [
+                pack(size, each, head, index, 0, offset, append_time_ms, log_start_offset, tail)
+                for offset, each in enumerate(correlation_ids, base_offset)
+            ]
+        )
 
     def answer(
         self,

@@ -4,6 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,14 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.lone_batches import lone_headers
 from tidelog.broker.storage.recompression import admitted
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.records import RecordBatchBuilder, read_batch_header, write_header
+from tidelog.protocol.records import (
+    BATCH_HEADER_SIZE,
+    LOG_OVERHEAD,
+    RecordBatchBuilder,
+    read_batch_header,
+    write_header,
+)
+from tidelog.protocol.records.header import write_crc
 
 NOW = 1_700_000_000_000
 configs = st.sampled_from(
@@ -87,6 +95,25 @@ def test_the_twin_passes_an_ordinary_record() -> None:
     batch = builder.build()
     assert lone_headers([batch], LogConfig(), NOW) == [read_batch_header(batch)]
     assert not lone_headers([batch[:40]], LogConfig(), NOW)
+
+
+@pytest.mark.parametrize("size", [None, 5, 100])
+def test_a_batch_like_the_one_before_it_passes_where_it_would_pass_alone(size: int | None) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(NOW, None, None if size is None else bytes(size))
+    first = builder.build()
+    longer = first + b"\0"
+    write_header(longer, read_batch_header(first)._replace(batch_length=len(longer) - LOG_OVERHEAD))
+    others = [longer]
+    for position in (*range(BATCH_HEADER_SIZE, len(first))[:12], len(first) - 1):
+        for bit in range(8):
+            batch = first.copy()
+            batch[position] ^= 1 << bit
+            write_crc(batch)
+            others.append(batch)
+    for batch in others:
+        alone = lone_headers([batch], LogConfig(), NOW)
+        assert lone_headers([first, batch], LogConfig(), NOW)[1:] == alone
 
 
 sends = st.tuples(

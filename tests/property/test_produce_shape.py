@@ -88,6 +88,13 @@ def test_an_answer_has_the_bytes_of_the_codec(
     body = encode_produce_response(version, [(like[3], [ProducePartitionResult(*fields)])])
     answer = b"".join(encode_response_frame(ApiKey.PRODUCE, version, correlation_id, body))
     assert shape.answer(correlation_id, *fields) == answer
+    base_offset //= 2
+    several = [
+        shape.answer(each, index, 0, offset, append_time_ms, log_start_offset)
+        for offset, each in enumerate((correlation_id, 7), base_offset)
+    ]
+    together = shape.answers((correlation_id, 7), index, base_offset, append_time_ms, log_start_offset)
+    assert together == b"".join(several)
 
 
 def test_other_requests_have_no_shape() -> None:
