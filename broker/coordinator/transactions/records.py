@@ -10,7 +10,7 @@ Pure. Source: TransactionLogKey.json and TransactionLogValue.json (KIP-890, KIP-
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tidelog.broker.coordinator.record_formats import RecordFormats, RecordKind
 from tidelog.broker.coordinator.transactions.states import TransactionState
@@ -22,13 +22,13 @@ from tidelog.broker.coordinator.transactions.transaction import (
 )
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.hot.transaction_log import encode_transaction_log_key, encode_transaction_log_value
 from tidelog.protocol.messages.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
 from tidelog.protocol.types import NO_PRODUCER_ID
 
 _KEY_VERSION = 0
 _KEY = RecordSchema(TRANSACTION_LOG_KEY, _KEY_VERSION, _KEY_VERSION)
-_VALUE_VERSION = 1
-_VALUE = RecordSchema(TRANSACTION_LOG_VALUE, 0, _VALUE_VERSION)
+_VALUE = RecordSchema(TRANSACTION_LOG_VALUE, 0, 1)
 
 
 class TransactionRecord(NamedTuple):
@@ -39,30 +39,24 @@ class TransactionRecord(NamedTuple):
 
 
 def _encoded(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    key = _KEY.encode(_KEY_VERSION, {"transactional_id": record.transactional_id})
+    key = encode_transaction_log_key(record.transactional_id)
     held = record.transaction
-    return key, None if held is None else _VALUE.encode(_VALUE_VERSION, _values_of(held))
-
-
-def _values_of(held: Transaction) -> dict[str, Any]:
+    if held is None:
+        return key, None
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(held.partitions):
         topics.setdefault(topic, []).append(partition)
-    partitions = [{"topic": topic, "partition_ids": indexes} for topic, indexes in topics.items()]
-    return {
-        "producer_id": held.producer.producer_id,
-        "producer_epoch": held.producer.epoch,
-        "previous_producer_id": held.previous_id,
-        "next_producer_id": held.following.producer_id,
-        "next_producer_epoch": held.following.epoch,
-        "transaction_timeout_ms": held.timeout_ms,
-        "transaction_status": held.state,
-        "transaction_partitions": None if held.state is TransactionState.EMPTY else partitions,
-        "transaction_last_update_timestamp_ms": held.updated_ms,
-        "transaction_start_timestamp_ms": held.start_ms,
-        "client_transaction_version": held.client_version,
-        "last_producer_epoch": held.last_epoch,
-    }
+    following = held.following
+    value = encode_transaction_log_value(
+        *held.producer,
+        held.timeout_ms,
+        held.state,
+        None if held.state is TransactionState.EMPTY else topics,
+        held.updated_ms,
+        held.start_ms,
+        (held.previous_id, following.producer_id, held.client_version, following.epoch, held.last_epoch),
+    )
+    return key, value
 
 
 def _decoded(key: bytes, value: bytes | None) -> TransactionRecord:
