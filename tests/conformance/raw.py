@@ -51,6 +51,10 @@ class RawClient(Wire):
         request = ProduceRequest(None, acks, 30_000, [(topic, [(0, batch)])])
         await self.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
 
+    def cut(self) -> None:
+        """End the connection without a farewell, answers unread."""
+        self._writer.transport.abort()
+
     async def receive_result(self) -> ProducePartitionResult:
         answer = await self.receive()
         result = answer.topics[0][1][0]
