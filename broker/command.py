@@ -9,6 +9,7 @@ Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start, 2 for wro
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
 from tidelog.broker.configuration.listener_overrides import plain
-from tidelog.broker.configuration.settings import parse_assignment, variable_of
+from tidelog.broker.configuration.settings import did_you_mean, parse_assignment, variable_of
 from tidelog.protocol.settings import as_text, settings_of
 
 _FLAGS = ("host", "port", "data.dir", "http.port")
@@ -51,8 +52,8 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     except ConfigError as error:
         logger.error("broker_not_started", error=str(error))
         return 1
-    for variable in unknown_variables(os.environ):
-        logger.warning("unknown_variable_ignored", variable=variable, advice="`tidelog config` lists all")
+    for variable, advice in unknown_variables(os.environ).items():
+        logger.warning("unknown_variable_ignored", variable=variable, advice=advice)
     from tidelog.broker.app import run
 
     return run(config)
@@ -76,10 +77,23 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m tidel
         metavar="NAME=VALUE",
         help="Set any setting, such as log.segment.bytes=1048576. `tidelog config` lists all.",
     )
-    parsed = vars(parser.parse_args(arguments))
+    known, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{_advice(unknown[0])}")
+    parsed = vars(known)
     try:
         given = settings_given({name: parsed[name] for name in (*_FLAGS, _FAULTS)}, parsed["set"])
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return serve(given, parsed["config"])
+
+
+def _advice(flag: str) -> str:
+    """What was probably meant by a flag that does not exist."""
+    name = flag.lstrip("-").partition("=")[0].replace("-", ".")
+    names = [each.name for each in settings_of(BrokerConfig)]
+    if flag.startswith("--") and name in names:
+        return f" (write --set {name}=VALUE)"
+    close = difflib.get_close_matches(name, _FLAGS, n=1)
+    return f": did you mean --{close[0].replace('.', '-')}?" if close else did_you_mean(name, names)

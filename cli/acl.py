@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.protocol.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -74,6 +74,7 @@ def list_acls(
     group: Groups = None,
     transactional_id: TransactionalIds = None,
     of_cluster: OnCluster = False,
+    as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Print ACLs. With the name of a resource: those that count for it, also by * or a prefix."""
@@ -81,10 +82,10 @@ def list_acls(
     filters = [AclFilter(kind, PatternType.MATCH, name, principal) for kind, name in resources] or [
         AclFilter(principal=principal)
     ]
-    run(_list(filters, cluster), cluster)
+    run(_list(filters, as_json, cluster), cluster)
 
 
-async def _list(filters: list[AclFilter], cluster: ClusterConfig) -> None:
+async def _list(filters: list[AclFilter], as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
@@ -102,7 +103,8 @@ async def _list(filters: list[AclFilter], cluster: ClusterConfig) -> None:
         )
         for acl in sorted(dict.fromkeys(found), key=lambda acl: (acl.principal, acl))
     ]
-    print_table(("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST"), rows)
+    columns = ("PRINCIPAL", "PERMISSION", "OPERATION", "RESOURCE", "NAME", "PATTERN", "HOST")
+    print_table(columns, rows, as_json=as_json)
 
 
 @app.command()
@@ -123,9 +125,9 @@ def add(
     """Allow operations to principals, or deny them."""
     resources = _resources(topic, group, transactional_id, of_cluster)
     if not resources:
-        raise Failure("name a resource: --topic, --group, --transactional-id or --cluster")
+        raise typer.BadParameter("name a resource: --topic, --group, --transactional-id or --cluster")
     if not operation:
-        raise Failure(f"name an operation with --operation: {_known_operations()}")
+        raise typer.BadParameter(f"name an operation with --operation: {_known_operations()}")
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     permission = Permission.DENY if deny else Permission.ALLOW
     acls = [
@@ -166,7 +168,7 @@ def delete(
     """Delete ACLs: those that `add` with the same options made, or with --all all of a principal."""
     resources = _resources(topic, group, transactional_id, of_cluster)
     if every == bool(resources):
-        raise Failure("name a resource (--topic, --group, --transactional-id, --cluster), or give --all")
+        raise typer.BadParameter("name a resource with --topic, --group …, or give --all")
     if every:
         filters = [AclFilter(principal=principal) for principal in principals]
     else:
@@ -209,7 +211,7 @@ def read_operation(text: str) -> Operation:
     for operation in Operation:
         if operation != Operation.ANY and operation.name.replace("_", "").lower() == plain:
             return operation
-    raise Failure(f"expected as --operation one of {_known_operations()}, came {text!r}")
+    raise typer.BadParameter(f"expected one of {_known_operations()}, not {text!r}", param_hint="--operation")
 
 
 def written(operation: Operation) -> str:

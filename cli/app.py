@@ -7,7 +7,9 @@ traceback, for it is a bug.
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -34,6 +36,8 @@ from tidelog.cli import (
 )
 from tidelog.cli.command_config import add_command_config
 from tidelog.cli.failures import Failure
+
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 app = typer.Typer(
     name="tidelog",
@@ -96,7 +100,11 @@ add_command_config(app)
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     command = typer.main.get_command(app)
+    # `main` leaves Ctrl-C to the system while modules are imported. A command ends its work in order.
+    was_left = signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     try:
+        if was_left:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         # Typer's own way of calling it would turn a reader that has enough into a failure.
         with command.make_context("tidelog", list(arguments)) as context:
             command.invoke(context)
@@ -111,8 +119,22 @@ def run_command(arguments: Sequence[str]) -> int:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output (`head`) has enough. Python would complain at exit when it flushes the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output (`head`) has enough.
+        _discard_output()
+    except OSError as error:
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        _discard_output()
+        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        if was_left:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     return 0
+
+
+def _discard_output() -> None:
+    """Python would complain at exit when it flushes the rest of the output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

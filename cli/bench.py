@@ -7,12 +7,11 @@ measures how long a read waited for records. Sizes are values only, MB are 10^6 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -27,6 +26,9 @@ from tidelog.cli.options import (
 )
 from tidelog.cli.pace import Pace, Progress
 from tidelog.client.cluster_config import ClusterConfig
+
+if TYPE_CHECKING:
+    import asyncio
 
 app = typer.Typer(help="Measure how fast a broker is.", no_args_is_help=True)
 
@@ -133,6 +135,8 @@ def consume(
 async def _produce(
     topic: str, records: int, size: int, pace: Pace, progress: Progress, options: dict[str, Any]
 ) -> Measured:
+    import asyncio
+
     from tidelog.client import Producer
 
     value = os.urandom(size)

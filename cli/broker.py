@@ -11,7 +11,7 @@ import typer
 
 from tidelog.broker.configuration.settings import parse_assignment
 from tidelog.cli.failures import run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.protocol.settings import ConfigError
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def config(
             show_default=False,
         ),
     ] = None,
+    as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Change settings without a restart, or list all of them if there is nothing to change.
@@ -61,7 +62,7 @@ def config(
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from None
     changes |= dict.fromkeys(deletions or [])
-    run(_change(broker, changes, cluster) if changes else _list(broker, cluster), cluster)
+    run(_change(broker, changes, cluster) if changes else _list(broker, as_json, cluster), cluster)
 
 
 async def _change(broker: int | None, changes: dict[str, str | None], cluster: ClusterConfig) -> None:
@@ -74,7 +75,7 @@ async def _change(broker: int | None, changes: dict[str, str | None], cluster: C
         print(f"deleted {setting} of {place}" if value is None else f"set {setting}={value} for {place}")
 
 
-async def _list(broker: int | None, cluster: ClusterConfig) -> None:
+async def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin, ConfigResource, ConfigResourceType
 
@@ -95,4 +96,4 @@ async def _list(broker: int | None, cluster: ClusterConfig) -> None:
         for resource, entries in described.items()
         for entry in entries
     ]
-    print_table(("BROKER", "SETTING", "VALUE", "SET FOR", "CHANGEABLE"), rows)
+    print_table(("BROKER", "SETTING", "VALUE", "SET FOR", "CHANGEABLE"), rows, as_json=as_json)

@@ -6,7 +6,6 @@ with 0. Lines are flushed as often as records arrive.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -66,7 +65,9 @@ def consume(
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print whole records, one JSON object in each line. Bytes are read as UTF-8."
+            "--json",
+            help="Print whole records as JSON, one object per line. Bytes that are not UTF-8 become "
+            '{"base64": "…"}.',
         ),
     ] = False,
     headers: Annotated[
@@ -114,7 +115,9 @@ class _Printer:
 
     async def print(self, records: list[ConsumerRecord]) -> None:
         if delay := self._pace.delay(self._done, time.monotonic()):
-            await asyncio.sleep(delay)
+            from asyncio import sleep
+
+            await sleep(delay)
         sys.stdout.buffer.write(b"".join(map(self._line, records)))
         sys.stdout.buffer.flush()
         self._done += len(records)
@@ -160,6 +163,14 @@ async def _assign(
         offsets = await consumer.end_offsets(wanted)
     else:
         offsets = dict.fromkeys(wanted, start)
+        first, following = await consumer.beginning_offsets(wanted), await consumer.end_offsets(wanted)
+        for partition in wanted:
+            if not first[partition] <= start <= following[partition]:
+                raise Failure(
+                    f"partition {partition.partition} of {topic!r} has the offsets {first[partition]} to "
+                    f"{following[partition]} (the next), not {start}: choose one of them with --offset, or "
+                    "other partitions with --partition"
+                )
     for partition, offset in offsets.items():
         consumer.seek(partition, offset)
 

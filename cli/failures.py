@@ -7,7 +7,6 @@ looks first.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,31 +28,35 @@ def run(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
 
     Raises Failure for what the client reports, and KeyboardInterrupt.
     """
-    import uvloop
-
-    from tidelog.broker.observability.log_events import import_structlog_without_rich
-
-    import_structlog_without_rich()
-    from tidelog.client.errors import ClientError
-
     try:
-        result: Result = uvloop.run(_run_if_reached(work, cluster))
-    except ClientError as error:
-        raise Failure(" ".join(str(error).split())) from None
+        import uvloop
+
+        from tidelog.broker.observability.log_events import import_structlog_without_rich
+
+        import_structlog_without_rich()
+        from tidelog.cli.client_events import shown_client_events
+        from tidelog.client.errors import ClientError
+
+        try:
+            with shown_client_events():
+                result: Result = uvloop.run(_run_if_reached(work, cluster))
+        except ClientError as error:
+            raise Failure(" ".join(str(error).split())) from None
+    finally:
+        work.close()
     return result
 
 
 async def _run_if_reached(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
-    try:
-        await _reach(cluster)
-        return await work
-    finally:
-        work.close()
+    await _reach(cluster)
+    return await work
 
 
 async def _reach(cluster: ClusterConfig) -> None:
     """Return when any of the servers answers as a broker does. Raises Failure when none does, and
     when one refuses the user."""
+    import asyncio
+
     from tidelog.client.connection import Connection
     from tidelog.client.errors import AuthenticationError, ClientError
 

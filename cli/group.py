@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, CommittedOffset, Consumer, TopicPartition
@@ -27,32 +27,33 @@ Groups: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="GROUP", help="Ids of groups.", show_default=False)
 ]
 _DEAD = "Dead"
-_NONE = "-"
 
 
 @app.command("list")
-def list_groups(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def list_groups(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print all groups, the protocols by which their members join, and their states."""
-    run(_list(cluster), cluster)
+    run(_list(as_json, cluster), cluster)
 
 
-async def _list(cluster: ClusterConfig) -> None:
+async def _list(as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
     async with Admin(cluster=cluster) as admin:
         rows = [(each.group_id, each.type, each.state) for each in await admin.groups.list()]
-        print_table(("GROUP", "TYPE", "STATE"), rows)
+        print_table(("GROUP", "TYPE", "STATE"), rows, as_json=as_json)
 
 
 @app.command()
-def describe(groups: Groups, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def describe(groups: Groups, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Show the members of groups, what they committed, and how far behind they are."""
-    run(_describe(groups, cluster), cluster)
+    run(_describe(groups, as_json, cluster), cluster)
 
 
-async def _describe(group_ids: list[str], cluster: ClusterConfig) -> None:
-    from tidelog.cli.tables import print_table
+async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig) -> None:
+    import json
+
+    from tidelog.cli.tables import as_objects, print_table
     from tidelog.client import Admin, Consumer
 
     async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
@@ -60,22 +61,32 @@ async def _describe(group_ids: list[str], cluster: ClusterConfig) -> None:
             group = await admin.groups.describe(group_id)
             if group.state == _DEAD:
                 raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows those there are")
-            facts = (group_id, group.type, group.state, f"{len(group.members)} members", group.protocol)
-            print("  ".join(facts).rstrip())
-            for member in group.members:
-                print(f"  {member.member_id}  {member.client_host}")
             offsets = await admin.groups.offsets(group_id)
             ends = await _ends(admin, consumer, list(offsets))
             rows = [
                 (*where, committed.offset, *_lag(committed, ends.get(where)))
                 for where, committed in offsets.items()
             ]
-            print_table(("TOPIC", "PARTITION", "COMMITTED", "NEXT OFFSET", "LAG"), rows)
+            columns = ("TOPIC", "PARTITION", "COMMITTED", "NEXT OFFSET", "LAG")
+            members = [(member.member_id, member.client_host) for member in group.members]
+            if as_json:
+                facts = {"group": group_id, "type": group.type, "state": group.state}
+                lists = {
+                    "members": as_objects(("MEMBER ID", "HOST"), members),
+                    "offsets": as_objects(columns, rows),
+                }
+                print(json.dumps({**facts, "protocol": group.protocol, **lists}))
+                continue
+            count = f"{len(members)} member" + "s" * (len(members) != 1)
+            print("  ".join((group_id, group.type, group.state, count, group.protocol)).rstrip())
+            for member in members:
+                print("", *member, sep="  ")
+            print_table(columns, rows)
 
 
 def _lag(committed: CommittedOffset, end: int | None) -> tuple[object, object]:
     """Where the log ends, and how far that is from what was committed."""
-    return (_NONE, _NONE) if end is None else (end, max(end - committed.offset, 0))
+    return (None, None) if end is None else (end, max(end - committed.offset, 0))
 
 
 async def _ends(
@@ -213,7 +224,7 @@ async def _reset(
         if not dry_run:
             await admin.groups.commit(group_id, after)
         rows = [
-            (*where, before[where].offset if where in before else _NONE, offset)
+            (*where, before[where].offset if where in before else None, offset)
             for where, offset in after.items()
         ]
         print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), rows)

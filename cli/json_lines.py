@@ -1,15 +1,19 @@
 """A record as one line of JSON: what `consume --json` prints, `produce --json` takes.
 
-Owns the fields and how bytes stand in them: as UTF-8 text, null for none. Pure.
+Owns the fields and how bytes are written in them: as text if they are UTF-8, otherwise as {"base64": "…"};
+null for none. Pure.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from typing import Any, NamedTuple
 
 from tidelog.cli.failures import Failure
 
+_BASE64 = "base64"
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
 
 
@@ -24,7 +28,8 @@ class Line(NamedTuple):
 
 
 def parse_line(text: bytes, number: int) -> Line:
-    """The record in line `number`. A value or key that is no string is sent as the JSON that it is.
+    """The record in line `number`. A value or key that is neither a string nor {"base64": "…"} is sent as the
+    JSON that it is.
 
     `topic` and `offset` are allowed and ignored, so that the output of `consume --json` can be sent on.
     Raises Failure, which names the line.
@@ -33,11 +38,15 @@ def parse_line(text: bytes, number: int) -> Line:
         fields = json.loads(text)
     except ValueError as error:
         raise Failure(f"line {number} is not JSON: {error}") from None
-    if not isinstance(fields, dict) or not fields.keys() <= _FIELDS:
-        raise Failure(f"line {number} must be an object whose fields are among {', '.join(sorted(_FIELDS))}")
+    unknown = sorted(fields.keys() - _FIELDS) if isinstance(fields, dict) else [type(fields).__name__]
+    if unknown:
+        raise Failure(
+            f"line {number} must be an object whose fields are among {', '.join(sorted(_FIELDS))}, not "
+            f"{unknown[0]}"
+        )
     return Line(
-        _bytes(fields.get("value")),
-        _bytes(fields.get("key")),
+        _bytes(fields.get("value"), number),
+        _bytes(fields.get("key"), number),
         _headers(fields.get("headers") or (), number),
         _whole(fields, "partition", number),
         _whole(fields, "timestamp", number),
@@ -45,7 +54,7 @@ def parse_line(text: bytes, number: int) -> Line:
 
 
 def format_line(record: Any) -> bytes:
-    """`record`, as a consumer gives it, in one line. Bytes that are no UTF-8 are written as \\x escapes."""
+    """`record`, as a consumer gives it, in one line."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -61,7 +70,7 @@ def format_line(record: Any) -> bytes:
 def _headers(given: Any, number: int) -> tuple[tuple[str, bytes | None], ...]:
     pairs = list(given.items()) if isinstance(given, dict) else given
     try:
-        headers = tuple((name, _bytes(value)) for name, value in pairs)
+        headers = tuple((name, _bytes(value, number)) for name, value in pairs)
     except (TypeError, ValueError):
         headers = ((None, None),)
     if not all(isinstance(name, str) for name, _ in headers):
@@ -76,13 +85,23 @@ def _whole(fields: dict[str, Any], name: str, number: int) -> int | None:
     return value
 
 
-def _bytes(value: Any) -> bytes | None:
+def _bytes(value: Any, number: int) -> bytes | None:
     if value is None:
         return None
+    if isinstance(value, dict) and value.keys() == {_BASE64}:
+        try:
+            return base64.b64decode(value[_BASE64], validate=True)
+        except (TypeError, ValueError, binascii.Error) as error:
+            raise Failure(
+                f"line {number}: expected text in base64, not {value[_BASE64]!r}: {error}"
+            ) from None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _text(data: Any) -> str | None:
-    return None if data is None else data.decode("utf-8", "backslashreplace")
+def _text(data: Any) -> str | dict[str, str] | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return {_BASE64: base64.b64encode(data).decode()}

@@ -8,6 +8,9 @@ command (issue), of which building the other commands would take a quarter. For 
 imports what it needs when it is called.
 
 As process 1 of a container it obeys SIGTERM from its first lines on, which nothing does there by default.
+While modules are imported, Ctrl-C ends the process at once, without a traceback. A process that was started
+without one of its standard streams gets /dev/null for it: otherwise the next file that it opens, for example
+a segment of a log, would take the stream's number and get what is printed.
 """
 
 import os
@@ -21,6 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (those of the process by default) and return its exit code."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, _end)
+    if arguments is None:
+        _open_missing_streams()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["serve"]:
         from tidelog.broker.command import main as serve
@@ -32,6 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from tidelog.cli.app import run_command
 
     return run_command(given)
+
+
+def _open_missing_streams() -> None:
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            # The system gives the lowest number that is free, which is the stream's.
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 (open to the end)
 
 
 def _end(number: int, _: FrameType | None) -> None:

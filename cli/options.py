@@ -54,6 +54,7 @@ Rate: TypeAlias = Annotated[
     float | None,
     typer.Option("--rate", min=0.001, help="Most records in a second.", show_default=False),
 ]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Compression: TypeAlias = Annotated[
     str, typer.Option("--compression", help=f"Compression of batches: {', '.join(CODECS)}.")
 ]

@@ -6,7 +6,6 @@ sent as they come, so a person may type them; the command ends when its input do
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -131,6 +130,8 @@ async def _send_lines(
     progress: Progress,
 ) -> int:
     """Send every line; how many were stored. The first that was not raises what its delivery raises."""
+    import asyncio
+
     unanswered: deque[Awaitable[Any]] = deque()
     count = 0
     async for some in lines:
@@ -191,6 +192,8 @@ async def _lines(descriptor: int) -> AsyncIterator[list[bytes]]:
 
 async def _read(descriptor: int) -> bytes:
     """What can be read; nothing at the end. A wait in a thread could not be ended by Ctrl-C."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

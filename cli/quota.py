@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.protocol.quotas import (
     ALL_QUOTAS,
     CLIENT_ID,
-    CONNECTION_CREATION_RATE,
     ENTITY_TYPES,
     IP,
-    QUOTAS_OF_CLIENTS,
     USER,
     QuotaEntity,
 )
@@ -62,7 +60,7 @@ def set_quotas(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Set quotas of a user, a client id, both together, or an address."""
-    run(_alter(_entity(user, client_id, ip), dict(map(_assignment, quotas)), cluster), cluster)
+    run(_set(_entity(user, client_id, ip), dict(map(_assignment, quotas)), cluster), cluster)
 
 
 @app.command()
@@ -76,39 +74,61 @@ def delete(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Delete quotas of a user, a client id, both together, or an address."""
-    entity = _entity(user, client_id, ip)
-    names = quotas or ([CONNECTION_CREATION_RATE] if entity[0][0] == IP else list(QUOTAS_OF_CLIENTS))
-    run(_alter(entity, dict.fromkeys(names), cluster), cluster)
+    for name in quotas or ():
+        if name not in ALL_QUOTAS:
+            raise typer.BadParameter(f"expected a NAME of {', '.join(ALL_QUOTAS)}, not {name!r}")
+    run(_delete(_entity(user, client_id, ip), quotas, cluster), cluster)
 
 
 @app.command("list")
-def list_quotas(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def list_quotas(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """List all quotas."""
-    run(_list(cluster), cluster)
+    run(_list(as_json, cluster), cluster)
 
 
-async def _alter(entity: QuotaEntity, changes: dict[str, float | None], cluster: ClusterConfig) -> None:
+async def _delete(entity: QuotaEntity, names: list[str] | None, cluster: ClusterConfig) -> None:
     from tidelog.client import Admin
 
     async with Admin(cluster=cluster) as admin:
-        await admin.quotas.alter(entity, changes)
-    place = " and ".join(f"{kind} {name or _DEFAULT}" for kind, name in entity)
-    for name, value in changes.items():
-        print(f"deleted {name} of {place}" if value is None else f"set {name}={value:.15g} for {place}")
+        there = (await admin.quotas.list()).get(entity, {})
+        wanted = [name for name in names or there if name in there]
+        if not wanted:
+            raise Failure(f"{_place(entity)} has no such quota; `tidelog quota list` shows those that exist")
+        await admin.quotas.alter(entity, dict.fromkeys(wanted))
+    for name in wanted:
+        print(f"deleted {name} of {_place(entity)}")
 
 
-async def _list(cluster: ClusterConfig) -> None:
+async def _set(entity: QuotaEntity, quotas: dict[str, float], cluster: ClusterConfig) -> None:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        await admin.quotas.alter(entity, quotas)
+    for name, value in quotas.items():
+        print(f"set {name}={value:.15g} for {_place(entity)}")
+
+
+async def _list(as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
     async with Admin(cluster=cluster) as admin:
         found = await admin.quotas.list()
+    absent = None if as_json else ""
     rows = [
-        (*(_shown(dict(entity), kind) for kind in ENTITY_TYPES), name, f"{value:,.15g}")
+        (
+            *(_shown(dict(entity), kind) or absent for kind in ENTITY_TYPES),
+            name,
+            value if as_json else f"{value:,.15g}",
+        )
         for entity, quotas in sorted(found.items(), key=lambda each: [(k, n or "") for k, n in each[0]])
         for name, value in quotas.items()
     ]
-    print_table(("USER", "CLIENT ID", "IP", "QUOTA", "VALUE"), rows)
+    print_table(("USER", "CLIENT ID", "IP", "QUOTA", "VALUE"), rows, as_json=as_json)
+
+
+def _place(entity: QuotaEntity) -> str:
+    return " and ".join(f"{kind} {name or _DEFAULT}" for kind, name in entity)
 
 
 def _shown(named: dict[str, str | None], kind: str) -> str:
@@ -125,7 +145,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> QuotaEnt
     return named
 
 
-def _assignment(text: str) -> tuple[str, float | None]:
+def _assignment(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
     try:
         if equals and name in ALL_QUOTAS:

@@ -6,6 +6,8 @@ last column can be wrapped. Pure but for the terminal's width.
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sys
 import textwrap
@@ -22,11 +24,12 @@ def format_table(
     *,
     numbers: Container[str] = (),
 ) -> list[str]:
-    """A heading and one line for each row; `width` wraps the last column, None leaves it alone.
+    """A heading and one line for each row; `width` wraps the last column, None leaves it alone. A cell that
+    is None shows `-`.
 
     `numbers` names columns with numbers written as text.
     """
-    texts = [tuple(map(str, row)) for row in rows]
+    texts = [tuple("-" if cell is None else str(cell) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *texts, strict=True)]
     is_number = [
         name in numbers or (bool(rows) and all(isinstance(row[index], int) for row in rows))
@@ -47,10 +50,24 @@ def format_table(
     return lines
 
 
+def as_objects(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
+    """The rows for JSON; fields have the columns' names in lower case."""
+    names = [re.sub(r"\W+", "_", column.lower()).strip("_") for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Container[str] = ()
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    numbers: Container[str] = (),
+    as_json: bool = False,
 ) -> None:
-    """Print it, wrapped to the terminal where there is one."""
+    """Print it, wrapped to the terminal where there is one; or each row as one JSON object per line."""
+    if as_json:
+        for each in as_objects(columns, rows):
+            print(json.dumps(each))
+        return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(format_table(columns, rows, width, numbers=numbers)))
 

@@ -5,12 +5,13 @@ Asks a broker through `client.Admin`. What was done is said in one line each, so
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from tidelog.cli.failures import run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer, TopicDescription
@@ -31,6 +32,7 @@ TopicConfigs: TypeAlias = Annotated[
     ),
 ]
 _SET_ON_TOPIC = 1
+_COLUMNS = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST OFFSET", "NEXT OFFSET")
 
 
 @app.command()
@@ -81,10 +83,10 @@ async def _create(
 
 
 @app.command("list")
-def list_topics(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def list_topics(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print the names of all topics, one per line."""
     for name in run(_list(cluster), cluster):
-        print(name)
+        print(json.dumps({"topic": name}) if as_json else name)
 
 
 async def _list(cluster: ClusterConfig) -> list[str]:
@@ -95,12 +97,13 @@ async def _list(cluster: ClusterConfig) -> list[str]:
 
 
 @app.command()
-def describe(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def describe(topics: Topics, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Show partitions, leaders, offsets, and the settings that the topic has of its own."""
-    run(_describe(topics, cluster), cluster)
+    run(_describe(topics, as_json, cluster), cluster)
 
 
-async def _describe(names: list[str], cluster: ClusterConfig) -> None:
+async def _describe(names: list[str], as_json: bool, cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import as_objects, print_table
     from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer
 
     async with (
@@ -110,20 +113,25 @@ async def _describe(names: list[str], cluster: ClusterConfig) -> None:
         for described in await admin.describe_topics(names):
             resource = ConfigResource(ConfigResourceType.TOPIC, described.name)
             settings = (await admin.describe_configs([resource]))[resource]
-            own = [f"  {entry.name}={entry.value}" for entry in settings if entry.source == _SET_ON_TOPIC]
-            print(f"{described.name}  id {described.topic_id}  {_partitions(described)}", *own, sep="")
-            await _print_partitions(described, consumer)
+            own = {entry.name: entry.value for entry in settings if entry.source == _SET_ON_TOPIC}
+            rows = await _rows(described, consumer)
+            if as_json:
+                facts = {"topic": described.name, "topic_id": str(described.topic_id), "settings": own}
+                print(json.dumps({**facts, "partitions": as_objects(_COLUMNS, rows)}))
+                continue
+            shown = [f"{name}={value}" for name, value in own.items()]
+            print(f"{described.name}  id {described.topic_id}", _partitions(described), *shown, sep="  ")
+            print_table(_COLUMNS, rows)
             await _print_old(described, consumer, {entry.name: entry.value or "" for entry in settings})
 
 
-async def _print_partitions(described: TopicDescription, consumer: Consumer) -> None:
-    from tidelog.cli.tables import print_table
+async def _rows(described: TopicDescription, consumer: Consumer) -> list[tuple[object, ...]]:
     from tidelog.client import TopicPartition
 
     keys = {each.partition: TopicPartition(described.name, each.partition) for each in described.partitions}
     first = await consumer.beginning_offsets(keys.values())
     following = await consumer.end_offsets(keys.values())
-    rows = [
+    return [
         (
             each.partition,
             each.leader,
@@ -135,8 +143,6 @@ async def _print_partitions(described: TopicDescription, consumer: Consumer) -> 
         )
         for each in described.partitions
     ]
-    columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "FIRST OFFSET", "NEXT OFFSET")
-    print_table(columns, rows)
 
 
 async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ has sent everything.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, TransactionDescription
@@ -25,7 +26,6 @@ app = typer.Typer(no_args_is_help=True, help="List and describe transactions, co
 TransactionalId: TypeAlias = Annotated[
     str, typer.Argument(metavar="TRANSACTIONAL_ID", help="Id of the producer.", show_default=False)
 ]
-_NONE = "-"
 _ONGOING = "Ongoing"
 _MS_A_SECOND = 1000
 
@@ -41,13 +41,14 @@ def list_transactions(
             metavar="REGEX", help="Only ids that this expression in RE2's syntax matches.", show_default=False
         ),
     ] = None,
+    as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Print the transactions that are not complete, the longest first, and which of them have no timeout."""
-    run(_list(every, pattern, cluster), cluster)
+    run(_list(every, pattern, as_json, cluster), cluster)
 
 
-async def _list(every: bool, pattern: str | None, cluster: ClusterConfig) -> None:
+async def _list(every: bool, pattern: str | None, as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
@@ -60,6 +61,7 @@ async def _list(every: bool, pattern: str | None, cluster: ClusterConfig) -> Non
         found = [await admin.transactions.describe(name) for name in names]
     now_ms = time.time_ns() // 1_000_000
     found.sort(key=lambda each: now_ms if each.start_ms is None else each.start_ms)
+    none = None if as_json else "none"
     rows = [
         (
             each.transactional_id,
@@ -67,30 +69,36 @@ async def _list(every: bool, pattern: str | None, cluster: ClusterConfig) -> Non
             each.producer_id,
             each.producer_epoch,
             _seconds_since(each.start_ms, now_ms),
-            "none" if each.timeout_ms is None else each.timeout_ms // _MS_A_SECOND,
+            none if each.timeout_ms is None else each.timeout_ms // _MS_A_SECOND,
         )
         for each in found
     ]
     columns = ("TRANSACTIONAL ID", "STATE", "PRODUCER ID", "EPOCH", "AGE (S)", "TIMEOUT (S)")
-    print_table(columns, rows)
+    print_table(columns, rows, as_json=as_json)
 
 
 def _seconds_since(start_ms: int | None, now_ms: int) -> object:
-    return _NONE if start_ms is None else max(now_ms - start_ms, 0) // _MS_A_SECOND
+    return None if start_ms is None else max(now_ms - start_ms, 0) // _MS_A_SECOND
 
 
 @app.command()
-def describe(transactional_id: TransactionalId, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def describe(
+    transactional_id: TransactionalId, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER
+) -> None:
     """Show the state of a transactional id, its producer, and the partitions of its transaction."""
-    run(_describe(transactional_id, cluster), cluster)
+    run(_describe(transactional_id, as_json, cluster), cluster)
 
 
-async def _describe(transactional_id: str, cluster: ClusterConfig) -> None:
+async def _describe(transactional_id: str, as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
     async with Admin(cluster=cluster) as admin:
         found = await _of(admin, transactional_id)
+    if as_json:
+        partitions = [where._asdict() for where in found.partitions]
+        print(json.dumps({**found._asdict(), "partitions": partitions}))
+        return
     age = _seconds_since(found.start_ms, time.time_ns() // 1_000_000)
     timeout = "no timeout" if found.timeout_ms is None else f"timeout {found.timeout_ms} ms"
     print(f"{found.transactional_id}  {found.state}  began {age} s ago  {timeout}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import run
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ async def _add(
 
 
 @app.command("list")
-def list_users(cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+def list_users(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print all users, and for which mechanisms their passwords are stored."""
-    run(_list(cluster), cluster)
+    run(_list(as_json, cluster), cluster)
 
 
-async def _list(cluster: ClusterConfig) -> None:
+async def _list(as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
     from tidelog.client import Admin
 
@@ -69,7 +69,7 @@ async def _list(cluster: ClusterConfig) -> None:
             for user in await admin.users.list()
             for mechanism, iterations in user.iterations.items()
         ]
-    print_table(("USER", "MECHANISM", "ITERATIONS"), rows)
+    print_table(("USER", "MECHANISM", "ITERATIONS"), rows, as_json=as_json)
 
 
 @app.command()

@@ -314,7 +314,9 @@ def _topic_name(result: Any) -> str:
 
 
 def _resource_name(result: Any) -> str:
-    return f"configuration of {result.resource_name!r}"
+    # Brokers have settings that count for all of them, under no name.
+    name = repr(result.resource_name) if result.resource_name else "all brokers"
+    return f"configuration of {name}"
 
 
 def _is_unknown(error: ClientError) -> bool:

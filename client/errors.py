@@ -7,8 +7,6 @@ are stored; every other `DeliveryError` means that they are not. Wrong arguments
 TypeError.
 """
 
-from typing import ClassVar
-
 from tidelog.protocol.errors import ErrorCode
 
 __all__ = [
@@ -54,7 +52,7 @@ class ClientError(Exception):
     """The base class. `str()` says what happened and what to do."""
 
     retriable: bool = False
-    hint: ClassVar[str] = ""
+    hint: str = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -111,12 +109,14 @@ class TlsError(AuthenticationError):
 class BrokerError(ClientError):
     """A broker answered a request with an error. `code` is the protocol's error code."""
 
-    hint = "If the error is retriable, try again; else change the request"
+    hint = "Change the request. A retry does not help"
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(f"{message} [{code.name} {code.value}]")
         self.code = code
         self.retriable = code.retriable
+        if code.retriable and self.hint is BrokerError.hint:
+            self.hint = "Try again"
 
 
 class TopicAlreadyExistsError(BrokerError):

@@ -244,7 +244,7 @@ class SqliteStore:
             logger.warning(
                 "cluster_copy_given_up",
                 error=str(error),
-                advice="make room on the disk that holds the data folder; the next change writes it again",
+                advice="free space on the disk that holds the data folder; the next change writes it again",
             )
 
     def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:

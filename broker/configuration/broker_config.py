@@ -10,6 +10,7 @@ Invariants: an instance holds only values that passed their checks, however it w
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -501,13 +502,18 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         }
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables in the environment that look like settings but are not. They cause a warning, not a refusal,
-    because Kubernetes sets such names for a service called tidelog.
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables in the environment that look like settings but are not, each with what to do. They cause a
+    warning, not a refusal, because Kubernetes sets such names for a service called tidelog.
     """
     known = _names_by_variable(environ).keys()
     mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
-    return sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
+    unknown = sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
+    close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.8) for name in unknown}
+    return {
+        name: f"did you mean {found[0]}?" if found else "`tidelog config` lists all"
+        for name, found in close.items()
+    }
 
 
 def _names_by_variable(environ: Iterable[str]) -> dict[str, str]:

@@ -52,7 +52,7 @@ def unknown_setting(name: str, known: Iterable[str], source: str = "") -> Config
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message on an unknown setting: the most similar known one, or nothing."""
-    close = difflib.get_close_matches(name.replace("_", "."), list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.replace("_", ".").lower(), list(known), n=1, cutoff=0.6)
     return f": did you mean {close[0]}?" if close else ""
 
 

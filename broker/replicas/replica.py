@@ -218,7 +218,7 @@ class Replica:
                 self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
             elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 advice = (
-                    "make room on the disk that holds the data folder; producers try again, nothing is lost"
+                    "free space on the disk that holds the data folder; producers try again, nothing is lost"
                 )
                 self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
             raise

@@ -252,7 +252,7 @@ class Topics:
                 _NO_PEER,
                 topic=topic.name,
                 error=str(error),
-                advice=advice_on(error, "nothing was changed; make room on the disk, then ask again"),
+                advice=advice_on(error, "nothing was changed; free space on the disk, then ask again"),
             )
             # A disk may recover, and handles become free, while the client tries again; the limit stays.
             is_lasting = isinstance(error, HandleLimitError)

@@ -44,6 +44,10 @@ def test_a_topic_from_creation_to_deletion(tidelog: Type) -> None:
         ["0", "1", "0", "1", "1", "0", "0"],
         ["1", "1", "0", "1", "1", "0", "0"],
     ]
+    assert '{"topic": "birth"}' in tidelog("topic", "list", "--json")[1].splitlines()
+    facts = json.loads(tidelog("topic", "describe", "birth", "--json")[1])
+    assert facts["settings"] == {"retention.ms": "3600000"}
+    assert facts["partitions"][1]["next_offset"] == 0
     assert tidelog("topic", "delete", "birth") == (0, "deleted birth\n", "")
     assert "birth" not in tidelog("topic", "list")[1].splitlines()
 
@@ -118,6 +122,7 @@ def test_lines_come_back_as_they_were_sent(tidelog: Type, lines: Callable[[str],
     code, shown, report = tidelog("produce", "lines", "--file", file, "--compression", "zstd")
     assert (code, shown) == (0, "")
     assert report.startswith("stored 4 records in lines (")
+    assert "offsets 0 to 4 (the next), not 5" in tidelog("consume", "lines", "--offset", "5")[2]
     read = tidelog("consume", "lines", "--from-beginning", "--max-messages", "4")
     assert read == (0, "one\n\nthrée\nlast without a line feed\n", "")
     assert tidelog("consume", "lines", "--offset", "2", "--max-messages", "1")[1] == "thrée\n"

@@ -1,5 +1,6 @@
 """`tidelog group` against a real broker, with groups that clients of others made."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -80,10 +81,12 @@ def test_a_group_is_described_with_its_lag(tidelog: Type, group: str) -> None:
 
 
 def test_members_are_shown_with_where_they_come_from(tidelog: Type, member: str) -> None:
+    code, shown, _ = tidelog("group", "describe", member, "--json")
+    assert json.loads(shown)["members"][0]["member_id"].startswith("rdkafka-")
     code, shown, _ = tidelog("group", "describe", member)
     assert code == 0
     heading, who, *_ = cells(shown)
-    assert heading == [member, "classic", "Stable", "1", "members", "range"]
+    assert heading == [member, "classic", "Stable", "1", "member", "range"]
     assert who[0].startswith("rdkafka-")
     assert who[1].endswith("127.0.0.1")
 
@@ -97,7 +100,7 @@ def test_a_group_of_the_consumer_protocol_is_listed_and_described_as_such(
         wait_for(lambda: consumer.poll(0.1) and consumer.assignment(), "an assignment", DEADLINE_SECONDS)
         assert ["new", "consumer", "Stable"] in cells(tidelog("group", "list")[1])
         heading, who, *_ = cells(tidelog("group", "describe", "new")[1])
-        assert heading == ["new", "consumer", "Stable", "1", "members", "uniform"]
+        assert heading == ["new", "consumer", "Stable", "1", "member", "uniform"]
         assert who[1].endswith("127.0.0.1")
     finally:
         consumer.close()

@@ -1,6 +1,7 @@
 """Quotas that `tidelog quota` sets hold for clients of others, which neither fail nor lose anything."""
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_a_quota_is_set_listed_and_deleted(tidelog: Type) -> None:
         "quota", "set", "producer_byte_rate=1048576", "--user", "alice", "--client-id", "a"
     )
     assert (code, shown) == (0, "set producer_byte_rate=1048576 for client-id a and user alice\n")
+    assert json.loads(tidelog("quota", "list", "--json")[1]) == {
+        "user": "alice",
+        "client_id": "a",
+        "ip": None,
+        "quota": "producer_byte_rate",
+        "value": 1048576,
+    }
+    assert "no such quota" in tidelog("quota", "delete", "--user", "bob")[2]
     assert tidelog("quota", "set", "connection_creation_rate=5", "--ip", "<default>")[0] == 0
     rows = [line.split() for line in tidelog("quota", "list")[1].splitlines()]
     assert rows[1:] == [

@@ -94,6 +94,21 @@ def test_options_that_contradict_each_other_exit_2(
     assert "Error: Invalid value" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("flag", "advice"),
+    [
+        ("--prot", "did you mean --port?"),
+        ("--listeners", "write --set listeners=VALUE"),
+        ("--log-segment-byte", "did you mean log.segment.bytes?"),
+    ],
+)
+def test_serve_names_the_flag_or_setting_that_was_probably_meant(
+    flag: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", flag, "1"]) == 2
+    assert advice in capsys.readouterr().err
+
+
 def test_serve_reports_a_bad_setting_and_exits_1() -> None:
     # In a process of its own: serve sets up the logging of the whole process, for good.
     script = (

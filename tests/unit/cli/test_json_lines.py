@@ -8,7 +8,7 @@ from tidelog.cli.failures import Failure
 from tidelog.cli.json_lines import Line, format_line, parse_line
 from tidelog.client import ConsumerRecord, TimestampType
 
-texts = st.none() | st.text().map(str.encode)
+texts = st.none() | st.text().map(str.encode) | st.binary()
 
 
 @given(texts, texts, st.lists(st.tuples(st.text(), texts), max_size=3), st.integers(0, 2**62))
@@ -34,8 +34,9 @@ def test_what_is_no_text_is_sent_as_the_json_that_it_is() -> None:
     [
         (b"value", "line 9 is not JSON"),
         (b"\xff", "line 9 is not JSON"),
-        (b"[1]", "line 9 must be an object"),
-        (b'{"valeu": 1}', "line 9 must be an object whose fields are among .*value"),
+        (b"[1]", "line 9 must be an object .*, not list"),
+        (b'{"valeu": 1}', "line 9 must be an object whose fields are among .*value, not valeu"),
+        (b'{"value": {"base64": "*"}}', "line 9: expected text in base64, not '\\*'"),
         (b'{"partition": -1}', "line 9: partition must be .*, not -1"),
         (b'{"timestamp": "now"}', "line 9: timestamp must be .*, not 'now'"),
         (b'{"headers": [1]}', "line 9: headers are"),

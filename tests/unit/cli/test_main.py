@@ -34,6 +34,42 @@ def test_every_way_in_does_what_the_command_does(arguments: list[str]) -> None:
         assert run(sys.executable, "-m", module) == wanted
 
 
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from tidelog.cli.main import main\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['tidelog', 'topic', 'list']\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_no_file_takes_the_number_of_a_standard_stream_that_is_closed() -> None:
+    script = (
+        "import os, sys\n"
+        "from tidelog.cli.main import main\n"
+        "sys.argv = ['tidelog', 'serve', '--nope']\n"
+        "os._exit(main() != 2 or (os.open('/', os.O_RDONLY) <= 2))\n"
+    )
+    closed = 'exec "$0" -c "$1" <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", closed, sys.executable, script], check=False).returncode == 0
+
+
+def test_a_full_disk_under_the_output_is_one_line() -> None:
+    command = [sys.executable, "-m", "tidelog", "--version"]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "error: cannot write the output: No space left on device\n",
+    )
+
+
 def test_process_1_of_a_container_obeys_sigterm_while_it_loads() -> None:
     script = (
         "import os, signal\n"

@@ -128,9 +128,13 @@ def test_a_variable_that_is_no_setting_is_named_and_not_refused() -> None:
         "TIDELOG_SERVICE_HOST": "10.0.0.1",
         "TIDELOG_PORT": "1",
         "TIDELOG_CONFIG_FILE": "",
+        "TIDELOG_LOG_SEGMENT_BYTE": "1",
         "HOME": "/",
     }
-    assert unknown_variables(environ) == ["TIDELOG_SERVICE_HOST"]
+    assert unknown_variables(environ) == {
+        "TIDELOG_LOG_SEGMENT_BYTE": "did you mean TIDELOG_LOG_SEGMENT_BYTES?",
+        "TIDELOG_SERVICE_HOST": "`tidelog config` lists all",
+    }
     assert BrokerConfig.load(environ=environ).port == 1
 
 

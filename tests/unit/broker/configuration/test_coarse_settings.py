@@ -26,7 +26,7 @@ def test_of_one_source_the_finest_counts_and_a_stronger_source_counts_before_it(
     assert BrokerConfig.load(file=file).log_roll_ms == 5 * 3_600_000
     environ = {"TIDELOG_LOG_RETENTION_HOURS": "4"}
     assert BrokerConfig.load(file=file, environ=environ).log_retention_ms == 4 * 3_600_000
-    assert unknown_variables(environ) == []
+    assert unknown_variables(environ) == {}
     environ["TIDELOG_LOG_RETENTION_MS"] = "9"
     assert BrokerConfig.load(file=file, environ=environ).log_retention_ms == 9
     assert BrokerConfig.load({"log_retention_hours": 6}, environ=environ).log_retention_ms == 6 * 3_600_000

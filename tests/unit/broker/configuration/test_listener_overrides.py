@@ -57,7 +57,7 @@ def test_the_file_the_environment_and_the_command_line_give_it_and_the_strongest
     environ = {"TIDELOG_LISTENER_NAME_SASL_SSL_SSL_KEYSTORE_LOCATION": "b.pem"}
     config = BrokerConfig.load(TWO, file=file, environ=environ)
     assert config.of_listener("SASL_SSL").ssl_keystore_location == "b.pem"
-    assert unknown_variables(environ) == []
+    assert unknown_variables(environ) == {}
     given = {**TWO, "listener.name.SASL_SSL.ssl.keystore.location": "c.pem"}
     config = BrokerConfig.load(given, file=file, environ=environ)
     assert config.of_listener("SASL_SSL").ssl_keystore_location == "c.pem"
