@@ -8,6 +8,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from tidelog.pipeline.source.offsets import OptionError
+
 
 def local_path(text: str) -> Path | None:
     """The path that a setting names as such or as a file: URI, None for what lies behind another scheme."""
@@ -17,6 +19,19 @@ def local_path(text: str) -> Path | None:
     if colon and len(scheme) > 1 and rest.startswith("/"):
         return None
     return Path(text)
+
+
+def shared_folder(name: str, text: str) -> Path:
+    """The folder that an option or a setting names, as an absolute path.
+
+    Raises OptionError for a URI other than file:, because driver and executors must see the folder.
+    """
+    if (path := local_path(text)) is None:
+        raise OptionError(
+            f"{name}: {text} is not a path. Expected a folder that driver and executors see as a path, on a"
+            " shared file system"
+        )
+    return path.absolute()
 
 
 def try_lock(folder: Path) -> int | None:

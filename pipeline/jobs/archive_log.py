@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name, sync
-from tidelog.pipeline.paths import local_path, try_lock
+from tidelog.pipeline.paths import shared_folder, try_lock
 from tidelog.pipeline.source.micro_batches import from_json
 from tidelog.pipeline.source.offsets import OptionError, Place, to_json
 
@@ -51,7 +51,7 @@ class Archive:
     """
 
     def __init__(self, path: str) -> None:
-        self.root = folder_of(path)
+        self.root = shared_folder("path", path)
         self.drafts = self.root / OWN_FOLDER / "drafts" / uuid.uuid4().hex
         self.ends: dict[Place, int] = {}
         self._own = self.root / OWN_FOLDER
@@ -233,16 +233,6 @@ def last_files(names: Iterable[str]) -> dict[Place, str]:
         place = Place(Path(name).parts[0].removeprefix("topic="), partition)
         last[place] = max(last.get(place, (-1, "")), (end, name))
     return {place: name for place, (_, name) in last.items()}
-
-
-def folder_of(path: str) -> Path:
-    """The folder that a setting names. Raises OptionError if it names none."""
-    if (found := local_path(path)) is None:
-        raise OptionError(
-            f"{path}: an archive must be in a folder that driver and executors see as a path, not behind"
-            f" {path.partition(':')[0]}:"
-        )
-    return found.absolute()
 
 
 def _is_missed(file: Path) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.settings import cluster_setting
+from tidelog.pipeline.paths import shared_folder
 from tidelog.pipeline.source.offsets import OptionError
 from tidelog.protocol.settings import hold_checked, setting
 
@@ -43,14 +44,12 @@ class ArchiveSettings:
 
     def check(self) -> None:
         """Raises OptionError for settings that cannot be followed."""
-        from tidelog.pipeline.jobs.archive_log import folder_of
-
         if not self.topics or (self.cluster is None and self.read_path is None):
             raise OptionError(
                 "an archive needs topics, and bootstrap servers or a read path with segment files"
             )
         if self.path is None:
             raise OptionError("an archive needs a path: the folder of the archive")
-        folder_of(self.path)
+        shared_folder("path", self.path)
         if self.interval_seconds is not None and self.cluster is None:
             raise OptionError("interval_seconds needs bootstrap servers: only a broker says what is new")

@@ -16,7 +16,6 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -204,8 +203,8 @@ class _Runs:
     def progress(self) -> JobProgress:
         """The progress. The total is known after the first batch, and only without a filter."""
         counts = self.counts()
-        waiting = waiting_offsets(self.query.lastProgress) if self._settings.where is None else None
-        total = None if waiting is None else counts.read + waiting
+        waiting = offsets_behind(self.query.lastProgress) if self._settings.where is None else None
+        total = None if waiting is None else counts.read + sum(waiting.values())
         return JobProgress(counts.read, total, counts.batches, f"mirroring {self.topics} topics")
 
     def _look(self) -> bool:
@@ -220,12 +219,6 @@ class _Runs:
         self.topics = prepared.topics
         self._is_changed |= prepared.is_changed
         return prepared.is_changed
-
-
-def waiting_offsets(progress: Mapping[str, Any] | None) -> int | None:
-    """The number of unread offsets by a stream's last progress, None if Spark does not know it."""
-    behind = offsets_behind(progress)
-    return None if behind is None else sum(behind.values())
 
 
 def _plan(settings: MirrorSettings) -> str:

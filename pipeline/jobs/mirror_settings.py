@@ -6,6 +6,7 @@ from pathlib import Path
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.producer_config import CODECS
 from tidelog.pipeline.jobs.settings import cluster_setting
+from tidelog.pipeline.paths import shared_folder
 from tidelog.pipeline.source.offsets import OptionError, check_pattern
 from tidelog.protocol.settings import hold_checked, setting
 
@@ -69,9 +70,9 @@ class MirrorSettings:
     @property
     def session_path(self) -> Path:
         """Where the mirror keeps its session. Raises OptionError for a folder that is no path."""
-        from tidelog.pipeline.sink.options import SESSION_FOLDER, folder_path
+        from tidelog.pipeline.sink.options import SESSION_FOLDER
 
-        return Path(folder_path("checkpoint", self.checkpoint)).absolute() / SESSION_FOLDER
+        return shared_folder("checkpoint", self.checkpoint) / SESSION_FOLDER
 
     def copy_of(self, topic: str) -> str:
         """What the topic's copy is called."""

@@ -21,7 +21,6 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.jobs.archive_log import folder_of
 from tidelog.pipeline.jobs.copies import only_run
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
 from tidelog.pipeline.jobs.projection import project
@@ -29,6 +28,7 @@ from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, TopicRecords
 from tidelog.pipeline.jobs.replay_topics import prepare_topics
 from tidelog.pipeline.mirror.session_folder import MirrorSession
+from tidelog.pipeline.paths import shared_folder
 from tidelog.pipeline.sink.options import POSITION_COLUMNS, parse_sink_options
 from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
 from tidelog.pipeline.source.offsets import OffsetRange, OptionError
@@ -135,7 +135,7 @@ def _records(spark: "SparkSession", settings: ReplaySettings) -> Records:
     if settings.archive is not None:
         return ArchivedRecords(
             spark,
-            folder_of(settings.archive),
+            shared_folder("archive", settings.archive),
             settings.topics,
             settings.times,
             allow_gaps=settings.allow_gaps,

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.producer_config import CODECS
 from tidelog.pipeline.jobs.settings import cluster_setting
+from tidelog.pipeline.paths import shared_folder
 from tidelog.pipeline.source.offsets import OptionError
 from tidelog.protocol.settings import hold_checked, setting
 
@@ -74,11 +75,12 @@ class ReplaySettings:
     @property
     def session_path(self) -> Path:
         """Where the replay keeps its session."""
-        from tidelog.pipeline.jobs.archive_log import OWN_FOLDER, folder_of
+        from tidelog.pipeline.jobs.archive_log import OWN_FOLDER
 
         if self.session is not None:
-            return Path(self.session).absolute()
-        return folder_of(str(self.archive)) / OWN_FOLDER / "replays" / (self.to_topic or "_each")
+            return shared_folder("session", self.session)
+        archive = shared_folder("archive", str(self.archive))
+        return archive / OWN_FOLDER / "replays" / (self.to_topic or "_each")
 
     @property
     def leaves_out(self) -> bool:
@@ -101,10 +103,8 @@ class ReplaySettings:
             raise OptionError(f"start_time {self.start_time} is not before end_time {self.end_time}")
 
     def _check_source(self) -> None:
-        from tidelog.pipeline.jobs.archive_log import folder_of
-
         if self.archive is not None:
-            folder_of(self.archive)
+            shared_folder("archive", self.archive)
             if self.from_cluster is not None:
                 raise OptionError("a replay reads an archive or a broker: leave out one of both")
             return

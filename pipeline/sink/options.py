@@ -31,7 +31,7 @@ from tidelog.pipeline.options import (
     read_options,
     text_of,
 )
-from tidelog.pipeline.paths import local_path
+from tidelog.pipeline.paths import shared_folder
 from tidelog.pipeline.source.offsets import OptionError
 from tidelog.protocol.settings import default_of
 
@@ -171,7 +171,7 @@ def _of_exactly_once(given: Mapping[str, str], *, is_stream: bool) -> dict[str, 
     return {
         "name": name,
         "batch": int(batch) if batch else None,
-        "checkpoint": folder_path("checkpointLocation", checkpoint) if checkpoint else None,
+        "checkpoint": str(shared_folder("checkpointLocation", checkpoint)) if checkpoint else None,
     }
 
 
@@ -254,22 +254,12 @@ def _number(given: Mapping[str, str], name: str) -> int:
 def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:
     """The folder of the mirror's session, by default inside the checkpoint."""
     if text := given.get("session.path"):
-        return folder_path("session.path", text)
+        return str(shared_folder("session.path", text))
     if text := given.get("checkpointlocation") if is_stream else None:
-        return f"{folder_path('checkpointLocation', text)}/{SESSION_FOLDER}"
+        return str(shared_folder("checkpointLocation or session.path", text) / SESSION_FOLDER)
     raise OptionError(
         "delivery=mirror keeps a session between runs. Set option checkpointLocation on the stream"
         if is_stream
         else "delivery=mirror keeps a session between runs. Set option session.path: a folder that only this"
         " write uses"
     )
-
-
-def folder_path(name: str, text: str) -> str:
-    """The folder that an option names, as a path or a file: URI. Raises OptionError for other URIs."""
-    if (path := local_path(text)) is None:
-        raise OptionError(
-            f"{name}={text}: exact delivery needs a folder that driver and executors see as a path, on a"
-            " shared file system. delivery=mirror takes another folder by option session.path"
-        )
-    return str(path)

@@ -46,10 +46,7 @@ class WrittenRows(WriterCommitMessage):  # type: ignore[misc]
 
 def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
     """The writer of a batch. Raises OptionError for what cannot be written as asked."""
-    chosen = parse_sink_options(options, is_stream=False)
-    check_columns(schema, chosen, overwrite=overwrite)
-    warn_of_options(options, FOREIGN)
-    warn_of_columns(columns_left_out(schema, chosen))
+    chosen = _chosen(options, schema, overwrite=overwrite, is_stream=False)
     if chosen.delivery == MIRROR:
         from tidelog.pipeline.mirror.writer import MirrorWriter
 
@@ -65,10 +62,7 @@ def make_stream_writer(
     options: dict[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     """The writer of a stream's batches. Raises OptionError for what cannot be written as asked."""
-    chosen = parse_sink_options(options, is_stream=True)
-    check_columns(schema, chosen, overwrite=overwrite)
-    warn_of_options(options, FOREIGN)
-    warn_of_columns(columns_left_out(schema, chosen))
+    chosen = _chosen(options, schema, overwrite=overwrite, is_stream=True)
     if chosen.delivery == MIRROR:
         from tidelog.pipeline.mirror.writer import MirrorStreamWriter
 
@@ -78,6 +72,14 @@ def make_stream_writer(
 
         return ExactlyOnceStreamWriter(chosen)
     return AtLeastOnceStreamWriter(chosen)
+
+
+def _chosen(options: dict[str, str], schema: StructType, *, overwrite: bool, is_stream: bool) -> SinkOptions:
+    chosen = parse_sink_options(options, is_stream=is_stream)
+    check_columns(schema, chosen, overwrite=overwrite)
+    warn_of_options(options, FOREIGN)
+    warn_of_columns(columns_left_out(schema, chosen))
+    return chosen
 
 
 class AtLeastOnceWriter(DataSourceArrowWriter):  # type: ignore[misc]

@@ -178,7 +178,11 @@ def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
                 f"{name}: a stream has no end. Use trigger(availableNow=True) to stop at the current end"
             )
     starting = _parse_positions("startingOffsets", given.get("startingoffsets", "latest"))
-    return _options(given, starting, LATEST)
+    chosen = _options(given, starting, LATEST)
+    least, most = chosen.min_offsets_per_trigger, chosen.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
+    return chosen
 
 
 def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.pipeline.jobs import archive_log
 from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name
-from tidelog.pipeline.jobs.archive_log import Archive, folder_of, missing_files, publish
+from tidelog.pipeline.jobs.archive_log import Archive, missing_files, publish
 from tidelog.pipeline.source.offsets import OptionError, Place
 
 PLACE = Place("t", 3)
@@ -211,13 +211,6 @@ def test_files_without_a_log_are_not_written_to(tmp_path: Path) -> None:
         Archive(str(tmp_path)),
     ):
         pass
-
-
-def test_an_archive_lies_in_a_folder() -> None:
-    assert folder_of("file:///data/archive") == Path("/data/archive")
-    assert folder_of("/data/archive") == Path("/data/archive")
-    with pytest.raises(OptionError, match="not behind s3:"):
-        folder_of("s3://bucket/archive")
 
 
 def test_records_of_another_cluster_or_of_a_topic_made_anew_are_not_mixed_in(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pyspark.errors import StreamingQueryException
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.errors import BrokerUnavailableError
 from tidelog.pipeline.jobs import mirror
-from tidelog.pipeline.jobs.mirror import waiting_offsets
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import Prepared
 from tidelog.pipeline.mirror.session_folder import MirrorSession
@@ -109,19 +108,3 @@ def test_a_failure_that_no_missing_copy_explains_ends_the_mirror(
     answers += [found]
     with pytest.raises(StreamingQueryException):
         runs(FAILED).have_ended()
-
-
-def progress_of(**offsets: str | None) -> dict[str, Any]:
-    return {"sources": [offsets]}
-
-
-def test_what_waits_is_what_lies_between_read_and_latest() -> None:
-    latest = '{"t": {"0": 7, "1": 3}, "u": {"0": 0}}'
-    assert waiting_offsets(progress_of(endOffset='{"t": {"0": 5}}', latestOffset=latest)) == 5
-
-
-@pytest.mark.parametrize("unknown", [None, "", "null"])
-@pytest.mark.parametrize("field", ["endOffset", "latestOffset"])
-def test_what_waits_is_unknown_where_spark_does_not_know_an_end(field: str, unknown: str | None) -> None:
-    assert waiting_offsets(None) is None
-    assert waiting_offsets(progress_of(**{"endOffset": "{}", "latestOffset": "{}", field: unknown})) is None

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 )
 
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.sink.options import FOREIGN, SinkOptions, check_columns, folder_path, parse_sink_options
+from tidelog.pipeline.sink.options import FOREIGN, SinkOptions, check_columns, parse_sink_options
 from tidelog.pipeline.sink.writers import make_writer
 from tidelog.pipeline.source.offsets import OptionError
 
@@ -43,7 +43,6 @@ def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
     assert in_checkpoint.session_path == "/data/c/tidelog-session"
     told = parse_sink_options(MIRROR | {"session.path": "/s", "mirror.gaps": "allow"}, is_stream=False)
     assert (told.session_path, told.allows_gaps) == ("/s", True)
-    assert folder_path("checkpoint", "relative/folder") == "relative/folder"
 
 
 def test_exact_delivery_has_a_checkpoint_in_a_stream_and_a_name_and_number_in_a_batch() -> None:

@@ -109,5 +109,6 @@ def test_how_far_a_stream_is_behind_has_the_names_of_spark_s_kafka_source() -> N
         "maxOffsetsBehindLatest": 4,
         "avgOffsetsBehindLatest": 2.0,
     }
-    assert offsets_behind_latest({"sources": [source | {"latestOffset": "null"}]}) == {}
+    for unknown in ({"latestOffset": "null"}, {"endOffset": ""}, {"endOffset": None}):
+        assert offsets_behind_latest({"sources": [source | unknown]}) == {}
     assert offsets_behind_latest(None) == {}

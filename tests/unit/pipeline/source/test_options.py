@@ -65,6 +65,13 @@ def test_a_delay_has_a_unit(text: str, delay_ms: int) -> None:
     assert (options.min_offsets_per_trigger, options.max_trigger_delay_ms) == (5, delay_ms)
 
 
+def test_a_batch_cannot_wait_for_more_than_it_may_hold() -> None:
+    """It would read some of what it waited for, and the rest would wait again."""
+    limits = {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}
+    with pytest.raises(OptionError, match="minOffsetsPerTrigger=6 is more than maxOffsetsPerTrigger=5"):
+        parse_stream_options(BOOTSTRAP | {"subscribe": "t"} | limits)
+
+
 def test_positions_and_assignments_are_sparks_json() -> None:
     options = parse_options(
         BOOTSTRAP
