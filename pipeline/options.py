@@ -70,6 +70,21 @@ def text_of(given: Mapping[str, str], table: OptionTable, name: str) -> str:
     return given.get(name.lower(), table[name].default)
 
 
+def choice_of(given: Mapping[str, str], table: OptionTable, name: str, *choices: str) -> str:
+    """One of `choices`, given in any case. Raises OptionError for another text."""
+    text = text_of(given, table, name).lower()
+    if text not in choices:
+        raise OptionError(f"{name}={text}: expected {', '.join(choices[:-1])} or {choices[-1]}")
+    return text
+
+
+def count_of(name: str, text: str) -> int:
+    """A number of at least 1. Raises OptionError for another text."""
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"{name}={text}: expected a whole number above 0")
+    return int(text)
+
+
 def read_cluster(given: Mapping[str, str], *, client_id: str) -> ClusterConfig | None:
     """The way to the cluster that options say, None where they name no server.
 

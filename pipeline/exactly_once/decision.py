@@ -22,6 +22,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from tidelog.client.admin_types import CommittedOffset
 from tidelog.client.types import OffsetAndMetadata, TopicPartition
@@ -77,6 +78,22 @@ class Decision:
 
     def transactions(self, sink: str) -> tuple[TransactionName, ...]:
         return tuple(TransactionName(sink, self.batch, self.write, each) for each in self.attempts)
+
+
+def run_of(query: str, job_group: str) -> str:
+    """The run of a stream's query, "" outside of a stream. Spark uses its id as the job group.
+
+    Raises ExactlyOnceError for another job group: a repeated batch would be taken for a second write.
+    """
+    if not query:
+        return ""
+    try:
+        return str(UUID(job_group))
+    except ValueError:
+        raise ExactlyOnceError(
+            f"foreachBatch has set the job group to {job_group!r}, and the sink knows a query's run by it:"
+            " leave out setJobGroup. To label a job, use setJobDescription"
+        ) from None
 
 
 def group_of(sink: str) -> str:

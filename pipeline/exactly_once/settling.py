@@ -114,6 +114,8 @@ async def _settle_once(sink: Sink, settlement: Settlement) -> int:
             if last is None or last.batch == NO_BATCH:
                 await _check_age(admin, sink, settlement)
             now = following(sink.name, last, settlement.decision)
+            if now.write != settlement.decision.write:
+                logger.warning("batch_not_written_again", sink=sink.name, batch=settlement.batch)
         is_new = now is not last and settlement.decision is not None
         names = now.transactions(sink.name)
         ongoing = await _ongoing(transactions, sink.name, settlement.batch)

@@ -36,7 +36,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidelog.pipeline.exactly_once.checkpoint import PlannedBatch, planned_batch, query_of
-from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, TransactionName
+from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, TransactionName, run_of
 from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
 from tidelog.pipeline.exactly_once.task import PreparedRows, write_prepared
 from tidelog.pipeline.sink.options import SinkOptions
@@ -109,9 +109,8 @@ def _write(
     options: SinkOptions, sink: str, batch: int, write: str, iterator: Iterator[Any]
 ) -> PreparedMessage:
     name = TransactionName(sink, batch, write, _context().taskAttemptId())
-    # Spark uses the id of each run of a stream as its job group.
     query = _property("sql.streaming.queryId")
-    run = _property("spark.jobGroup.id") if query else ""
+    run = run_of(query, _property("spark.jobGroup.id"))
     return PreparedMessage(name, query, run, write_prepared(options, str(name), iterator))
 
 

@@ -381,8 +381,15 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _replace(path: Path, content: object) -> None:
     draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(content))
+    _write(draft, content)
     draft.replace(path)
+
+
+def _write(path: Path, content: object) -> None:
+    with path.open("w") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
@@ -392,10 +399,7 @@ def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         return found
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{uuid.uuid4().hex}")
-    with draft.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
+    _write(draft, content)
     try:
         # Unlike a rename, a link fails if the file exists.
         os.link(draft, path)

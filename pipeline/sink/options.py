@@ -26,6 +26,8 @@ from tidelog.pipeline.options import (
     Foreign,
     Option,
     OptionTable,
+    choice_of,
+    count_of,
     no_servers,
     read_cluster,
     read_options,
@@ -128,27 +130,20 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
     cluster = read_cluster(given, client_id=_CLIENT_ID)
     if cluster is None:
         raise no_servers()
-    delivery = text_of(given, OPTIONS, "delivery").lower()
-    if delivery not in (AT_LEAST_ONCE, MIRROR, EXACTLY_ONCE):
-        raise OptionError(f"delivery={delivery}: expected {AT_LEAST_ONCE}, {EXACTLY_ONCE} or {MIRROR}")
+    delivery = choice_of(given, OPTIONS, "delivery", AT_LEAST_ONCE, EXACTLY_ONCE, MIRROR)
     for other, names in _OF_DELIVERY.items():
         if delivery != other and (stray := sorted(given.keys() & names)):
             raise OptionError(f"option {stray[0]} belongs to delivery={other}")
-    compression = text_of(given, OPTIONS, "compression.type").lower()
-    check_codec(compression)
-    gaps = text_of(given, OPTIONS, "mirror.gaps").lower()
-    if gaps not in ("refuse", "allow"):
-        raise OptionError(f"mirror.gaps={gaps}: expected refuse or allow")
     return SinkOptions(
         cluster=cluster,
         topic=given.get("topic") or None,
         delivery=delivery,
-        compression_type=compression,
-        batch_bytes=_number(given, "batch.size"),
-        delivery_timeout_ms=_number(given, "delivery.timeout.ms"),
+        compression_type=choice_of(given, OPTIONS, "compression.type", *CODECS),
+        batch_bytes=count_of("batch.size", text_of(given, OPTIONS, "batch.size")),
+        delivery_timeout_ms=count_of("delivery.timeout.ms", text_of(given, OPTIONS, "delivery.timeout.ms")),
         session_path=_session_path(given, is_stream=is_stream) if delivery == MIRROR else None,
         plan=given.get("mirror.plan", ""),
-        allows_gaps=gaps == "allow",
+        allows_gaps=choice_of(given, OPTIONS, "mirror.gaps", "refuse", "allow") == "allow",
         **(_of_exactly_once(given, is_stream=is_stream) if delivery == EXACTLY_ONCE else {}),
     )
 
@@ -173,12 +168,6 @@ def _of_exactly_once(given: Mapping[str, str], *, is_stream: bool) -> dict[str, 
         "batch": int(batch) if batch else None,
         "checkpoint": str(shared_folder("checkpointLocation", checkpoint)) if checkpoint else None,
     }
-
-
-def check_codec(name: str) -> None:
-    """Raises OptionError for a compression that no record batch has."""
-    if name not in CODECS:
-        raise OptionError(f"compression.type={name}: expected {', '.join(CODECS)}")
 
 
 def columns_left_out(schema: StructType, options: SinkOptions) -> list[str]:
@@ -242,13 +231,6 @@ def _fits(name: str, kind: DataType) -> bool:
             and isinstance(element["value"].dataType, BinaryType)
         )
     return isinstance(kind, IntegralType)
-
-
-def _number(given: Mapping[str, str], name: str) -> int:
-    text = text_of(given, OPTIONS, name)
-    if not text.isdecimal() or int(text) < 1:
-        raise OptionError(f"{name}={text}: expected a whole number above 0")
-    return int(text)
 
 
 def _session_path(given: Mapping[str, str], *, is_stream: bool) -> str:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tidelog.client.cluster_config import ClusterConfig
@@ -15,6 +16,8 @@ from tidelog.pipeline.options import (
     Foreign,
     Option,
     OptionTable,
+    choice_of,
+    count_of,
     no_servers,
     read_cluster,
     read_options,
@@ -213,6 +216,7 @@ def _known(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -> SourceOptions:
+    choice = partial(choice_of, given, OPTIONS)
     return SourceOptions(
         cluster=read_cluster(given, client_id=_CLIENT_ID),
         topics=_parse_topics(given["subscribe"]) if "subscribe" in given else None,
@@ -224,10 +228,10 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         pattern=given.get("subscribepattern"),
         starting_times=_parse_times("starting", given),
         ending_times=_parse_times("ending", given),
-        starts_at_end=_is_second(given, "startingOffsetsByTimestampStrategy", "error", "latest"),
+        starts_at_end=choice("startingOffsetsByTimestampStrategy", "error", "latest") == "latest",
         max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
-        fail_on_data_loss=_is_second(given, "failOnDataLoss", "false", "true"),
-        read_committed=_is_second(given, "isolation.level", "read_uncommitted", "read_committed"),
+        fail_on_data_loss=choice("failOnDataLoss", "true", "false") == "true",
+        read_committed=choice("isolation.level", "read_uncommitted", "read_committed") == "read_committed",
         read_path=given.get("read.path") or None,
         losses_path=given.get("losses.path") or None,
         min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
@@ -309,11 +313,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 def _count(given: Mapping[str, str], option: str) -> int | None:
     text = given.get(option.lower())
-    if text is None:
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise OptionError(f"{option}: {text!r} is not a number of at least 1")
-    return int(text)
+    return None if text is None else count_of(option, text)
 
 
 def _parse_delay(text: str) -> int:
@@ -321,13 +321,6 @@ def _parse_delay(text: str) -> int:
     if match is None:
         raise OptionError(f"maxTriggerDelay: {text!r} is not a number with the unit ms, s, m or h")
     return int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _is_second(given: Mapping[str, str], option: str, first: str, second: str) -> bool:
-    text = _text(given, option)
-    if text.lower() not in (first, second):
-        raise OptionError(f"{option}: {text!r} is neither {first} nor {second}")
-    return text.lower() == second
 
 
 def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
@@ -347,7 +340,7 @@ def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
     """Spark's own source leaves the headers out unless told otherwise, this one only where told so."""
-    with_headers = _is_second(given, "includeHeaders", "false", "true")
+    with_headers = choice_of(given, OPTIONS, "includeHeaders", "true", "false") == "true"
     if (text := given.get("columns")) is None:
         return tuple(name for name in COLUMNS if with_headers or name != "headers")
     by_name = {name.lower(): name for name in COLUMNS}

@@ -15,6 +15,7 @@ from tidelog.pipeline.exactly_once.decision import (
     following,
     from_offsets,
     group_of,
+    run_of,
     to_offsets,
 )
 
@@ -51,6 +52,14 @@ def test_offsets_of_another_program_are_refused() -> None:
     moved = {where: each._replace(offset=5) for where, each in as_committed(LAST).items()}
     with pytest.raises(ExactlyOnceError, match="Another program"):
         from_offsets("sink", moved)
+
+
+def test_a_run_is_known_by_sparks_job_group_and_another_group_is_refused() -> None:
+    run = "a514095c-6d8e-458f-bb23-db072b59aacb"
+    assert run_of("query", run) == run
+    assert run_of("", "etl") == ""
+    with pytest.raises(ExactlyOnceError, match="set the job group to 'etl'"):
+        run_of("query", "etl")
 
 
 def test_a_transactional_id_names_its_sink_batch_write_and_attempt() -> None:
