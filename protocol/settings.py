@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
@@ -23,6 +23,8 @@ __all__ = [
     "as_text",
     "default_of",
     "hold_checked",
+    "int32_setting",
+    "int64_setting",
     "setting",
     "settings_of",
     "shown",
@@ -167,6 +169,12 @@ def setting(
         "extras": extras,
     }
     return field(default=default, repr=not secret, metadata={_KEY: declared})
+
+
+int32_setting: Final = partial(setting, low=1, high=2**31 - 1)
+"""A field of Kafka's type INT, from 1 on unless `low` is given."""
+int64_setting: Final = partial(setting, low=1, high=2**63 - 1)
+"""A field of Kafka's type LONG, from 1 on unless `low` is given."""
 
 
 @cache

@@ -46,11 +46,18 @@ from tidelog.broker.configuration.topic_settings import (
     documentation_of,
 )
 from tidelog.broker.storage.producer_state import DEFAULT_RULES
-from tidelog.protocol.settings import ConfigError, Setting, as_text, settings_of, shown
+from tidelog.protocol.settings import (
+    ConfigError,
+    Setting,
+    as_text,
+    int32_setting,
+    int64_setting,
+    settings_of,
+    shown,
+)
 from tidelog.protocol.settings import setting as _setting
 
 _INT = 2**31 - 1
-_LONG = 2**63 - 1
 
 HTTP_LISTENER = "HTTP"
 """What the HTTP port is called in names of settings for one listener."""
@@ -89,24 +96,19 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
 
-    metrics_max_offset_series: int = _setting(
+    metrics_max_offset_series: int = int32_setting(
         50_000,
         "Most series of committed offsets, lag and ends of partitions on /metrics. Above it, whole families "
         "are left out, those by group and partition first.",
         low=0,
-        high=_INT,
         dynamic=True,
     )
     data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog. It is made if it is missing.")
-    node_id: int = _setting(1, "Id of this broker in the cluster.", low=0, high=_INT)
+    node_id: int = int32_setting(1, "Id of this broker in the cluster.", low=0)
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
 
     num_partitions: int = _setting(
-        1,
-        "Partitions of a new topic, if its creator gives no number.",
-        low=1,
-        high=100_000,
-        dynamic=True,
+        1, "Partitions of a new topic, if its creator gives no number.", low=1, high=100_000, dynamic=True
     )
     default_replication_factor: int = _setting(
         1,
@@ -116,15 +118,9 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         dynamic=True,
     )
     auto_create_topics_enable: bool = _setting(
-        True,
-        "Create a missing topic when a client asks for it and allows it.",
-        dynamic=True,
+        True, "Create a missing topic when a client asks for it and allows it.", dynamic=True
     )
-    delete_topic_enable: bool = _setting(
-        True,
-        "Let clients delete topics.",
-        dynamic=True,
-    )
+    delete_topic_enable: bool = _setting(True, "Let clients delete topics.", dynamic=True)
 
     log_segment_bytes: int = _default_of("segment.bytes")
     log_segment_delete_delay_ms: int = _default_of("file.delete.delay.ms")
@@ -135,15 +131,13 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     log_local_retention_ms: int = _default_of("local.retention.ms")
     log_retention_ms: int = _default_of("retention.ms")
     log_retention_bytes: int = _default_of("retention.bytes")
-    log_retention_check_interval_ms: int = _setting(
-        300_000, "Interval at which old segments are looked for and deleted.", low=1, high=_LONG
+    log_retention_check_interval_ms: int = int64_setting(
+        300_000, "Interval at which old segments are looked for and deleted."
     )
-    log_flush_offset_checkpoint_interval_ms: int = _setting(
+    log_flush_offset_checkpoint_interval_ms: int = int64_setting(
         60_000,
         "Interval at which indexes, snapshots and recovery points are written. After a crash, the start "
         "reads the log from there.",
-        low=1,
-        high=_LONG,
     )
     acks_all_durable: bool = _default_of("acks.all.durable")
     log_flush_interval_messages: int = _default_of("flush.messages")
@@ -158,19 +152,14 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     log_cleaner_enable: bool = _setting(
         True, "Compact the topics whose cleanup.policy says so, __consumer_offsets among them."
     )
-    log_cleaner_backoff_ms: int = _setting(
-        15_000,
-        "Time until logs are looked at again when none is dirty enough.",
-        low=0,
-        high=_LONG,
-        dynamic=True,
+    log_cleaner_backoff_ms: int = int64_setting(
+        15_000, "Time until logs are looked at again when none is dirty enough.", low=0, dynamic=True
     )
-    log_cleaner_dedupe_buffer_size: int = _setting(
+    log_cleaner_dedupe_buffer_size: int = int64_setting(
         128 << 20,
         "Most memory for the keys of a clean: 24 bytes each, at most 70 % full. A log with more keys takes "
         "several cleans.",
         low=1 << 20,
-        high=_LONG,
         dynamic=True,
     )
     log_cleaner_io_max_bytes_per_second: float = _setting(
@@ -187,27 +176,15 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     min_insync_replicas: int = _default_of("min.insync.replicas")
     unclean_leader_election_enable: bool = _default_of("unclean.leader.election.enable")
 
-    socket_request_max_bytes: int = _setting(100 << 20, "Size of the largest request.", low=1, high=_INT)
-    max_request_partition_size_limit: int = _setting(
-        2000,
-        "Most partitions in one answer to DescribeTopicPartitions.",
-        low=1,
-        high=_INT,
-        dynamic=True,
+    socket_request_max_bytes: int = int32_setting(100 << 20, "Size of the largest request.")
+    max_request_partition_size_limit: int = int32_setting(
+        2000, "Most partitions in one answer to DescribeTopicPartitions.", dynamic=True
     )
-    max_connections: int = _setting(
-        10_000,
-        "Most connections at a time. Further ones are closed.",
-        low=1,
-        high=_INT,
-        dynamic=True,
+    max_connections: int = int32_setting(
+        10_000, "Most connections at a time. Further ones are closed.", dynamic=True
     )
-    max_connections_per_ip: int = _setting(
-        _INT,
-        "Most connections at a time from one address. Further ones are closed.",
-        low=0,
-        high=_INT,
-        dynamic=True,
+    max_connections_per_ip: int = int32_setting(
+        _INT, "Most connections at a time from one address. Further ones are closed.", low=0, dynamic=True
     )
     max_connections_per_ip_overrides: tuple[str, ...] = _setting(
         (),
@@ -216,72 +193,48 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         read=checked_overrides,
         dynamic=True,
     )
-    max_connection_creation_rate: int = _setting(
-        _INT,
-        "Most new connections per second. Further ones wait until they are accepted.",
-        low=1,
-        high=_INT,
-        dynamic=True,
+    max_connection_creation_rate: int = int32_setting(
+        _INT, "Most new connections per second. Further ones wait until they are accepted.", dynamic=True
     )
-    quota_window_num: int = _setting(
+    quota_window_num: int = int32_setting(
         11,
         "Windows over which the use of a quota is measured; a client may use all but one of them at once.",
         low=2,
-        high=_INT,
     )
-    quota_window_size_seconds: int = _setting(
-        1, "Length of one window over which the use of a quota is measured.", low=1, high=_INT
+    quota_window_size_seconds: int = int32_setting(
+        1, "Length of one window over which the use of a quota is measured."
     )
-    controller_quota_window_num: int = _setting(
+    controller_quota_window_num: int = int32_setting(
         11,
         "Windows over which the use of controller_mutation_rate is measured; a client may use all of them at "
         "once.",
-        low=1,
-        high=_INT,
     )
-    controller_quota_window_size_seconds: int = _setting(
-        1,
-        "Length of one window over which the use of controller_mutation_rate is measured.",
-        low=1,
-        high=_INT,
+    controller_quota_window_size_seconds: int = int32_setting(
+        1, "Length of one window over which the use of controller_mutation_rate is measured."
     )
-    connections_max_idle_ms: int = _setting(
-        600_000, "Time after which a connection without a request is closed. -1: never.", low=-1, high=_LONG
+    connections_max_idle_ms: int = int64_setting(
+        600_000, "Time after which a connection without a request is closed. -1: never.", low=-1
     )
-    connection_queued_max_requests: int = _setting(
-        256,
-        "Unanswered requests of one connection at which the broker stops reading from it.",
-        low=1,
-        high=_INT,
+    connection_queued_max_requests: int = int32_setting(
+        256, "Unanswered requests of one connection at which the broker stops reading from it."
     )
-    connection_queued_max_bytes: int = _setting(
-        64 << 20,
-        "Bytes of unsent answers of one connection at which the broker stops reading from it.",
-        low=1,
-        high=_LONG,
+    connection_queued_max_bytes: int = int64_setting(
+        64 << 20, "Bytes of unsent answers of one connection at which the broker stops reading from it."
     )
 
-    queued_max_bytes: int = _setting(
+    queued_max_bytes: int = int64_setting(
         512 << 20,
         "Most memory of all connections together: requests that arrive or wait, answers that are not read "
         "yet, fetch sessions. Above half of it, answers are smaller. Above all of it, the connection that "
         "holds the most is closed.",
-        low=1,
-        high=_LONG,
     )
 
-    producer_id_expiration_ms: int = _setting(
-        DEFAULT_RULES.expiration_ms,
-        "Idle time after which a partition forgets a producer.",
-        low=1,
-        high=_INT,
-        dynamic=True,
+    producer_id_expiration_ms: int = int32_setting(
+        DEFAULT_RULES.expiration_ms, "Idle time after which a partition forgets a producer.", dynamic=True
     )
-    max_producer_ids_per_partition: int = _setting(
+    max_producer_ids_per_partition: int = int32_setting(
         DEFAULT_RULES.max_producers,
         "Most producers that a partition remembers. Above it, the one that was idle longest is forgotten.",
-        low=1,
-        high=_INT,
         dynamic=True,
     )
     producer_id_unknown_sequence: str = _setting(
@@ -298,25 +251,21 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         dynamic=True,
     )
 
-    fetch_max_bytes: int = _setting(57_671_680, "Size of the largest answer to a Fetch.", low=1024, high=_INT)
-    fetch_max_wait_ms: int = _setting(
-        300_000, "Longest time that a Fetch waits for data. A request cannot ask for more.", low=0, high=_INT
+    fetch_max_bytes: int = int32_setting(57_671_680, "Size of the largest answer to a Fetch.", low=1024)
+    fetch_max_wait_ms: int = int32_setting(
+        300_000, "Longest time that a Fetch waits for data. A request cannot ask for more.", low=0
     )
-    max_incremental_fetch_session_cache_slots: int = _setting(
-        1000, "Most incremental fetch sessions. 0: none.", low=0, high=_INT
+    max_incremental_fetch_session_cache_slots: int = int32_setting(
+        1000, "Most incremental fetch sessions. 0: none.", low=0
     )
-    max_incremental_fetch_session_cache_partitions: int = _setting(
+    max_incremental_fetch_session_cache_partitions: int = int32_setting(
         200_000,
         "Most partitions of all incremental fetch sessions together. Each takes about 400 bytes, and all at "
         "most a quarter of queued.max.bytes. Further consumers are served without a session.",
         low=0,
-        high=_INT,
     )
-    shutdown_timeout_ms: int = _setting(
-        10_000,
-        "Time that a stop waits for requests in flight before it closes their connections.",
-        low=0,
-        high=_INT,
+    shutdown_timeout_ms: int = int32_setting(
+        10_000, "Time that a stop waits for requests in flight before it closes their connections.", low=0
     )
     faults_enable: bool = _setting(
         False, "Let everyone who reaches the HTTP port order faults with `tidelog fault`. For tests only."

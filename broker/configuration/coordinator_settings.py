@@ -9,69 +9,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.protocol.settings import int32_setting, int64_setting
 from tidelog.protocol.settings import setting as _setting
 
 _INT = 2**31 - 1
-_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorSettings:
     """Part of `BrokerConfig`, which checks the values."""
 
-    group_initial_rebalance_delay_ms: int = _setting(
+    group_initial_rebalance_delay_ms: int = int32_setting(
         3_000,
         "How long the first member of a group waits for others to join; 0 suits tests and single consumers.",
         low=0,
-        high=_INT,
         dynamic=True,
     )
-    group_min_session_timeout_ms: int = _setting(
-        6_000,
-        "Shortest session timeout that a member of a group may ask for.",
-        low=1,
-        high=_INT,
-        dynamic=True,
+    group_min_session_timeout_ms: int = int32_setting(
+        6_000, "Shortest session timeout that a member of a group may ask for.", dynamic=True
     )
-    group_max_session_timeout_ms: int = _setting(
-        1_800_000,
-        "Longest session timeout that a member of a group may ask for.",
-        low=1,
-        high=_INT,
-        dynamic=True,
+    group_max_session_timeout_ms: int = int32_setting(
+        1_800_000, "Longest session timeout that a member of a group may ask for.", dynamic=True
     )
-    group_max_size: int = _setting(
-        _INT,
-        "Members that a group may have.",
-        low=1,
-        high=_INT,
-        dynamic=True,
-    )
+    group_max_size: int = int32_setting(_INT, "Members that a group may have.", dynamic=True)
     group_coordinator_rebalance_protocols: tuple[str, ...] = _setting(
         ("classic", "consumer"),
         "Protocols by which members may join groups. Without consumer, ConsumerGroupHeartbeat is refused.",
         choices=("classic", "consumer"),
     )
-    group_consumer_session_timeout_ms: int = _setting(
-        45_000, "Session timeout of all members of the consumer protocol.", low=1, high=_INT, dynamic=True
+    group_consumer_session_timeout_ms: int = int32_setting(
+        45_000, "Session timeout of all members of the consumer protocol.", dynamic=True
     )
-    group_consumer_min_session_timeout_ms: int = _setting(
-        45_000, "Shortest value of group.consumer.session.timeout.ms.", low=1, high=_INT
+    group_consumer_min_session_timeout_ms: int = int32_setting(
+        45_000, "Shortest value of group.consumer.session.timeout.ms."
     )
-    group_consumer_max_session_timeout_ms: int = _setting(
-        60_000, "Longest value of group.consumer.session.timeout.ms.", low=1, high=_INT
+    group_consumer_max_session_timeout_ms: int = int32_setting(
+        60_000, "Longest value of group.consumer.session.timeout.ms."
     )
-    group_consumer_heartbeat_interval_ms: int = _setting(
-        5_000, "How often members of the consumer protocol send heartbeats.", low=1, high=_INT, dynamic=True
+    group_consumer_heartbeat_interval_ms: int = int32_setting(
+        5_000, "How often members of the consumer protocol send heartbeats.", dynamic=True
     )
-    group_consumer_min_heartbeat_interval_ms: int = _setting(
-        5_000, "Shortest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
+    group_consumer_min_heartbeat_interval_ms: int = int32_setting(
+        5_000, "Shortest value of group.consumer.heartbeat.interval.ms."
     )
-    group_consumer_max_heartbeat_interval_ms: int = _setting(
-        15_000, "Longest value of group.consumer.heartbeat.interval.ms.", low=1, high=_INT
+    group_consumer_max_heartbeat_interval_ms: int = int32_setting(
+        15_000, "Longest value of group.consumer.heartbeat.interval.ms."
     )
-    group_consumer_max_size: int = _setting(
-        _INT, "Members that a group of the consumer protocol may have.", low=1, high=_INT, dynamic=True
+    group_consumer_max_size: int = int32_setting(
+        _INT, "Members that a group of the consumer protocol may have.", dynamic=True
     )
     group_consumer_assignors: tuple[str, ...] = _setting(
         ("uniform", "range"),
@@ -83,12 +68,11 @@ class CoordinatorSettings:
         "Whether a group with members may change its protocol, and in which direction.",
         choices=("upgrade", "downgrade", "bidirectional", "disabled"),
     )
-    groups_max_bytes: int = _setting(
+    groups_max_bytes: int = int64_setting(
         64 << 20,
         "Most memory of the groups in one partition of __consumer_offsets: what their members say of "
         "themselves and are assigned. Members beyond it are refused.",
         low=1 << 20,
-        high=_LONG,
         dynamic=True,
     )
     offsets_topic_num_partitions: int = _setting(
@@ -97,29 +81,20 @@ class CoordinatorSettings:
         low=1,
         high=10_000,
     )
-    offsets_topic_segment_bytes: int = _setting(
-        100 << 20,
-        "Value of segment.bytes that __consumer_offsets gets when it is made.",
-        low=14,
-        high=_INT,
+    offsets_topic_segment_bytes: int = int32_setting(
+        100 << 20, "Value of segment.bytes that __consumer_offsets gets when it is made.", low=14
     )
-    offset_metadata_max_bytes: int = _setting(
-        4096,
-        "Longest metadata of a committed offset, in characters.",
-        low=0,
-        high=_INT,
-        dynamic=True,
+    offset_metadata_max_bytes: int = int32_setting(
+        4096, "Longest metadata of a committed offset, in characters.", low=0, dynamic=True
     )
-    offsets_retention_minutes: int = _setting(
+    offsets_retention_minutes: int = int32_setting(
         7 * 24 * 60,
         "Minutes that committed offsets are kept after their group lost its last member. If it never had "
         "one: after the commit.",
-        low=1,
-        high=_INT,
         dynamic=True,
     )
-    offsets_retention_check_interval_ms: int = _setting(
-        600_000, "Interval at which expired offsets are looked for and deleted.", low=1, high=_LONG
+    offsets_retention_check_interval_ms: int = int64_setting(
+        600_000, "Interval at which expired offsets are looked for and deleted."
     )
 
     transaction_state_log_num_partitions: int = _setting(
@@ -128,34 +103,27 @@ class CoordinatorSettings:
         low=1,
         high=10_000,
     )
-    transaction_state_log_segment_bytes: int = _setting(
-        100 << 20,
-        "Value of segment.bytes that __transaction_state gets when it is made.",
-        low=14,
-        high=_INT,
+    transaction_state_log_segment_bytes: int = int32_setting(
+        100 << 20, "Value of segment.bytes that __transaction_state gets when it is made.", low=14
     )
-    transaction_max_timeout_ms: int = _setting(
-        900_000, "Longest transaction.timeout.ms that a producer may ask for.", low=1, high=_INT
+    transaction_max_timeout_ms: int = int32_setting(
+        900_000, "Longest transaction.timeout.ms that a producer may ask for."
     )
-    transactional_id_expiration_ms: int = _setting(
-        7 * 24 * 3_600_000,
-        "Time without a transaction after which a transactional id is forgotten.",
-        low=1,
-        high=_INT,
+    transactional_id_expiration_ms: int = int32_setting(
+        7 * 24 * 3_600_000, "Time without a transaction after which a transactional id is forgotten."
     )
-    transactions_max_bytes: int = _setting(
+    transactions_max_bytes: int = int64_setting(
         64 << 20,
         "Most memory of the transactional ids in one partition of __transaction_state, with the partitions "
         "of their transactions. New ids and larger transactions beyond it are refused.",
         low=1 << 20,
-        high=_LONG,
         dynamic=True,
     )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(
-        10_000, "Interval at which transactions past their timeout are aborted.", low=1, high=_INT
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = int32_setting(
+        10_000, "Interval at which transactions past their timeout are aborted."
     )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(
-        3_600_000, "Interval at which expired transactional ids are forgotten.", low=1, high=_INT
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = int32_setting(
+        3_600_000, "Interval at which expired transactional ids are forgotten."
     )
     transaction_two_phase_commit_enable: bool = _setting(
         False,

@@ -14,7 +14,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from tidelog.broker.configuration.listener_settings import ListenerSettings
-from tidelog.protocol.settings import ConfigError
+from tidelog.protocol.settings import ConfigError, int32_setting
 from tidelog.protocol.settings import setting as _setting
 
 _INT = 2**31 - 1
@@ -81,11 +81,8 @@ class SaslSettings(ListenerSettings):
         low=1,
         high=_INT,
     )
-    sasl_server_max_receive_size: int = _setting(
-        524_288,
-        "Size of the largest request of a client that is not authenticated yet.",
-        low=1024,
-        high=_INT,
+    sasl_server_max_receive_size: int = int32_setting(
+        524_288, "Size of the largest request of a client that is not authenticated yet.", low=1024
     )
     connections_max_reauth_ms: int = _mechanism_setting(
         0,
@@ -100,9 +97,6 @@ class SaslSettings(ListenerSettings):
         low=1,
         high=_INT,
     )
-    connection_failed_authentication_delay_ms: int = _setting(
-        100,
-        "Time until a failed authentication is answered and its connection closed.",
-        low=0,
-        high=_INT,
+    connection_failed_authentication_delay_ms: int = int32_setting(
+        100, "Time until a failed authentication is answered and its connection closed.", low=0
     )

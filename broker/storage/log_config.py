@@ -13,9 +13,8 @@ import re
 from dataclasses import dataclass
 
 from tidelog.broker.storage.producer_state import DEFAULT_RULES, ProducerRules
-from tidelog.protocol.settings import ConfigError, setting
+from tidelog.protocol.settings import ConfigError, int32_setting, int64_setting, setting
 
-_INT = 2**31 - 1
 _LONG = 2**63 - 1
 _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
@@ -86,35 +85,30 @@ class LogConfig:
         high=22,
         broker_name="compression.zstd.level",
     )
-    delete_retention_ms: int = setting(
+    delete_retention_ms: int = int64_setting(
         _DAY_MS,
         "How long a tombstone (a record without a value) stays after the first compaction that kept it.",
         low=0,
-        high=_LONG,
         broker_name="log.cleaner.delete.retention.ms",
     )
-    file_delete_delay_ms: int = setting(
+    file_delete_delay_ms: int = int64_setting(
         60_000,
         "How long the files of a deleted segment stay.",
         low=0,
-        high=_LONG,
         broker_name="log.segment.delete.delay.ms",
         without_effect="files are deleted at once, and readers keep what they have open",
     )
-    flush_messages: int = setting(
+    flush_messages: int = int64_setting(
         _LONG,
         "Records that are not flushed yet at which a log is flushed before acks=1 is answered, and acks=all "
         "if acks.all.durable is false.",
-        low=1,
-        high=_LONG,
         broker_name="log.flush.interval.messages",
     )
-    flush_ms: int = setting(
+    flush_ms: int = int64_setting(
         _LONG,
         "Time within which records are flushed that no answer waits for. It is at most 5 ms while "
         "acks.all.durable is true, because consumers read only what is flushed.",
         low=0,
-        high=_LONG,
         broker_name="log.flush.interval.ms",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
@@ -124,11 +118,10 @@ class LogConfig:
         broker_name="",
         without_effect=_ONE_REPLICA,
     )
-    index_interval_bytes: int = setting(
+    index_interval_bytes: int = int32_setting(
         4096,
         "Bytes of batches between two entries of the offset index.",
         low=0,
-        high=_INT,
         broker_name="log.index.interval.bytes",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
@@ -138,46 +131,40 @@ class LogConfig:
         broker_name="",
         without_effect=_ONE_REPLICA,
     )
-    local_retention_bytes: int = setting(
+    local_retention_bytes: int = int64_setting(
         -2,
         "Size of a partition's local segments above which the oldest are deleted, once they are in remote "
         "storage. -2: retention.bytes.",
         low=-2,
-        high=_LONG,
         broker_name="log.local.retention.bytes",
         without_effect=_NO_REMOTE_STORAGE,
     )
-    local_retention_ms: int = setting(
+    local_retention_ms: int = int64_setting(
         -2,
         "Age above which a local segment is deleted, once it is in remote storage. -2: retention.ms.",
         low=-2,
-        high=_LONG,
         broker_name="log.local.retention.ms",
         without_effect=_NO_REMOTE_STORAGE,
     )
-    max_compaction_lag_ms: int = setting(
+    max_compaction_lag_ms: int = int64_setting(
         _LONG,
         "Longest time that a record stays before its log is compacted, however little of it is new. Its "
         "segment is closed by then, if records follow.",
-        low=1,
-        high=_LONG,
         broker_name="log.cleaner.max.compaction.lag.ms",
     )
-    max_message_bytes: int = setting(
-        1_048_588, "Size of the largest record batch.", low=0, high=_INT, broker_name="message.max.bytes"
+    max_message_bytes: int = int32_setting(
+        1_048_588, "Size of the largest record batch.", low=0, broker_name="message.max.bytes"
     )
-    message_timestamp_after_max_ms: int = setting(
+    message_timestamp_after_max_ms: int = int64_setting(
         3_600_000,
         "How far a producer's timestamp may be ahead of the broker's clock.",
         low=0,
-        high=_LONG,
         broker_name="log.message.timestamp.after.max.ms",
     )
-    message_timestamp_before_max_ms: int = setting(
+    message_timestamp_before_max_ms: int = int64_setting(
         _LONG,
         "How far a producer's timestamp may be behind the broker's clock.",
         low=0,
-        high=_LONG,
         broker_name="log.message.timestamp.before.max.ms",
     )
     message_timestamp_type: str = setting(
@@ -193,19 +180,16 @@ class LogConfig:
         high=1,
         broker_name="log.cleaner.min.cleanable.ratio",
     )
-    min_compaction_lag_ms: int = setting(
+    min_compaction_lag_ms: int = int64_setting(
         0,
         "Shortest time that a record stays before it may be removed by compaction.",
         low=0,
-        high=_LONG,
         broker_name="log.cleaner.min.compaction.lag.ms",
     )
-    min_insync_replicas: int = setting(
+    min_insync_replicas: int = int32_setting(
         1,
         "In-sync replicas without which acks=all is refused with NOT_ENOUGH_REPLICAS. This cluster keeps one "
         "replica, so acks=all fails with every value above 1.",
-        low=1,
-        high=_INT,
         broker_name="min.insync.replicas",
     )
     preallocate: bool = setting(
@@ -214,19 +198,17 @@ class LogConfig:
         broker_name="log.preallocate",
         without_effect="a segment takes the space of its records",
     )
-    remote_copy_lag_bytes: int = setting(
+    remote_copy_lag_bytes: int = int64_setting(
         0,
         "Size of the newer segments at which a segment is copied to remote storage. -1: the local retention.",
         low=-1,
-        high=_LONG,
         broker_name="",
         without_effect=_NO_REMOTE_STORAGE,
     )
-    remote_copy_lag_ms: int = setting(
+    remote_copy_lag_ms: int = int64_setting(
         0,
         "Age at which a segment is copied to remote storage. -1: the local retention.",
         low=-1,
-        high=_LONG,
         broker_name="",
         without_effect=_NO_REMOTE_STORAGE,
     )
@@ -248,43 +230,35 @@ class LogConfig:
         broker_name="",
         without_effect=_NO_REMOTE_STORAGE,
     )
-    retention_bytes: int = setting(
+    retention_bytes: int = int64_setting(
         -1,
         "Size of a partition above which its oldest segments are deleted. -1: no limit.",
         low=-1,
-        high=_LONG,
         broker_name="log.retention.bytes",
     )
-    retention_ms: int = setting(
-        _WEEK_MS,
-        "Age above which a segment is deleted. -1: never.",
-        low=-1,
-        high=_LONG,
-        broker_name="log.retention.ms",
+    retention_ms: int = int64_setting(
+        _WEEK_MS, "Age above which a segment is deleted. -1: never.", low=-1, broker_name="log.retention.ms"
     )
-    segment_bytes: int = setting(
+    segment_bytes: int = int32_setting(
         1 << 30,
         "Size at which a new segment is begun. Kafka 4 refuses less than 1048576.",
         low=14,
-        high=_INT,
         broker_name="log.segment.bytes",
     )
-    segment_index_bytes: int = setting(
+    segment_index_bytes: int = int32_setting(
         10 << 20,
         "Size of an offset index at which a new segment is begun.",
         low=4,
-        high=_INT,
         broker_name="log.index.size.max.bytes",
     )
-    segment_jitter_ms: int = setting(
+    segment_jitter_ms: int = int64_setting(
         0,
         "Longest time that is taken off segment.ms at random, so that not all logs begin a segment at once.",
         low=0,
-        high=_LONG,
         broker_name="log.roll.jitter.ms",
     )
-    segment_ms: int = setting(
-        _WEEK_MS, "Age at which a new segment is begun.", low=1, high=_LONG, broker_name="log.roll.ms"
+    segment_ms: int = int64_setting(
+        _WEEK_MS, "Age at which a new segment is begun.", broker_name="log.roll.ms"
     )
     unclean_leader_election_enable: bool = setting(
         False,
