@@ -15,6 +15,7 @@ import uvloop
 from faults.proxy import FaultProxy
 from tests.conformance.client_site import Site
 from tests.conformance.commands import Type, typist
+from tests.conformance.crew import Crew, filled
 from tests.processes import none_left
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
@@ -51,15 +52,34 @@ class RunningBroker:
             self._loop.close()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """One broker for all tests of a module; each test makes topics of its own."""
-    # Its log would stand between the lines of the commands that run in this process.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    running = RunningBroker(tmp_path_factory.mktemp("broker"))
-    yield running
-    running.stop()
-    structlog.reset_defaults()
+def broker_with(**settings: object) -> Any:
+    """A fixture: one broker for all tests of a module; each test makes topics of its own.
+
+    Names of settings may have dots.
+    """
+    named = {name.replace(".", "_"): value for name, value in settings.items()}
+
+    @pytest.fixture(scope="module")
+    def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+        # Its log would stand between the lines of the commands that run in this process.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        running = RunningBroker(tmp_path_factory.mktemp("broker"), **named)
+        yield running
+        running.stop()
+        structlog.reset_defaults()
+
+    return broker
+
+
+broker = broker_with()
+
+
+@pytest.fixture
+async def crew(broker: RunningBroker) -> AsyncIterator[Crew]:
+    """A crew, and a topic with records, in the module's broker."""
+    made = Crew(broker.address, await filled(broker.address))
+    async with made.stack:
+        yield made
 
 
 @pytest.fixture

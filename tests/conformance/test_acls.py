@@ -30,13 +30,13 @@ from kafka.errors import TopicAuthorizationFailedError as KafkaDenied
 
 from tests.conformance.commands import typist
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.client import Consumer, Producer, TopicAuthorizationFailedError
 from tidelog.client import TopicPartition as OurPartition
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.protocol import acls as ours
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 PASSWORD = "secret"
 MECHANISM = "SCRAM-SHA-256"
@@ -54,10 +54,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         super_users="User:admin",
         group_initial_rebalance_delay_ms=0,
     )
-    salted = salted_password(ScramMechanism.SCRAM_SHA_256, PASSWORD, b"salt", 4096)
-    made = {ScramMechanism.SCRAM_SHA_256: credential_of(ScramMechanism.SCRAM_SHA_256, salted, b"salt", 4096)}
-    for name in (ADMIN, ALICE):
-        running.run(running.broker.services.users.change(name, made))
+    add_users(running, PASSWORD, ADMIN, ALICE)
     yield running
     running.stop()
 

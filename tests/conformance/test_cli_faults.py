@@ -3,28 +3,15 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.commands import Type, typist
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.commands import Type
+from tests.conformance.conftest import RunningBroker, broker_with
 
-
-@pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory.mktemp("faulty"), faults_enable=True)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def tidelog(
-    faulty: RunningBroker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Type:
-    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", faulty.address)
-    return typist(capfd)
+broker = broker_with(faults_enable=True)
+plain = broker_with()
 
 
 @pytest.fixture
@@ -87,8 +74,8 @@ def test_producers_are_moved_and_forgotten(tidelog: Type, lines: str) -> None:
     assert "remembers no producer" in error
 
 
-def test_a_broker_without_faults_says_how_to_get_them(broker: RunningBroker, tidelog: Type) -> None:
-    code, shown, error = tidelog("fault", "drop", "t", "-b", broker.address)
+def test_a_broker_without_faults_says_how_to_get_them(plain: RunningBroker, tidelog: Type) -> None:
+    code, shown, error = tidelog("fault", "drop", "t", "-b", plain.address)
     assert (code, shown) == (1, "")
     assert error.startswith("error: faults are not enabled on this broker: start the broker with --enable-f")
 
@@ -107,12 +94,12 @@ def test_where_no_http_port_answers_producers_are_listed_without_their_batches(
 
 
 def test_the_batches_of_another_cluster_are_not_shown(
-    broker: RunningBroker, tidelog: Type, lines: str
+    plain: RunningBroker, tidelog: Type, lines: str
 ) -> None:
-    for address in ((), ("-b", broker.address)):
+    for address in ((), ("-b", plain.address)):
         tidelog("topic", "create", "both", *address)
         tidelog("produce", "both", "--file", lines, *address)
-    shown, error = tidelog("producers", "both", "--http", f"127.0.0.1:{broker.http_port}")[1:]
+    shown, error = tidelog("producers", "both", "--http", f"127.0.0.1:{plain.http_port}")[1:]
     assert shown.splitlines()[1].split()[-1] == "-"
     assert "another cluster" in error
 

@@ -1,33 +1,24 @@
 """`tidelog transaction` against a real broker: what is prepared waits, and is ended by hand."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-import structlog
 
 from tests.conformance.commands import Type
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.raw import RawClient, connected
 from tests.conformance.test_wire_transactions import send_batch
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(
-        tmp_path_factory.mktemp("broker"),
-        transaction_two_phase_commit_enable=True,
-        transaction_two_phase_commit_allowed_ids=("sink-*", "tidelog-sink.*"),
-        transaction_abort_timed_out_transaction_cleanup_interval_ms=10,
-    )
-    yield running
-    running.stop()
-    structlog.reset_defaults()
+broker = broker_with(
+    transaction_two_phase_commit_enable=True,
+    transaction_two_phase_commit_allowed_ids=("sink-*", "tidelog-sink.*"),
+    transaction_abort_timed_out_transaction_cleanup_interval_ms=10,
+)
 
 
 async def begun(client: RawClient, name: str, **flags: bool) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from faults.process import BrokerProcess
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.crew import (
     CLASSIC,
     CONSUMER,
@@ -44,20 +43,7 @@ from tidelog.client import (
 )
 from tidelog.client.groups.assignors import ASSIGNORS
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    quick = {name.replace(".", "_"): value for name, value in QUICK.items()}
-    running = RunningBroker(tmp_path_factory.mktemp("broker"), **quick)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-async def crew(broker: RunningBroker) -> AsyncIterator[Crew]:
-    made = Crew(broker.address, await filled(broker.address))
-    async with made.stack:
-        yield made
+broker = broker_with(**QUICK)
 
 
 @pytest.mark.parametrize(

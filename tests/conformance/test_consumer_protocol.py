@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 
 from faults.process import BrokerProcess
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.waiting import DEADLINE_SECONDS, wait_for
@@ -31,12 +31,7 @@ VALUES = {b"%d" % number for number in range(RECORDS)}
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    settings: Any = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    running = RunningBroker(tmp_path_factory.mktemp("broker"), **settings)
-    yield running
-    running.stop()
+broker = broker_with(**SETTINGS)
 
 
 def fill(address: str, topic: str, values: set[bytes]) -> None:

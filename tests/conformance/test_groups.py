@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from faults.process import BrokerProcess
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.waiting import DEADLINE_SECONDS, wait_for
@@ -33,11 +33,7 @@ VALUES = {b"%d" % number for number in range(RECORDS)}
 _numbers = count()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    running = RunningBroker(tmp_path_factory.mktemp("broker"), group_initial_rebalance_delay_ms=0)
-    yield running
-    running.stop()
+broker = broker_with(group_initial_rebalance_delay_ms=0)
 
 
 @pytest.fixture

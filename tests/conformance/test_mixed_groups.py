@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.conftest import broker_with
 from tests.conformance.crew import (
     CONSUMER,
     HEARTBEAT_MS,
@@ -24,26 +23,12 @@ from tests.conformance.crew import (
     RECORDS,
     SESSION_MS,
     Crew,
-    filled,
     numbered,
     write,
 )
 from tests.waiting import DEADLINE_SECONDS, until
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    quick = {name.replace(".", "_"): value for name, value in QUICK.items()}
-    running = RunningBroker(tmp_path_factory.mktemp("broker"), **quick)
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-async def crew(broker: RunningBroker) -> AsyncIterator[Crew]:
-    made = Crew(broker.address, await filled(broker.address))
-    async with made.stack:
-        yield made
+broker = broker_with(**QUICK)
 
 
 def aiokafka_member(address: str, group: str, topic: str, strategy: Any) -> AIOKafkaConsumer:

@@ -4,13 +4,12 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from tests.conformance.commands import Type
-from tests.conformance.conftest import RunningBroker
+from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.raw import connected
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.protocol.errors import ErrorCode
@@ -22,13 +21,8 @@ VALUE = b"x" * 25_000
 LIMITED = "limited"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """One whose quotas allow one second of use at once."""
-    folder: Path = tmp_path_factory.mktemp("broker")
-    running = RunningBroker(folder, quota_window_num=2)
-    yield running
-    running.stop()
+broker = broker_with(quota_window_num=2)
+"""Its quotas allow one second of use at once."""
 
 
 @pytest.fixture

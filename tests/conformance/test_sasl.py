@@ -24,9 +24,9 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.certificates import Certificates
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.scram_users import add_users
 from tests.conformance.test_wire_sasl import sessions_have_ended
 from tests.waiting import DEADLINE_SECONDS, until, wait_for
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "ann,=ü", "pä=ss,word"
@@ -58,12 +58,7 @@ def secured(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
         sasl_enabled_mechanisms=MECHANISMS,
         connection_failed_authentication_delay_ms=1,
     )
-    made = {}
-    for mechanism in ScramMechanism:
-        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
-        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
-    for name in (USER, PLAIN_NAME):
-        running.run(running.broker.services.users.change(name, made))
+    add_users(running, PASSWORD, USER, PLAIN_NAME)
     yield running
     running.stop()
 

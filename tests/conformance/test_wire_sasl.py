@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import RawClient, connected
+from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker
 from tidelog.broker.handlers.connection_state import AuthenticationStep
@@ -19,13 +20,12 @@ from tidelog.broker.net.routes import MOST_EARLY_REQUESTS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.schema import ApiKey, encode_request
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+from tidelog.protocol.scram import ScramMechanism
 
 HANDSHAKE, AUTHENTICATE, VERSIONS = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS
 ALICE, BOB = b"\0alice\0secret", b"\0bob\0secret"
 SHORT_MS = 300
 LISTENERS = ("SASL_PLAINTEXT", "AGAIN", "LATE")
-SHA_256 = ScramMechanism.SCRAM_SHA_256
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         },
         connection_failed_authentication_delay_ms=20,
     )
-    salted = salted_password(SHA_256, "secret", b"salt", 4096)
-    for user in ("alice", "bob"):
-        change = {SHA_256: credential_of(SHA_256, salted, b"salt", 4096)}
-        running.run(running.broker.services.users.change(user, change))
+    add_users(running, "secret", "alice", "bob")
     yield running
     running.stop()
 
@@ -289,13 +286,12 @@ async def test_nothing_but_tokens_is_served_while_a_client_authenticates_again(
 async def test_a_deleted_user_stays_until_its_session_ends_and_does_not_come_back(
     secured: RunningBroker,
 ) -> None:
-    salted = salted_password(SHA_256, "secret", b"salt", 4096)
+    add_users(secured, "secret", "carol")
     users = secured.broker.services.users
-    secured.run(users.change("carol", {SHA_256: credential_of(SHA_256, salted, b"salt", 4096)}))
     async with client(secured) as peer:
         await handshake(peer)
         assert (await authenticate(peer, b"\0carol\0secret")).error_code == ErrorCode.NONE
-        secured.run(users.change("carol", {SHA_256: None}))
+        secured.run(users.change("carol", dict.fromkeys(ScramMechanism)))
         assert await is_served(peer)
         await handshake(peer)
         refused = await authenticate(peer, b"\0carol\0secret")

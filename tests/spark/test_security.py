@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from faults.process_tree import descendants
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.cli.main import main
 from tidelog.client import Producer
 from tidelog.client.cluster_config import cluster_from_options
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 USER, PASSWORD = "alice", "hunter2"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -36,10 +36,7 @@ def options(secured: RunningBroker, password: str = PASSWORD) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     broker = RunningBroker(tmp_path_factory.mktemp("secured"), listeners=("SASL_PLAINTEXT://127.0.0.1:0",))
-    mechanism = ScramMechanism.SCRAM_SHA_512
-    salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
-    credential = credential_of(mechanism, salted, b"salt", 4096)
-    broker.run(broker.broker.services.users.change(USER, {mechanism: credential}))
+    add_users(broker, PASSWORD, USER)
     cluster = cluster_from_options(
         {name.removeprefix("kafka."): text for name, text in options(broker).items()}
     )
