@@ -57,7 +57,6 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.END_TXN,
     ApiKey.LIST_TRANSACTIONS,
 )
-SINGLE_COORDINATOR = [(ApiKey.FIND_COORDINATOR, version) for version in range(4)]
 
 TOPIC = "flights"
 TOPIC_ID = UUID(int=7)

@@ -182,10 +182,6 @@ def state(log: PartitionLog) -> dict[int, ProducerEntry]:
     return {entry.producer_id: entry._replace(last_append_ms=0) for entry in log.producers.entries()}
 
 
-def base_offset_of(data: Buffer) -> int:
-    return read_batch_header(data).base_offset
-
-
 class FaultyDisk(Disk):
     """A disk whose next writes, syncs or reads go wrong as told. A fault is used up by happening."""
 

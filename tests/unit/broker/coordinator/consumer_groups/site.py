@@ -37,7 +37,6 @@ CLASSIC_SESSION_MS = 10_000
 SETTINGS = ConsumerGroupSettings(
     SESSION_MS, INTERVAL_MS, 1_000, ("uniform", "range"), may_upgrade=True, may_downgrade=True
 )
-NO_PARTITIONS: Assignment = {}
 
 
 def topic_id(name: str) -> UUID:

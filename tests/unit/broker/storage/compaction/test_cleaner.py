@@ -29,7 +29,6 @@ from tidelog.protocol.records import decode_batch, iter_batches
 
 DAY_MS = 86_400_000
 COMPACT = LogConfig(cleanup_policy=("compact",), delete_retention_ms=DAY_MS, index_interval_bytes=100)
-Pairs = list[tuple[bytes | None, bytes | None]]
 
 
 def settle(log: PartitionLog, *, rolls: bool = True) -> PartitionLog:

@@ -22,7 +22,6 @@ from tidelog.broker.storage.verification.findings import Finding, Findings
 from tidelog.broker.storage.verification.partition import EVERYTHING, PartitionCheck, PartitionFacts
 
 CONFIG = LogConfig(segment_bytes=600)
-ENTRY = 34
 
 
 def found_in(folder: Path, *, is_clean: bool = True, recovery_point: int = EVERYTHING) -> list[str]:
