@@ -124,12 +124,14 @@ class Accumulator:
 
         Raises as RecordBatchBuilder.append does for values that no record can have; no batch is opened then.
         """
-        if not self.can_hold(record_size_bytes):
+        step_bytes = self._first_step
+        room_bytes = max(step_bytes, record_size_bytes)
+        if self._used_bytes + room_bytes > self._buffer_memory:
             raise RuntimeError(f"buffer_memory has no {record_size_bytes} bytes free: call can_hold first")
-        size_bytes = min(self._first_step, queue.max_batch_size)
+        size_bytes = min(step_bytes, queue.max_batch_size)
         batch = ProducerBatch(queue.key, size_bytes, now_ms, now_ms + self._delivery_timeout_ms)
         batch.builder.append(timestamp_ms, key, value, headers)
-        self._reserve(batch, self.room_needed(record_size_bytes))
+        self._reserve(batch, room_bytes)
         queue.batches.append(batch)
         queue.open = batch
         self._waiting[queue] = None

@@ -167,10 +167,15 @@ class Sender:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
         self._start_obtaining()
-        if len(self._in_flight) >= len(self._cluster.image.nodes) and self._accumulator.awaits_more():
-            # The brokers are busy, and their next requests get more records in the loop's next turn.
-            self.wake()
-            return
+        if len(self._in_flight) >= len(self._cluster.image.nodes):
+            if min(self._in_flight.values()) >= self._max_in_flight:
+                # The next answer wakes this again.
+                self._set_timer(self._next_expiry_ms, now_ms)
+                return
+            if self._accumulator.awaits_more():
+                # The brokers are busy, and their next requests get more records in the loop's next turn.
+                self.wake()
+                return
         # The first requests hold the retries.
         while loads := self._fill(now_ms):
             for connection, load in loads.items():
@@ -361,6 +366,9 @@ class Sender:
                 del self._throttled_until_ms[connection]
             else:
                 at_ms = min(at_ms, until_ms)
+        self._set_timer(at_ms, now_ms)
+
+    def _set_timer(self, at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
             if now_ms < self._timer_at_ms <= at_ms:
                 return
