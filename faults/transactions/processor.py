@@ -31,13 +31,15 @@ class Journal:
         os.write(self._fd, line.encode() + b"\n")
 
 
-async def process(name: str, client: Client, journal: Journal, rng: random.Random) -> None:
-    """Process inputs without end, up to MOST_SOURCES in a transaction. Raises whatever the client raises
+async def process(
+    name: str, client: Client, journal: Journal, rng: random.Random, most_sources: int = MOST_SOURCES
+) -> None:
+    """Process inputs without end, up to `most_sources` in a transaction. Raises whatever the client raises
     where it can do nothing more."""
     await client.open()
     number = 0
     while True:
-        sources = await client.read(rng.randint(1, MOST_SOURCES))
+        sources = await client.read(rng.randint(1, most_sources))
         if not sources:
             continue
         journal.note(f"begin {number}")
