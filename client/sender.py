@@ -204,27 +204,34 @@ class Sender:
     def _fill(self, now_ms: int) -> dict[Connection, _Load]:
         """At most one request per connection, with batches that may be sent now. They are marked as sent."""
         loads: dict[Connection, _Load] = {}
+        routes: dict[int, Connection | None] = {}
         for key in self._state.unsettled_partitions():
             due_ms = self._state.retry_due_ms(key)
             if due_ms is None or due_ms > now_ms:
                 continue
-            connection = self._route(key, now_ms)
+            connection = self._route(key, now_ms, routes)
             if connection is not None:
                 batch = self._state.take_retry(key, connection, now_ms)
                 if batch is not None:
                     loads.setdefault(connection, _Load()).add(batch)
         awaits_more = self._accumulator.awaits_more()
         for queue in self._accumulator.waiting_queues():
-            self._fill_from(queue, loads, now_ms, awaits_more=awaits_more)
+            self._fill_from(queue, loads, routes, now_ms, awaits_more=awaits_more)
         return loads
 
     def _fill_from(
-        self, queue: PartitionQueue, loads: dict[Connection, _Load], now_ms: int, *, awaits_more: bool
+        self,
+        queue: PartitionQueue,
+        loads: dict[Connection, _Load],
+        routes: dict[int, Connection | None],
+        now_ms: int,
+        *,
+        awaits_more: bool,
     ) -> None:
         ready_ms = self._accumulator.ready_at_ms(queue)
         if ready_ms is None or ready_ms > now_ms:
             return
-        connection = self._route(queue.key, now_ms)
+        connection = self._route(queue.key, now_ms, routes)
         self._state.renew(queue.key, now_ms)
         if self._state.needs_producer_id:
             self._start_obtaining()
@@ -246,12 +253,20 @@ class Sender:
             return
         load.add(self._state.take_new(self._accumulator.drain(queue), connection, now_ms))
 
-    def _route(self, key: TopicPartition, now_ms: int) -> Connection | None:
-        """The connection to the partition's leader, if one more request may be sent on it now."""
+    def _route(
+        self, key: TopicPartition, now_ms: int, routes: dict[int, Connection | None]
+    ) -> Connection | None:
+        """The connection to the partition's leader, if one more request may be sent on it now. `routes` has
+        those of the leaders that were looked up before."""
         leader = self._cluster.image.leader(key)
         if leader < 0:
             self._cluster.request_refresh()
             return None
+        if leader not in routes:
+            routes[leader] = self._free_connection(leader, now_ms)
+        return routes[leader]
+
+    def _free_connection(self, leader: int, now_ms: int) -> Connection | None:
         connection = self._cluster.connection(leader)
         if connection is None or connection.is_congested:
             return None
