@@ -7,8 +7,9 @@ HTTP clients (in a test) never spends that time and memory.
 With security, all but health needs authentication (`http_authentication`).
 
 Invariants: /healthz answers 200 as long as the loop runs; /readyz answers 200 only while requests are served,
-else 503; a client that sends no whole request within `_IDLE_SECONDS` is disconnected. Bytes from a peer that
-are not HTTP are one throttled event without a traceback; a traceback is always a bug of the broker.
+else 503; a client that sends no whole request within `_IDLE_SECONDS` is disconnected. Of `_MOST_CONNECTIONS`
+the oldest without a request make way for new ones, so that they keep no health check out. Bytes from a peer
+that are not HTTP are one throttled event without a traceback; a traceback is always a bug of the broker.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 128
 _RECEIVE_BYTES = 16 * 1024
 _MOST_CONNECTIONS = 32
-"""Further connections are closed: they must not take the file handles that the logs need."""
+"""With more of them idle ones are closed: they must not take the file handles that the logs need."""
 
 
 class HttpServer:
@@ -70,7 +71,10 @@ class HttpServer:
         self._more_metrics = more_metrics
         self._tls = tls
         self._handshakes = Handshakes(events, metrics)
+        self._answered: set[object] = set()
+        """The connections whose request is being answered."""
         self._middlewares: list[Any] = [
+            self._note_answered,
             _refuse_broken_bodies,
             *([] if authenticate is None else [authenticate]),
         ]
@@ -138,7 +142,23 @@ class HttpServer:
 
     def _admits(self, peer: str) -> bool:
         connecting = 0 if self._acceptor is None else self._acceptor.connecting
-        return self.connections + connecting + len(self._handshakes) < _MOST_CONNECTIONS
+        excess = self.connections + connecting + len(self._handshakes) + 1 - _MOST_CONNECTIONS
+        return excess <= 0 or self._closed_idle(excess)
+
+    def _closed_idle(self, count: int) -> bool:
+        """Close the `count` oldest connections without a request; whether there were as many."""
+        server = self._runner.server if self._runner is not None else None
+        idle = [each for each in server.connections if each not in self._answered] if server else []
+        for handler in idle[:count]:
+            handler.force_close()
+        return len(idle) >= count
+
+    async def _note_answered(self, request: web.Request, handler: Answer) -> web.StreamResponse:
+        self._answered.add(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._answered.discard(request.protocol)
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web
