@@ -9,6 +9,8 @@ and the decision when the socket is not read. Invariants:
 - no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
   answers are unsent (a waiting Fetch counts as the most that it may return), or while the transport's buffer
   is above its high-water mark;
+- a client whose frames take `TURN_SECONDS` waits for its next turn (`broker.limits.turns`), so that one that
+  sends thousands at once keeps no other waiting;
 - no frame is dispatched while this connection, or every connection, is held back because all together hold
   too much memory (`broker.limits.queued_memory`), or while the client waits because it is above a quota;
 - all answers that are ready in one step of the loop are sent in one writelines; large buffers are not copied;
@@ -21,10 +23,8 @@ For the event loop only.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import socket
 import sys
-import termios
 import time
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
+from tidelog.broker.net.memory_guard import has_unread
 from tidelog.broker.net.pending import BadRequest, Pending, Waiting
 from tidelog.broker.net.writing import write_all
 from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 WRITE_HIGH_WATER_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
 """Answers to frames of one read that are given to the transport before the other frames are served."""
+TURN_SECONDS = 0.002  # For so long frames of one client are served while others wait.
 CLIENT_USER = "client_user"
 """`get_extra_info` of this name is the user that the client's certificate names, or empty."""
 RECEIVED_BYTES = "received_bytes"
@@ -56,6 +58,7 @@ _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
 _REQUEST_BYTES = 1024
 """Memory of a request that waits for its answer, without its frame and `Pending.held_bytes`."""
+_FRAMES_A_LOOK = 15  # Between two looks at the time: a mask.
 _DISCARDED = memoryview(bytearray(1 << 16))
 """The buffer for bytes that arrive after a connection has stopped reading; they are discarded."""
 
@@ -68,8 +71,9 @@ class Connection(asyncio.BufferedProtocol):
         "_flush_scheduled", "_guard", "_handed_bytes", "_has_files", "_held_bytes", "_holder",
         "_is_held_back", "_joined_requests", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at",
         "_mute_timer", "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes",
-        "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_writing_paused",
-        "connection_id", "last_arrival", "last_produce", "peer", "routes", "state", "stream",
+        "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_waits_for_turn",
+        "_writing_paused", "connection_id", "last_arrival", "last_produce", "peer", "routes", "state",
+        "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -98,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._paused = False
         self._writing_paused = False
+        self._waits_for_turn = False
         self._has_files = False  # The transport is a FileTransport.
         self._closing = False
         self._drained: asyncio.Future[None] | None = None
@@ -202,14 +207,15 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self._backlog = frames = frames[::-1]
             if self._holder is None:
-                self._serve(frames)
+                self._serve(frames, self.last_arrival)
             else:
                 self._read_or_pause()
         elif self._memory.is_short and self._lacks_room():
             self._guard.hold_back_until_looked_at(self)
 
-    def _serve(self, frames: list[memoryview]) -> None:
-        """Dispatch frames, the last one first, until none is left or something holds back the rest."""
+    def _serve(self, frames: list[memoryview], began: float) -> None:
+        """Dispatch frames, the last one first, until none is left, something holds back the rest, or the turn
+        ends that `began` (time.perf_counter)."""
         queue = self._queue
         out = self._out
         memory = self._memory
@@ -221,6 +227,8 @@ class Connection(asyncio.BufferedProtocol):
         ready_bytes = 0
         try:
             while frames:
+                if not len(frames) & _FRAMES_A_LOOK and time.perf_counter() - began >= TURN_SECONDS:
+                    break
                 answer: list[Buffer] | Waiting | None
                 answer = None if stream is None else stream.serve(frames, arrived, self._may_wait())
                 if answer is None:
@@ -266,7 +274,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._flush()
+        if time.perf_counter() - began >= TURN_SECONDS and not self._waits_for_turn:
+            # Also if no frame is left: the loop may read many times before it looks at others.
+            self._waits_for_turn = True
+            self._dispatcher.turns.next().add_done_callback(self._turn_came)
         self._read_or_pause()
+
+    def _turn_came(self, _: asyncio.Future[None]) -> None:
+        self._waits_for_turn = False
+        self.go_on()
 
     def _park(self, pending: Pending) -> None:
         """Count the memory that a request holds while it waits, and the size that its answer may have."""
@@ -282,6 +298,7 @@ class Connection(asyncio.BufferedProtocol):
     def _is_full(self) -> bool:
         return (
             self._writing_paused
+            or self._waits_for_turn
             or self._is_held_back
             or self._mute_timer is not None
             or self._may_wait() <= 0
@@ -301,17 +318,14 @@ class Connection(asyncio.BufferedProtocol):
         if pause is self._paused or self._closing:
             return
         self._paused = pause
-        if pause:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+        (self._transport.pause_reading if pause else self._transport.resume_reading)()
 
     def go_on(self) -> None:
         """Call when frames may no longer have to wait: dispatches what was left, then reads again."""
         if self._closing or self._holder is not None or self._is_full():
             return
         if self._backlog is not None:
-            self._serve(self._backlog)
+            self._serve(self._backlog, time.perf_counter())
         else:
             self._read_or_pause()
 
@@ -470,6 +484,7 @@ class Connection(asyncio.BufferedProtocol):
     def held(self) -> Held:
         """The parts of `held_bytes`."""
         reader = self._reader
+        lately = time.perf_counter() - self.last_arrival < _LATELY_SECONDS
         is_within_frame = reader.pending_bytes > 0 and self._backlog is None
         return Held(
             receiving=reader.capacity_bytes + self._received_bytes(),
@@ -478,18 +493,8 @@ class Connection(asyncio.BufferedProtocol):
             waiting=self._held_bytes + self._parked_bytes + _REQUEST_BYTES * len(self._queue),
             handed=self._handed_bytes,
             completed=reader.completed,
-            is_sending=time.perf_counter() - self.last_arrival < _LATELY_SECONDS or self._has_unread(),
+            is_sending=lately or self._received_bytes() > 0 or has_unread(self._transport),
         )
-
-    def _has_unread(self) -> bool:
-        """Whether bytes of the client wait that were not read."""
-        if self._received_bytes():
-            return True
-        try:
-            handle = self._transport.get_extra_info("socket").fileno()
-            return fcntl.ioctl(handle, termios.FIONREAD, bytes(4)) != bytes(4)
-        except (OSError, ValueError):
-            return False  # The socket is being closed.
 
     def hold_back(self, is_held_back: bool) -> None:
         """Whether to read and dispatch nothing until the next call."""
@@ -510,17 +515,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def bad_request(self, error: BadRequest) -> None:
         """Close the connection, because the received bytes are not the protocol."""
-        header = error.header
-        self._server.events.warning(
-            "connection_closed_bad_request",
-            self.state.client_host,
-            peer=self.peer,
-            reason=error.reason,
-            api_key=None if header is None else header.api_key,
-            api_version=None if header is None else header.api_version,
-            client_id=None if header is None else header.client_id,
-            client_software=self.state.client_software,
-        )
+        facts = error.facts() | {"peer": self.peer, "client_software": self.state.client_software}
+        self._server.events.warning("connection_closed_bad_request", self.state.client_host, **facts)
         self._server.metrics.bad_request()
         self._close()
 

@@ -87,7 +87,7 @@ class Dispatcher:
         self._events = events
         self._routes = {step: RouteTable(handlers, metrics, step, self._close) for step in AuthenticationStep}
         self._metrics = metrics
-        self._turns = turns or Turns()
+        self.turns = turns or Turns()
         self._long_requests = asyncio.Semaphore(MOST_LONG_REQUESTS)
         self.context: Context = copy_context()
         self.meter: Meter | None = None
@@ -223,7 +223,7 @@ class Dispatcher:
         header = context.header
         run = partial(self._run, client, header)
         async with nullcontext() if route.is_hot else self._long_requests:
-            await self._turns.next()
+            await self.turns.next()
             if result is _NOT_HANDLED:
                 try:
                     request = await run(request)
@@ -271,13 +271,13 @@ class Dispatcher:
     def _run(self, client: Client, header: RequestHeader, steps: Steps[T]) -> Coroutine[Any, Any, T]:
         """The result of the steps of a request, one per turn."""
         meter = self.meter
-        return self._turns.run(steps if meter is None else meter.timed(client.state, header, steps))
+        return self.turns.run(steps if meter is None else meter.timed(client.state, header, steps))
 
     async def in_turns(
         self, client: Client, header: RequestHeader, frame: Steps[list[Buffer]]
     ) -> list[Buffer]:
         """The frame of a long answer, whose first step is done."""
-        await self._turns.next()
+        await self.turns.next()
         return await self._run(client, header, frame)
 
     async def _frame(

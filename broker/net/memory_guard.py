@@ -8,6 +8,8 @@ the loop's time, however many connections there are.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import termios
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -148,3 +150,12 @@ class MemoryGuard:
         )
         del self._patience[connection]
         connection.cut()
+
+
+def has_unread(transport: asyncio.BaseTransport) -> bool:
+    """Whether bytes of the client wait in its socket."""
+    try:
+        handle = transport.get_extra_info("socket").fileno()
+        return fcntl.ioctl(handle, termios.FIONREAD, bytes(4)) != bytes(4)
+    except (OSError, ValueError):
+        return False  # The socket is being closed.

@@ -37,6 +37,11 @@ class BadRequest(Exception):
         self.header = header
         super().__init__(reason)
 
+    def facts(self) -> dict[str, object]:
+        """What an event says of it."""
+        known = ("api_key", "api_version", "client_id")
+        return {"reason": self.reason} | {name: getattr(self.header, name, None) for name in known}
+
 
 class Client(Protocol):
     """The connection as dispatch sees it; dispatch gives it the late answers.

@@ -13,6 +13,7 @@ from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
+from tidelog.broker.net import connection
 from tidelog.broker.net.routes import Handler
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
@@ -146,6 +147,34 @@ async def test_no_more_is_read_while_too_many_requests_wait_and_all_are_served_i
             held.futures[answered].set_result(PRODUCED)
             assert (await peer.answer(ApiKey.PRODUCE, 9))[0] == answered
             assert len(held.futures) <= answered + 5
+
+
+async def test_a_client_that_sends_many_requests_at_once_keeps_no_other_waiting(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TURN_SECONDS", 1e-5)
+    served: list[int] = []
+
+    def counted(context: Any, request: Any) -> Any:
+        served.append(len(held.futures))
+        return {"error_code": 0}
+
+    handlers = {ApiKey.PRODUCE: held.handle, ApiKey.API_VERSIONS: counted}
+    async with (
+        serving(handlers) as server,
+        await Peer.connect(server.port) as many,
+        await Peer.connect(server.port) as other,
+    ):
+        frames = [request_frame(ApiKey.API_VERSIONS, 0, {}, number) for number in range(1_000)]
+        many.send(b"".join(frames))
+        await until(lambda: served)
+        other.send(produce_frame(9, [("t", [(0, b"x")])]))
+        answers = [(await many.answer(ApiKey.API_VERSIONS, 0))[0] for _ in frames]
+        assert answers == list(range(1_000))
+        # Those after the first were served when the other client's request had been.
+        assert served.count(0) < 500
+        held.futures[0].set_result(PRODUCED)
+        await other.answer(ApiKey.PRODUCE, 9)
 
 
 async def test_no_more_is_dispatched_while_answers_held_back_take_too_many_bytes(held: Held) -> None:
