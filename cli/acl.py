@@ -77,7 +77,10 @@ def list_acls(
     as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Print ACLs. With the name of a resource: those that count for it, also by * or a prefix."""
+    """Print ACLs.
+
+    With the name of a resource: those that apply to it, also those with * or a prefix.
+    """
     resources = _resources(topic, group, transactional_id, of_cluster)
     filters = [AclFilter(kind, PatternType.MATCH, name, principal) for kind, name in resources] or [
         AclFilter(principal=principal)
@@ -165,7 +168,10 @@ def delete(
     every: Annotated[bool, typer.Option("--all", help="All ACLs of these principals.")] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Delete ACLs: those that `add` with the same options made, or with --all all of a principal."""
+    """Delete ACLs.
+
+    These are the ACLs that `add` made with the same options, or with --all all ACLs of a principal.
+    """
     resources = _resources(topic, group, transactional_id, of_cluster)
     if every == bool(resources):
         raise typer.BadParameter("name a resource with --topic, --group …, or give --all")
@@ -193,7 +199,7 @@ async def _delete(filters: list[AclFilter], cluster: ClusterConfig) -> None:
     for acl in deleted:
         print(f"deleted {described(acl)}")
     if not deleted:
-        raise Failure("no such ACL; `tidelog acl list` shows those there are")
+        raise Failure("no such ACL; `tidelog acl list` shows all")
 
 
 def _resources(

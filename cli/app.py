@@ -41,7 +41,7 @@ _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 app = typer.Typer(
     name="tidelog",
-    help="A Kafka-compatible broker with an idempotent producer at its core.",
+    help="A Kafka-compatible broker that stores each record once and in order.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -63,7 +63,7 @@ def _common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """A Kafka-compatible broker with an idempotent producer at its core."""
+    """A Kafka-compatible broker that stores each record once and in order."""
 
 
 @app.command(

@@ -53,9 +53,10 @@ def config(
     as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Change settings without a restart, or list all of them if there is nothing to change.
+    """List the settings of running brokers, or change them.
 
-    A value for one broker counts before one for all brokers, and that before the one of the broker's start.
+    No restart is needed. A value for one broker overrides a value for all brokers. Both override the value
+    that the broker was started with.
     """
     try:
         changes: dict[str, str | None] = dict(map(parse_assignment, assignments or []))

@@ -29,9 +29,11 @@ def config(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in each line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """List every setting of a broker with its value, default, source and meaning.
+    """List all settings that a broker would start with here.
+
+    The list has the value, the default, the source and the meaning of each setting.
 
     The first source that has a setting counts: --set, the environment (TIDELOG_LOG_SEGMENT_BYTES), the TOML
     file, the default.

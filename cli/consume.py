@@ -76,7 +76,7 @@ def consume(
     rate: Rate = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Print the records of a topic, one in each line. Ctrl-C ends it."""
+    """Print the records of a topic, one per line. Ctrl-C ends it."""
     if from_beginning and offset is not None:
         raise typer.BadParameter("give --from-beginning or --offset, not both", param_hint="--offset")
     if as_json and (key_separator is not None or headers):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidelog.client import Admin, CommittedOffset, Consumer, TopicPartition
     from tidelog.client.cluster_config import ClusterConfig
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, move their offsets.")
+app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, move offsets.")
 
 Group: TypeAlias = Annotated[
     str, typer.Argument(metavar="GROUP", help="Id of the group.", show_default=False)
@@ -31,7 +31,7 @@ _DEAD = "Dead"
 
 @app.command("list")
 def list_groups(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Print all groups, the protocols by which their members join, and their states."""
+    """Print all groups, their types and states."""
     run(_list(as_json, cluster), cluster)
 
 
@@ -46,7 +46,7 @@ async def _list(as_json: bool, cluster: ClusterConfig) -> None:
 
 @app.command()
 def describe(groups: Groups, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Show the members of groups, what they committed, and how far behind they are."""
+    """Show the members, committed offsets and lag of groups."""
     run(_describe(groups, as_json, cluster), cluster)
 
 
@@ -60,7 +60,7 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
         for group_id in group_ids:
             group = await admin.groups.describe(group_id)
             if group.state == _DEAD:
-                raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows those there are")
+                raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows all")
             offsets = await admin.groups.offsets(group_id)
             ends = await _ends(admin, consumer, list(offsets))
             rows = [
@@ -106,7 +106,7 @@ async def _ends(
 
 @app.command()
 def delete(groups: Groups, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Delete groups that have no members, with all that they committed."""
+    """Delete groups without members, with their committed offsets."""
     run(_delete(groups, cluster), cluster)
 
 
@@ -154,7 +154,10 @@ def reset_offsets(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it and change nothing.")] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Move what a group committed. It must have no members. No offset lies outside of its log afterwards."""
+    """Change the committed offsets of a group without members.
+
+    An offset outside of its log is moved to the nearest one inside.
+    """
     given = [to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None]
     if sum(given) != 1:
         raise typer.BadParameter(

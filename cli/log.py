@@ -28,7 +28,10 @@ def dump(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File in the folder of a partition.")],
     records: Annotated[bool, typer.Option("--records", help="Show also the records of each batch.")] = False,
 ) -> None:
-    """Show the content of FILE: batches of a .log, or entries of an .index, .timeindex or .snapshot."""
+    """Show the content of a file of a log.
+
+    These are the batches of a .log, or the entries of an .index, .timeindex or .snapshot.
+    """
     from tidelog.cli import dump_indexes, dump_log
 
     dumpers: dict[str, Callable[[Path], bool]] = {

@@ -52,7 +52,7 @@ KeySeparator: TypeAlias = Annotated[
 ]
 Rate: TypeAlias = Annotated[
     float | None,
-    typer.Option("--rate", min=0.001, help="Most records in a second.", show_default=False),
+    typer.Option("--rate", min=0.001, help="Largest number of records per second.", show_default=False),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Compression: TypeAlias = Annotated[

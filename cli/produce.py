@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 18
 _LONGEST_LINE_BYTES = 64 << 20
 _MOST_UNANSWERED = 10_000
+_LARGEST_REQUEST_BYTES = 32 << 20
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -80,7 +81,10 @@ def produce(
     ] = 5,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Send each line of standard input as a record, once and in order, even if the network fails."""
+    """Send each line of the input as a record.
+
+    Each record is stored once and in order, even if the network fails.
+    """
     if as_json and key_separator is not None:
         raise typer.BadParameter(
             "leave it out: a line of --json contains its key", param_hint="--key-separator"
@@ -90,9 +94,11 @@ def produce(
     parse = _parser(unescape(key_separator) if key_separator else None, as_json, given, partition)
     descriptor = _open(file)
     if sys.stdin.isatty() and file is None:
-        print("Type one record in each line. Ctrl-D ends the input.", file=sys.stderr)
+        print("Type one record per line. Ctrl-D ends the input.", file=sys.stderr)
     options = {
         "cluster": cluster,
+        # How large a record may be is the topic's decision (max.message.bytes).
+        "max_request_size": _LARGEST_REQUEST_BYTES,
         "compression_type": codec,
         "linger_ms": linger_ms,
     }

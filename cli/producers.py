@@ -15,7 +15,7 @@ import typer
 
 from tidelog.cli.failures import run
 from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find, url
-from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic
 
 if TYPE_CHECKING:
     from tidelog.client import ProducerDescription, TopicPartition
@@ -42,13 +42,14 @@ def producers(
             "--partition", min=0, help="Show only this partition. May be repeated.", show_default=False
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object in each line.")] = False,
+    as_json: AsJson = False,
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Show the producers of a topic: id, epoch, last sequence, last timestamp and cached batches.
+    """Show the idempotent producers of a topic.
 
-    A batch is shown as its sequences and the offset of its first record: 3-7@12.
+    The list has the id, epoch, last sequence, last timestamp and cached batches of each producer. A batch is
+    shown as its sequences and the offset of its first record: 3-7@12.
     """
     found, address, cluster_id = run(_ask(topic, partitions, cluster, http), cluster)
     batches, problem = _batches(http or address, cluster, topic, cluster_id)

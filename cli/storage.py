@@ -41,7 +41,9 @@ def rebuild_catalog(
         typer.Option(min=0, help="Id of the broker, if no file of the folder says it. Without it, 1."),
     ] = None,
 ) -> None:
-    """Make a new catalog (cluster.db, cluster.copy) from the folders of the partitions. Keep the old one.
+    """Make a new catalog from the folders of the partitions.
+
+    The catalog is cluster.db and cluster.copy. The old files are kept.
 
     Use it if a broker does not start because its catalog is lost, damaged or older than the folders. Names,
     ids and partitions come from the folders. Settings come from what is left of the old catalog.
@@ -91,7 +93,7 @@ def add_user(
     ] = None,
     node_id: Annotated[int, typer.Option("--node-id", min=0, help="For a folder of no broker yet.")] = 1,
 ) -> None:
-    """Make a user while no broker runs: the first one, or one whose password is lost.
+    """Make a user, or change its password, while no broker runs.
 
     Without --password-file the password is asked for, or read from the first line of the standard input.
     """

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import run
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
+from tidelog.cli.failures import Failure, run
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer, TopicDescription
@@ -98,7 +98,7 @@ async def _list(cluster: ClusterConfig) -> list[str]:
 
 @app.command()
 def describe(topics: Topics, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Show partitions, leaders, offsets, and the settings that the topic has of its own."""
+    """Show partitions, offsets and settings of topics."""
     run(_describe(topics, as_json, cluster), cluster)
 
 
@@ -241,6 +241,47 @@ async def _delete(names: list[str], cluster: ClusterConfig) -> None:
         for name in names:
             await admin.delete_topics([name])
             print(f"deleted {name}")
+
+
+@app.command("delete-records")
+def delete_records(
+    topic: Topic,
+    before_offset: Annotated[
+        int | None,
+        typer.Option("--before-offset", min=0, help="First offset that stays.", show_default=False),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition", min=0, help="Only of this partition. May be repeated.", show_default=False
+        ),
+    ] = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Delete the oldest records of a topic.
+
+    After the broker's disk has lost records, the offset behind them accepts the loss.
+    """
+    if every == (before_offset is not None):
+        raise typer.BadParameter("give --before-offset or --all")
+    run(_delete_records(topic, partitions, -1 if before_offset is None else before_offset, cluster), cluster)
+
+
+async def _delete_records(
+    name: str, partitions: list[int] | None, before: int, cluster: ClusterConfig
+) -> None:
+    from tidelog.client import Admin, TopicPartition
+
+    async with Admin(cluster=cluster) as admin:
+        (described,) = await admin.describe_topics([name])
+        known = [each.partition for each in described.partitions]
+        for partition in partitions or known:
+            if partition not in known:
+                raise Failure(f"topic {name!r} has no partition {partition}: it has 0 to {len(known) - 1}")
+            key = TopicPartition(name, partition)
+            first = (await admin.delete_records({key: before}))[key]
+            print(f"{name}-{partition} begins at offset {first}")
 
 
 def _partitions(topic: TopicDescription) -> str:

@@ -44,7 +44,7 @@ def list_transactions(
     as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Print the transactions that are not complete, the longest first, and which of them have no timeout."""
+    """Print the transactions that are not complete, the longest first."""
     run(_list(every, pattern, as_json, cluster), cluster)
 
 
@@ -85,7 +85,7 @@ def _seconds_since(start_ms: int | None, now_ms: int) -> object:
 def describe(
     transactional_id: TransactionalId, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER
 ) -> None:
-    """Show the state of a transactional id, its producer, and the partitions of its transaction."""
+    """Show state, producer and partitions of a transaction."""
     run(_describe(transactional_id, as_json, cluster), cluster)
 
 
@@ -117,8 +117,7 @@ async def _of(admin: Admin, transactional_id: str) -> TransactionDescription:
         if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise
     raise Failure(
-        f"there is no transactional id {transactional_id!r}; `tidelog transaction list --all` shows those "
-        "there are"
+        f"there is no transactional id {transactional_id!r}; `tidelog transaction list --all` shows all"
     )
 
 
@@ -188,8 +187,10 @@ def settle(
     ],
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """End the transactions of a Spark query with delivery=exactly_once that will not start again: commit what
-    it decided, abort the rest."""
+    """End the transactions of a Spark query that will not start again.
+
+    This is for queries with delivery=exactly_once. What the query decided is committed, the rest is aborted.
+    """
     run(_settle(sink, cluster), cluster)
 
 

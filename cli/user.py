@@ -55,7 +55,7 @@ async def _add(
 
 @app.command("list")
 def list_users(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Print all users, and for which mechanisms their passwords are stored."""
+    """Print all users and the mechanisms of their passwords."""
     run(_list(as_json, cluster), cluster)
 
 

@@ -30,13 +30,13 @@ def verify(
     data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Data folder of a stopped broker.")],
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print one JSON object in each line: the findings, then the totals."),
+        typer.Option("--json", help="Print JSON, one object per line: the findings, then the totals."),
     ] = False,
 ) -> None:
-    """Check a whole data folder and show what is wrong. Change nothing. No broker may run on it.
+    """Check a data folder of a stopped broker.
 
-    It checks batches (CRC, offsets, sequences of each producer), indexes, leader epochs, checkpoints, and
-    that the catalog and the folders agree. It compares snapshots with a replay of the log.
+    Nothing is changed. It checks batches (CRC, offsets, sequences of each producer), indexes, leader epochs,
+    checkpoints, and that the catalog and the folders agree. It compares snapshots with a replay of the log.
     """
     from tidelog.broker.data_folder.verification import VerificationError, verify_folder
 

@@ -122,6 +122,29 @@ class Admin:
             lambda answer: _without_done(topics, answer.results),
         )
 
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before an offset of each partition; -1 deletes all. Gives the new first offsets.
+
+        An offset behind records that the broker's disk has lost accepts their loss.
+        """
+        self._cluster.watch_topics({key.topic for key in before})
+        await self._cluster.refresh()
+        return {key: await self._delete_before(key, offset) for key, offset in before.items()}
+
+    async def _delete_before(self, key: TopicPartition, offset: int) -> int:
+        partition = {"partition_index": key.partition, "offset": offset}
+        values = {
+            "topics": [{"name": key.topic, "partitions": [partition]}],
+            "timeout_ms": self._config.request_timeout_ms,
+        }
+
+        async def ask() -> Any:
+            connection = await self._cluster.leader_connection(key)
+            return await connection.call(ApiKey.DELETE_RECORDS, values)
+
+        answer = await self._retry(ask, _partitions, lambda _: f"records of {key.topic}-{key.partition}")
+        return int(_partitions(answer)[0].low_watermark)
+
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
         return sorted((await self._metadata(None)).topics)
@@ -215,10 +238,7 @@ class Admin:
             connection = await self._cluster.leader_connection(key)
             return await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
 
-        def partitions(answer: Any) -> list[Any]:
-            return [each for topic in answer.topics for each in topic.partitions]
-
-        answer = await self._retry(ask, partitions, lambda _: f"producers of {key.topic}-{key.partition}")
+        answer = await self._retry(ask, _partitions, lambda _: f"producers of {key.topic}-{key.partition}")
         return [
             ProducerDescription(
                 each.producer_id,
@@ -228,7 +248,7 @@ class Admin:
                 each.coordinator_epoch,
                 each.current_txn_start_offset,
             )
-            for partition in partitions(answer)
+            for partition in _partitions(answer)
             for each in partition.active_producers
         ]
 
@@ -299,6 +319,10 @@ def _without_done(topics: list[dict[str, Any]], results: Any) -> Any:
     done = {each.name for each in results if not each.error_code}
     topics[:] = [each for each in topics if each["name"] not in done]
     return results
+
+
+def _partitions(answer: Any) -> list[Any]:
+    return [each for topic in answer.topics for each in topic.partitions]
 
 
 def _resources(answer: Any) -> Any:

@@ -50,6 +50,7 @@ ASKED_APIS: Final[Mapping[ApiKey, Versions]] = {
     ApiKey.API_VERSIONS: Versions(0, 4),
     ApiKey.CREATE_TOPICS: Versions(2, 7),
     ApiKey.DELETE_TOPICS: Versions(1, 6),
+    ApiKey.DELETE_RECORDS: _every_version(ApiKey.DELETE_RECORDS),
     ApiKey.INIT_PRODUCER_ID: Versions(0, 6),
     # From version 4 on, only brokers send it.
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(0, 3),

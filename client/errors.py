@@ -164,7 +164,7 @@ class RecordsLostError(BrokerError):
 
     hint = (
         "The broker's log and `tidelog log verify` name the lost offsets. Seek past them to continue, or"
-        " delete them (DeleteRecords)"
+        " accept the loss with `tidelog topic delete-records`"
     )
 
     def __init__(self, code: ErrorCode, message: str) -> None:

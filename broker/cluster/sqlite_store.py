@@ -129,7 +129,7 @@ class SqliteStore:
             elif isinstance(error, Damaged) or sqlite_file.is_damage(error):
                 what_to_do = advice(self._path)
             else:
-                what_to_do = "Check that the disk has room, works, and lets this user write."
+                what_to_do = "Check that the disk has free space, works, and lets this user write."
             raise StoreError(f"{self._path} cannot be used: {error}. {what_to_do}") from error
 
     def _load(self) -> Catalog:

@@ -26,7 +26,7 @@ class ListenerSettings:
     )
     advertised_listeners: tuple[str, ...] = _setting(
         (),
-        "Addresses that the clients of each listener are told to use, as NAME://host:port. A listener that "
+        "Addresses that the broker names to clients of each listener, as NAME://host:port. A listener that "
         "is not named here advertises the address that it listens on. An empty host stands for where the "
         "client connected to, port 0 for the port listened on.",
     )
@@ -39,10 +39,10 @@ class ListenerSettings:
     port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)
     advertised_host: str = _setting(
         "",
-        "Host that clients are told to use. Empty: host. If that is 0.0.0.0: the address they connected to.",
+        "Host that the broker names to clients. Empty: host; for 0.0.0.0 the address they connected to.",
     )
     advertised_port: int = _setting(
-        0, "Port that clients are told to use. 0: the port listened on.", low=0, high=_PORT
+        0, "Port that the broker names to clients. 0: the port listened on.", low=0, high=_PORT
     )
     internal_port: int = _setting(
         -1,

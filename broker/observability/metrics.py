@@ -425,7 +425,7 @@ class Metrics:
             )
             yield CounterMetricFamily(
                 f"{cache}_incrementalfetchsessionevictions",
-                "Incremental fetch sessions that made room for others.",
+                "Incremental fetch sessions that were closed because others needed their place.",
                 sessions.evictions,
             )
         duplicates = CounterMetricFamily(

@@ -73,7 +73,7 @@ _DISK_ADVICE = (
     " acks=all is lost, unless acks.all.durable is false"
 )
 _FAULT_ADVICE = (
-    "this is a fault of the broker: report this event, and restart the broker, which reads the log anew;"
+    "this is a fault of the broker: report this event, and restart the broker, which reads the log again;"
     " `tidelog log verify` shows whether anything is damaged"
 )
 logger = structlog.get_logger(__name__)

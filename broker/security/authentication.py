@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import structlog
+
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -43,6 +45,8 @@ from tidelog.protocol.scram import ScramMechanism
 
 if TYPE_CHECKING:
     from tidelog.broker.security.signing_keys import SigningKeys
+
+logger = structlog.get_logger(__name__)
 
 _NONCE_BYTES: Final = 24
 _SCRAM: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
@@ -104,8 +108,14 @@ class Authentication:
         await self._users.make_secret()
         config = self._settings.config
         for listener in (one.name for one in config.listener_configs if one.security_protocol.has_sasl):
-            if OAUTHBEARER in self.mechanisms(listener):
+            mechanisms = self.mechanisms(listener)
+            if OAUTHBEARER in mechanisms:
                 await self._read_keys(listener)
+            elif not self._users.names():
+                advice = (
+                    "nobody can authenticate: stop the broker and run `tidelog storage add-user DIR USER`"
+                )
+                logger.warning("listener_without_users", listener=listener, advice=advice)
 
     async def _read_keys(self, listener: str) -> None:
         """Listeners with the same settings share what is read. Raises KeysError."""

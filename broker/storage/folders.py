@@ -125,7 +125,7 @@ class Folders:
                     "partition_metadata_missing",
                     folder=folder.name,
                     topic_id=str(topic_id),
-                    advice="the file is written anew; check the records if the folder may be another topic's",
+                    advice="it is written again; check the records if the folder may be another topic's",
                 )
             write_topic_id(self._disk, folder, topic_id)
         elif known_id != topic_id:

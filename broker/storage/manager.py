@@ -83,7 +83,7 @@ _NOT_CLEAN_ADVICE = (
 )
 _CLOSED_AT_ONCE = 16
 """Logs that are closed at the same time: a disk does many syncs in about the time of one."""
-_FOLDER_ADVICE = "it begins anew, empty; if its folder was moved, stop the broker, put it back, start again"
+_FOLDER_ADVICE = "it is empty now; if its folder was moved, stop the broker, put it back, start again"
 logger = structlog.get_logger(__name__)
 
 

@@ -126,6 +126,12 @@ def test_lines_come_back_as_they_were_sent(tidelog: Type, lines: Callable[[str],
     read = tidelog("consume", "lines", "--from-beginning", "--max-messages", "4")
     assert read == (0, "one\n\nthrée\nlast without a line feed\n", "")
     assert tidelog("consume", "lines", "--offset", "2", "--max-messages", "1")[1] == "thrée\n"
+    assert tidelog("topic", "delete-records", "lines", "--before-offset", "2")[1] == (
+        "lines-0 begins at offset 2\n"
+    )
+    assert tidelog("consume", "lines", "--from-beginning", "--max-messages", "1")[1] == "thrée\n"
+    assert "2 to 4 (the next), not 1" in tidelog("consume", "lines", "--offset", "1")[2]
+    assert tidelog("topic", "delete-records", "lines", "--all")[1] == "lines-0 begins at offset 4\n"
     assert tidelog("consume", "lines", "--max-messages", "0") == (0, "", "")
     assert tidelog("consume", "lines", "--timeout-ms", "100") == (0, "", "")
 

@@ -111,7 +111,7 @@ class SegmentCheck:
             return files.enter_context(FileReader(self._disk, path)), name
         if segment_bytes and (self._place.is_closed or self._place.covered_to is not None):
             self._findings.add(
-                severity, name, "the file is missing; the next start of a broker makes it anew"
+                severity, name, "the file is missing; the next start of a broker makes it again"
             )
         return None
 

@@ -88,7 +88,7 @@ def test_every_command_explains_itself(job: str, capsys: pytest.CaptureFixture[s
             ["archive", "t", "-b", "x:1", "--path", "p", "--max-rows", "0"],
             "max_rows must be a whole number of at least 1",
         ),
-        (["archive", "t", "-b", "x:1", "--path", "s3://b/p"], "not behind s3:"),
+        (["archive", "t", "-b", "x:1", "--path", "s3://b/p"], "s3://b/p is not a path. Expected a folder"),
         (["replay"], "missing: bootstrap_servers"),
         (["replay", "-b", "x:1"], "a replay needs an archive, or topics"),
         (["replay", "t", "-b", "x:1"], "a replay of topics needs a session"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker, Clock
 from tests.unit.broker.handlers.test_users import altered, upsertion
@@ -13,14 +14,28 @@ from tidelog.broker.handlers.connection_state import AuthenticationStep, Connect
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
+NAME = "SASL_PLAINTEXT"
+
 
 @pytest.fixture
-async def asker(open_asker: Callable[..., Any]) -> Asker:
-    name = "SASL_PLAINTEXT"
-    made: Asker = await open_asker(listeners=(f"{name}://127.0.0.1:0",), sasl_enabled_mechanisms=("PLAIN",))
-    made.connection = ConnectionState(1, Listener(name, "", 1), SecurityProtocol.SASL_PLAINTEXT, "h")
-    await altered(made, upsertion("alice"))
+async def without_users(open_asker: Callable[..., Any]) -> Asker:
+    made: Asker = await open_asker(listeners=(f"{NAME}://127.0.0.1:0",), sasl_enabled_mechanisms=("PLAIN",))
+    made.connection = ConnectionState(1, Listener(NAME, "", 1), SecurityProtocol.SASL_PLAINTEXT, "h")
     return made
+
+
+@pytest.fixture
+async def asker(without_users: Asker) -> Asker:
+    await altered(without_users, upsertion("alice"))
+    return without_users
+
+
+async def test_a_listener_that_no_user_can_use_is_reported_at_the_start(without_users: Asker) -> None:
+    with capture_logs() as events:
+        await without_users.services.authentication.start()
+        await altered(without_users, upsertion("alice"))
+        await without_users.services.authentication.start()
+    assert [each["listener"] for each in events if each["event"] == "listener_without_users"] == [NAME]
 
 
 async def test_the_steps_of_a_connection_and_its_principal(asker: Asker, clock: Clock) -> None:

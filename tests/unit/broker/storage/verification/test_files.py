@@ -84,7 +84,7 @@ def test_a_missing_index_is_found_where_a_broker_relies_on_it(folder: Folder, su
         log.with_suffix(suffix).unlink()
     lines = folder.lines()
     assert len(lines) == 2
-    assert all("the file is missing; the next start of a broker makes it anew" in line for line in lines)
+    assert all("the file is missing; the next start of a broker makes it again" in line for line in lines)
     folder.crash()
     only(folder, rf"warning t-0/0{{20}}\{suffix}: the file is missing; .*")
 
