@@ -7,6 +7,7 @@ for names.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -23,7 +24,7 @@ from tidelog.client.admin_types import (
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, ClusterSettings, take_cluster
-from tidelog.client.errors import BrokerUnavailableError, ClientError, broker_error
+from tidelog.client.errors import BrokerUnavailableError, ClientError, ConnectionLostError, broker_error
 from tidelog.client.group_admin import GroupAdmin
 from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
 from tidelog.client.quota_admin import QuotaAdmin
@@ -259,7 +260,8 @@ class Admin:
             "topics": None if names is None else [{"name": name} for name in names],
             "allow_auto_topic_creation": False,
         }
-        return apply_metadata(EMPTY, await self._cluster.call_any(ApiKey.METADATA, values))
+        answer = await self._retry(lambda: self._cluster.call_any(ApiKey.METADATA, values), lambda _: ())
+        return apply_metadata(EMPTY, answer)
 
     async def _ask_controller(
         self,
@@ -289,14 +291,19 @@ class Admin:
         results: Callable[[Any], Any],
         name: Callable[[Any], str] | None = None,
     ) -> Any:
-        """Call `ask` until no result has a retriable error. Raises the first error, in the order of the
-        results."""
+        """Call `ask` until a broker is there and no result has a retriable error. Raises the first error, in
+        the order of the results."""
         deadline = asyncio.get_running_loop().time() + self._config.request_timeout_ms / 1000
         failures = 0
         while True:
-            answer = await ask()
+            answer: Any = None
             error: ClientError | None = None
-            for result in results(answer):
+            try:
+                answer = await ask()
+            except BrokerUnavailableError as unavailable:
+                # Nothing was sent, and a broker that starts again or another one may take it.
+                error = unavailable
+            for result in results(answer) if error is None else ():
                 code = error_code(result.error_code)
                 if code is not ErrorCode.NONE:
                     text = getattr(result, "error_message", None)
@@ -310,7 +317,8 @@ class Admin:
             if not may_pass or asyncio.get_running_loop().time() + delay > deadline:
                 raise error
             await asyncio.sleep(delay)
-            await self._cluster.refresh()
+            with contextlib.suppress(BrokerUnavailableError, ConnectionLostError):
+                await self._cluster.refresh()
 
 
 def _without_done(topics: list[dict[str, Any]], results: Any) -> Any:

@@ -29,7 +29,7 @@ from tidelog.client.events import logger
 from tidelog.client.producer_config import ProducerConfig, ProducerSettings
 from tidelog.client.producer_session import ProducerSession
 from tidelog.client.producer_session_keeper import SessionKeeper
-from tidelog.client.record_batch import BatchBuilder, bytes_or_none
+from tidelog.client.record_batch import BatchBuilder, bytes_or_none, checked_headers
 from tidelog.client.routes import Partitioner, Route
 from tidelog.client.sender import Sender
 from tidelog.client.signatures import shows_settings
@@ -230,7 +230,11 @@ class Producer:
                         delivery._timestamp_ms = builder.last_timestamp
                         return delivery
                 stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-                if count := builder.append(stamp, key, value, headers or ()):
+                try:
+                    count = builder.append(stamp, key, value, headers or ())
+                except (TypeError, ValueError, AttributeError):
+                    count = 0  # What is wrong is found and explained below.
+                if count:
                     return Delivery.of(batch, count - 1, stamp)
         return await self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
 
@@ -421,7 +425,7 @@ class Producer:
             key = key if self._key_serializer is None else self._key_serializer(key)
             value = value if self._value_serializer is None else self._value_serializer(value)
         raw_key = bytes_or_none(key, "key")
-        fields = (raw_key, bytes_or_none(value, "value"), headers or ())
+        fields = (raw_key, bytes_or_none(value, "value"), checked_headers(headers or ()))
         size_bytes = BATCH_HEADER_SIZE + RecordBatchBuilder.record_size_bound(*fields)
         self._check_size(size_bytes)
         route = self._routes.get(topic) or await self._open_route(topic)

@@ -4,14 +4,14 @@ Owns: `BatchBuilder`, with aiokafka's method names. Pure, except that it reads t
 a timestamp. Invariants: it never exceeds its maximum size, unless its only record does; it is sent once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import time
 
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-__all__ = ["BatchBuilder", "bytes_or_none"]
+__all__ = ["BatchBuilder", "bytes_or_none", "checked_headers"]
 
 RecordFields = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
 
@@ -75,6 +75,19 @@ class BatchBuilder:
             (record.value, record.key, record.timestamp, record.headers)
             for record in decode_batch(encoded, check_crc=False)
         ]
+
+
+def checked_headers(headers: object) -> Sequence[tuple[str, bytes | None]]:
+    """The headers of a record. Raises TypeError for other types."""
+    if isinstance(headers, Mapping) or not isinstance(headers, Iterable):
+        raise TypeError(f"headers is {type(headers).__name__}, expected a list of (name, value)")
+    taken = tuple(headers)
+    for each in taken:
+        match each:
+            case (str(), bytes() | bytearray() | memoryview() | None):
+                continue
+        raise TypeError(f"a header is {each!r:.200}, expected (str, bytes or None)")
+    return taken
 
 
 def bytes_or_none(data: object, what: str) -> bytes | None:

@@ -100,9 +100,12 @@ class GroupOffsets:
         async def attempt() -> ClientError | None:
             answer = await self._call(ApiKey.OFFSET_FETCH, values)
             results = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
-            for code in (answer.error_code, *(each.error_code for _, each in results)):
-                if code != ErrorCode.NONE:
-                    return self._refusal(error_code(code), self._membership.identity)
+            if answer.error_code != ErrorCode.NONE:
+                return self._refusal(error_code(answer.error_code), self._membership.identity)
+            for name, each in results:
+                if each.error_code != ErrorCode.NONE:
+                    code = error_code(each.error_code)
+                    return self._refusal(code, self._membership.identity, f", topic {name!r}")
             for name, each in results:
                 key, offset = TopicPartition(name, each.partition_index), each.committed_offset
                 is_there = offset != NO_OFFSET
@@ -136,17 +139,19 @@ class GroupOffsets:
             "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
         }
         answer = await self._call(ApiKey.OFFSET_COMMIT, values)
-        codes = {error_code(each.error_code) for topic in answer.topics for each in topic.partitions}
-        for code in sorted(codes - {ErrorCode.NONE}):
-            error = self._refusal(code, identity)
+        codes = {
+            error_code(each.error_code): topic.name for topic in answer.topics for each in topic.partitions
+        }
+        for code in sorted(codes.keys() - {ErrorCode.NONE}):
+            error = self._refusal(code, identity, f", topic {codes[code]!r}")
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 # The topic was deleted. A rebalance must not wait until it exists again.
                 error.retriable = False
             return error
         return None
 
-    def _refusal(self, code: ErrorCode, identity: Identity) -> ClientError:
-        """The error of an answer; it is retriable if the same call may succeed later."""
+    def _refusal(self, code: ErrorCode, identity: Identity, of: str = "") -> ClientError:
+        """The error of an answer; retriable if the same call may succeed later. `of` names the topic."""
         membership = self._membership
         may_pass = code in _LATE or (
             code is ErrorCode.ILLEGAL_GENERATION
@@ -156,12 +161,12 @@ class GroupOffsets:
             membership.heartbeat_answered(identity, code)
             self._react()
         if may_pass:
-            error = broker_error(code, f"group {membership.group_id!r}")
+            error = broker_error(code, f"group {membership.group_id!r}{of}")
             error.retriable = True
             return error
         if code in _GONE:
             return membership.error or CommitFailedError(code.message)
-        return broker_error(code, f"group {membership.group_id!r}")
+        return broker_error(code, f"group {membership.group_id!r}{of}")
 
     async def _call(
         self, api_key: ApiKey, values: Mapping[str, object] | Callable[[int], Mapping[str, object]]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.errors import ClientClosedError, ClientError
+from tidelog.client.errors import ClientClosedError, ClientError, TopicAuthorizationFailedError
 from tidelog.client.events import logger
 from tidelog.client.groups.offsets import GroupOffsets
 from tidelog.client.partition_reader import PartitionReader
-from tidelog.client.types import TopicPartition
+from tidelog.client.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["CommittedPositions"]
 
@@ -62,12 +62,27 @@ class CommittedPositions:
             if reader.needs_committed and (not reader.is_suspended or reader in self._asked)
         ]
 
+    async def _fetch(
+        self, keys: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | ClientError | None]:
+        """What the group committed for each, None for nothing, or why the user may not know it. Raises
+        ClientError."""
+        topics = {key.topic for key in keys}
+        try:
+            return {**await self._offsets.fetch(keys)}
+        except TopicAuthorizationFailedError as error:
+            if len(topics) == 1:
+                return dict.fromkeys(keys, error)
+        # Perhaps only one is forbidden, so ask for each alone.
+        alone = [await self._fetch([key for key in keys if key.topic == topic]) for topic in sorted(topics)]
+        return {key: each for found in alone for key, each in found.items()}
+
     async def _look_up(self) -> None:
         failures = 0
         try:
             while missing := self._missing():
                 try:
-                    found = await self._offsets.fetch(reader.key for reader, _ in missing)
+                    found = await self._fetch([reader.key for reader, _ in missing])
                 except ClientClosedError:
                     return
                 except ClientError as error:
@@ -85,7 +100,9 @@ class CommittedPositions:
                         if not reader.needs_committed or reader.generation != generation:
                             continue
                         committed = found.get(reader.key)
-                        if committed is None:
+                        if isinstance(committed, ClientError):
+                            reader.fail(committed)
+                        elif committed is None:
                             self._begin_by_policy(reader)
                         else:
                             reader.seek(committed.offset)

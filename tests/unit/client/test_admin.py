@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.scripted import Request, ScriptedBroker
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import Admin, BrokerError, BrokerUnavailableError, NewTopic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -107,6 +107,19 @@ async def test_a_refusal_for_good_is_told_at_once() -> None:
 async def test_a_cluster_that_names_no_broker_is_no_accident_of_ours() -> None:
     async with ScriptedBroker() as broker:
         broker.scripts[ApiKey.METADATA] = lambda _: broker.metadata([]) | {"brokers": []}
-        async with Admin(bootstrap_servers=broker.address) as admin:
+        async with Admin(bootstrap_servers=broker.address, request_timeout_ms=50) as admin:
             with pytest.raises(BrokerUnavailableError, match="the metadata of the cluster names no broker"):
                 await admin.create_topics(WANTED)
+
+
+async def test_a_broker_that_is_away_for_a_moment_is_waited_for() -> None:
+    quick = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10}
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.CREATE_TOPICS] = created
+        async with Admin(bootstrap_servers=broker.address, **quick) as admin:
+            await broker.__aexit__(None, None, None)
+            await until(lambda: not broker._writers)
+            calls = [asyncio.create_task(each) for each in (admin.create_topics(WANTED), admin.list_topics())]
+            await asyncio.sleep(0.05)
+            async with broker:
+                await asyncio.wait_for(asyncio.gather(*calls), DEADLINE_SECONDS)

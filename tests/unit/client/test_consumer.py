@@ -8,7 +8,14 @@ import pytest
 
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import Consumer, CorruptRecordError, RequestTimeoutError, TopicPartition
+from tidelog.client import (
+    Consumer,
+    CorruptRecordError,
+    RequestTimeoutError,
+    TopicAuthorizationFailedError,
+    TopicPartition,
+)
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import (
     RecordBatchBuilder,
     TransactionMarker,
@@ -321,3 +328,33 @@ async def test_a_position_that_cannot_be_found_is_not_waited_for_without_end() -
             it.assign([FIRST])
             with pytest.raises(RequestTimeoutError, match="the position of t-0"):
                 await it.position(FIRST)
+
+
+async def test_offsets_of_a_forbidden_topic_do_not_keep_the_others_from_being_read() -> None:
+    def committed(request: Request) -> dict[str, Any]:
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        "committed_offset": 0,
+                        "error_code": 0 if topic.name == TOPIC else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    }
+                    for index in topic.partition_indexes
+                ],
+            }
+            for topic in request.values.topics
+        ]
+        return {"error_code": 0, "topics": topics}
+
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FIND_COORDINATOR] = lambda _: {"error_code": 0, "node_id": 1}
+        broker.scripts[ApiKey.OFFSET_FETCH] = committed
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker, group_id="g", enable_auto_commit=False) as it:
+            it.assign([TopicPartition("forbidden", 0), FIRST])
+            await until(lambda: it._readers[FIRST].has_unread)
+            assert await it.position(FIRST) == 0
+            with pytest.raises(TopicAuthorizationFailedError, match="topic 'forbidden'"):
+                await it.position(TopicPartition("forbidden", 0))

@@ -293,6 +293,8 @@ async def test_a_topic_that_is_being_created_is_waited_for() -> None:
         ({"value": b"x", "partition": -1}, ValueError, "not -1"),
         ({"value": b"x" * 2_000_000}, RecordTooLargeError, "max_request_size"),
         ({"value": b"x", "timestamp_ms": -2}, ValueError, "timestamp_ms"),
+        ({"value": b"x", "headers": [("a", "text")]}, TypeError, r"expected \(str, bytes or None\)"),
+        ({"value": b"x", "headers": {"a": b"x"}}, TypeError, "expected a list of"),
     ],
 )
 async def test_wrong_arguments_send_nothing_and_spoil_nothing(
@@ -301,10 +303,11 @@ async def test_wrong_arguments_send_nothing_and_spoil_nothing(
     async with ScriptedBroker() as broker, producer(broker) as it:
         with pytest.raises(error, match=message):
             await it.send(TOPIC, **arguments)  # type: ignore[arg-type]
-        await it.send_and_wait(TOPIC, b"good")
+        await it.send(TOPIC, b"first")
         with pytest.raises(error, match=message):
             await it.send(TOPIC, **arguments)  # type: ignore[arg-type]
-        assert [values for _, _, values in batches(broker)] == [[b"good"]]
+        await it.send_and_wait(TOPIC, b"last")
+        assert [value for _, _, values in batches(broker) for value in values] == [b"first", b"last"]
 
 
 async def test_serializers_are_applied_to_keys_and_values() -> None:
