@@ -45,12 +45,16 @@ POSITION_COLUMNS = ("source_topic", "source_partition", "source_offset")
 _CONTENT_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
 _CLIENT_ID = "tidelog-sink"
 _BATCH_BYTES = 512 * 1024
+_REQUEST_BYTES = 16 * 1024 * 1024
 _DELIVERY_TIMEOUT_MS: int = default_of(ProducerConfig, "delivery_timeout_ms")
 OPTIONS: OptionTable = {
     "topic": Option("", "Topic to write to. It goes before the column topic."),
     "delivery": Option(AT_LEAST_ONCE, "at_least_once; exactly_once; or mirror: each row of a topic once."),
     "compression.type": Option("none", f"Compression of batches: {', '.join(CODECS)}."),
     "batch.size": Option(str(_BATCH_BYTES), "Size of a batch before compression, in bytes."),
+    "max.request.size": Option(
+        str(_REQUEST_BYTES), "Most bytes of a request, before compression. A larger record is refused."
+    ),
     "delivery.timeout.ms": Option(
         str(_DELIVERY_TIMEOUT_MS), "Time after which a record that is not acknowledged is given up."
     ),
@@ -74,7 +78,6 @@ FOREIGN = Foreign(
             "buffer.memory",
             "retries",
             "max.block.ms",
-            "max.request.size",
             "max.in.flight.requests.per.connection",
             "enable.idempotence",
         }
@@ -112,6 +115,7 @@ class SinkOptions:
     delivery: str = AT_LEAST_ONCE
     compression_type: str = OPTIONS["compression.type"].default
     batch_bytes: int = _BATCH_BYTES
+    request_bytes: int = _REQUEST_BYTES
     delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
     session_path: str | None = None
     plan: str = ""
@@ -140,6 +144,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
         delivery=delivery,
         compression_type=choice_of(given, OPTIONS, "compression.type", *CODECS),
         batch_bytes=count_of("batch.size", text_of(given, OPTIONS, "batch.size")),
+        request_bytes=count_of("max.request.size", text_of(given, OPTIONS, "max.request.size")),
         delivery_timeout_ms=count_of("delivery.timeout.ms", text_of(given, OPTIONS, "delivery.timeout.ms")),
         session_path=_session_path(given, is_stream=is_stream) if delivery == MIRROR else None,
         plan=given.get("mirror.plan", ""),

@@ -24,7 +24,6 @@ from tidelog.pipeline.sink.options import SinkOptions
 from tidelog.pipeline.sink.rows import choose_partitions, groups, read_rows
 
 _BUFFER_BYTES = 32 * 1024 * 1024
-_LARGEST_REQUEST_BYTES = 16 * 1024 * 1024
 
 _Result = TypeVar("_Result")
 
@@ -56,7 +55,7 @@ def make_producer(
     options: SinkOptions, session: ProducerSession | None = None, transactional_id: str | None = None
 ) -> Producer:
     """An idempotent producer for large batches; with a transactional id, its transactions can be prepared."""
-    largest = max(options.batch_bytes, _LARGEST_REQUEST_BYTES)
+    largest = max(options.batch_bytes, options.request_bytes)
     return Producer(
         cluster=options.cluster,
         compression_type=options.compression_type,

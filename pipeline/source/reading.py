@@ -138,9 +138,8 @@ def note_unread(
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of one task's range.
 
-    If records were deleted since the query was planned, raises OffsetOutOfRangeError or, for segment files,
-    OffsetsLostError, unless failOnDataLoss is false. A topic that was created again raises OffsetsLostError
-    anyway. Other errors as `read_answers`, `SegmentFile.read` and
+    Raises OffsetsLostError if records were deleted since the query was planned, unless failOnDataLoss is
+    false, and if the topic was created again. Other errors as `read_answers`, `SegmentFile.read` and
     `decode_record_batches`.
     """
     if isinstance(partition, PiecePartition):
@@ -201,9 +200,9 @@ def _fetch_range(
                 )
                 offsets = offsets._replace(start=next_offset(answer.data, offsets.start))
             return
-        except OffsetOutOfRangeError:
+        except OffsetOutOfRangeError as error:
             if options.fail_on_data_loss:
-                raise
+                lose(str(error), None)
             place = Place(offsets.topic, offsets.partition)
             log_start, _ = find_bounds(cluster, None, [place])[place]
             if log_start <= offsets.start:

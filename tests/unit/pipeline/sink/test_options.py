@@ -33,9 +33,10 @@ def schema(**columns: DataType) -> StructType:
 
 def test_names_are_sparks_in_any_case_with_or_without_its_prefix() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "Topic": "t", "COMPRESSION.TYPE": "ZSTD", "batch.size": "1000"}
+    given |= {"kafka.max.request.size": "2000"}
     options = parse_sink_options(given | {"queryName": "q", "checkpointLocation": "/c"}, is_stream=True)
     cluster = ClusterConfig("a:1", client_id="tidelog-sink")
-    assert options == SinkOptions(cluster, "t", compression_type="zstd", batch_bytes=1000)
+    assert options == SinkOptions(cluster, "t", compression_type="zstd", batch_bytes=1000, request_bytes=2000)
 
 
 def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from faults.wire import Wire
 from tests.unit.broker.replicas.test_log_cleaner import fill, topic
 from tests.unit.pipeline.batches import plain_rows
 from tidelog.broker.services import Services
@@ -83,6 +84,25 @@ def test_a_topic_that_is_created_again_after_the_planning_fails_the_task(
         asyncio.run(_make(broker.bootstrap_servers, b"new"))
         with pytest.raises(OffsetsLostError, match="topic t was deleted and created again"):
             list(reader.read(tasks[0]))
+
+
+def test_records_that_are_deleted_after_the_planning_are_named_with_what_to_do(tmp_path: Path) -> None:
+    with ThreadedBroker(data_dir=tmp_path / "data") as broker:
+        given = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "t"}
+        asyncio.run(_make(broker.bootstrap_servers, b"old"))
+        readers = [
+            TidelogDataSource(given | {"failOnDataLoss": text}).reader(SCHEMA) for text in ("true", "false")
+        ]
+        tasks = [reader.partitions()[0] for reader in readers]
+        asyncio.run(_delete(broker.bootstrap_servers, 2))
+        with pytest.raises(OffsetsLostError, match=r"t-0: offset 0 is gone .*; set failOnDataLoss=false"):
+            list(readers[0].read(tasks[0]))
+        assert [row["offset"] for row in plain_rows(readers[1].read(tasks[1]))] == [2]
+
+
+async def _delete(servers: str, before: int) -> None:
+    async with Wire.connected(int(servers.rpartition(":")[2])) as wire:
+        assert await wire.delete_records("t", {0: before}) == [0]
 
 
 async def _make(servers: str, value: bytes) -> None:
