@@ -68,12 +68,12 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from tidelog.pipeline.sink.writers import make_writer
 
-        return make_writer(self.options, schema, overwrite=overwrite)
+        return make_writer(self.options, schema, overwrite=overwrite, is_stream=False)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        from tidelog.pipeline.sink.writers import make_stream_writer
+        from tidelog.pipeline.sink.writers import make_writer
 
-        return make_stream_writer(self.options, schema, overwrite=overwrite)
+        return make_writer(self.options, schema, overwrite=overwrite, is_stream=True)
 
 
 def _schema_of(columns: Iterable[str]) -> StructType:

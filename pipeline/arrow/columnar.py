@@ -220,7 +220,9 @@ class _Columns:
         try:
             names.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise ProtocolError(f"a header name is not UTF-8 ({error})") from None
+            raise ProtocolError(
+                f"a header name is not UTF-8 ({error}): leave out the column headers"
+            ) from None
         values = self._gather(self._fields.header_values, pa.binary())
         struct_type = HEADERS_TYPE.value_type
         pairs = pa.StructArray.from_arrays([names, values], fields=list(struct_type))

@@ -44,63 +44,26 @@ class WrittenRows(WriterCommitMessage):  # type: ignore[misc]
     rows: int
 
 
-def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool) -> DataSourceArrowWriter:
-    """The writer of a batch. Raises OptionError for what cannot be written as asked."""
-    chosen = _chosen(options, schema, overwrite=overwrite, is_stream=False)
-    if chosen.delivery == MIRROR:
-        from tidelog.pipeline.mirror.writer import MirrorWriter
-
-        return MirrorWriter(chosen)
-    if chosen.delivery == EXACTLY_ONCE:
-        from tidelog.pipeline.exactly_once.writer import ExactlyOnceWriter
-
-        return ExactlyOnceWriter(chosen)
-    return AtLeastOnceWriter(chosen)
-
-
-def make_stream_writer(
-    options: dict[str, str], schema: StructType, *, overwrite: bool
-) -> DataSourceStreamArrowWriter:
-    """The writer of a stream's batches. Raises OptionError for what cannot be written as asked."""
-    chosen = _chosen(options, schema, overwrite=overwrite, is_stream=True)
-    if chosen.delivery == MIRROR:
-        from tidelog.pipeline.mirror.writer import MirrorStreamWriter
-
-        return MirrorStreamWriter(chosen)
-    if chosen.delivery == EXACTLY_ONCE:
-        from tidelog.pipeline.exactly_once.writer import ExactlyOnceStreamWriter
-
-        return ExactlyOnceStreamWriter(chosen)
-    return AtLeastOnceStreamWriter(chosen)
-
-
-def _chosen(options: dict[str, str], schema: StructType, *, overwrite: bool, is_stream: bool) -> SinkOptions:
+def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool, is_stream: bool) -> Any:
+    """The writer of a batch, or of a stream's batches. Raises OptionError for what cannot be written as
+    asked."""
     chosen = parse_sink_options(options, is_stream=is_stream)
     check_columns(schema, chosen, overwrite=overwrite)
     warn_of_options(options, FOREIGN)
     warn_of_columns(columns_left_out(schema, chosen))
-    return chosen
+    if chosen.delivery == MIRROR:
+        from tidelog.pipeline.mirror.writer import MirrorStreamWriter, MirrorWriter
+
+        return MirrorStreamWriter(chosen) if is_stream else MirrorWriter(chosen)
+    if chosen.delivery == EXACTLY_ONCE:
+        from tidelog.pipeline.exactly_once.writer import ExactlyOnceStreamWriter, ExactlyOnceWriter
+
+        return ExactlyOnceStreamWriter(chosen) if is_stream else ExactlyOnceWriter(chosen)
+    return AtLeastOnceWriter(chosen)
 
 
-class AtLeastOnceWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """delivery=at_least_once in a batch."""
-
-    def __init__(self, options: SinkOptions) -> None:
-        self._options = options
-
-    def write(self, iterator: Iterator[Any]) -> WrittenRows:
-        """Send one task's rows. Raises ClientError, OptionError for rows that cannot be sent."""
-        return WrittenRows(write_rows(self._options, iterator))
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: all is stored."""
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What is stored stays."""
-
-
-class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """delivery=at_least_once in a stream."""
+class AtLeastOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """delivery=at_least_once, in a batch and in a stream."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -109,10 +72,10 @@ class AtLeastOnceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc
         """Send one task's rows. Raises ClientError, OptionError for rows that cannot be sent."""
         return WrittenRows(write_rows(self._options, iterator))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Nothing is left to do: all is stored."""
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """What is stored stays."""
 
 

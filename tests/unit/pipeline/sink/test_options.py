@@ -130,7 +130,7 @@ def test_a_column_that_a_record_does_not_have_is_left_out_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     given = schema(value=StringType(), offset=LongType(), **POSITION)
-    make_writer(SERVERS | {"topic": "t"}, given, overwrite=False)
+    make_writer(SERVERS | {"topic": "t"}, given, overwrite=False, is_stream=False)
     (warning,) = caplog.messages
     assert "columns that are not written" in warning
     assert "offset, source_topic" in warning
