@@ -55,59 +55,40 @@ class PreparedMessage(WriterCommitMessage):  # type: ignore[misc]
     rows: PreparedRows
 
 
-class ExactlyOnceWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """delivery=exactly_once in a batch query."""
+class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """delivery=exactly_once, in a batch query and in a stream, whose batches Spark numbers."""
 
     def __init__(self, options: SinkOptions) -> None:
-        if options.batch is None:
-            raise ValueError("delivery=exactly_once was planned without a batch number")
         self._options = options
-        self._batch = options.batch
-        self._write = uuid.uuid4().hex[:_WRITE_DIGITS]
-
-    def write(self, iterator: Iterator[Any]) -> PreparedMessage:
-        """Prepare one task's rows. Raises ExactlyOnceError, OptionError, ClientError."""
-        return _write(self._options, self._options.name, self._batch, self._write, iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Commit the batch, unless it was committed before. Raises ExactlyOnceError, ClientError."""
-        _commit(self._options, self._options.name, self._batch, messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Abort what no decision names. Raises ExactlyOnceError, ClientError."""
-        _settle(self._options, self._options.name, Settlement(self._batch))
-
-
-class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """delivery=exactly_once in a stream."""
-
-    def __init__(self, options: SinkOptions) -> None:
-        if options.checkpoint is None:
-            raise ValueError("delivery=exactly_once was planned without a checkpoint")
-        self._options = options
-        self._sink = options.name or query_of(Path(options.checkpoint))
+        self._sink = options.name or query_of(Path(options.checkpoint or ""))
         # One per planned batch. Spark makes another writer for its commit.
         self._write = uuid.uuid4().hex[:_WRITE_DIGITS]
 
     def write(self, iterator: Iterator[Any]) -> PreparedMessage:
         """Prepare one task's rows. Raises ExactlyOnceError, OptionError, ClientError."""
-        batch = _property(_BATCH_ID)
-        if not batch:
-            raise ExactlyOnceError(f"Spark sets no property {_BATCH_ID} in its tasks, by which batches count")
-        return _write(self._options, self._sink, int(batch), self._write, iterator)
+        return _write(self._options, self._sink, self._write, iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Commit the batch, unless it was committed before. Raises ExactlyOnceError, ClientError."""
-        _commit(self._options, self._sink, batchId, messages)
+        _commit(self._options, self._sink, self._number(batch), messages)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Abort what no decision names. Raises ExactlyOnceError, ClientError."""
-        _settle(self._options, self._sink, Settlement(batchId))
+        _settle(self._options, self._sink, Settlement(self._number(batch)))
+
+    def _number(self, of_stream: int | None) -> int:
+        number = self._options.batch if of_stream is None else of_stream
+        if number is None:
+            raise ValueError("delivery=exactly_once was planned without a batch number")
+        return number
 
 
-def _write(
-    options: SinkOptions, sink: str, batch: int, write: str, iterator: Iterator[Any]
-) -> PreparedMessage:
+def _write(options: SinkOptions, sink: str, write: str, iterator: Iterator[Any]) -> PreparedMessage:
+    batch = options.batch
+    if batch is None:
+        if not (text := _property(_BATCH_ID)):
+            raise ExactlyOnceError(f"Spark sets no property {_BATCH_ID} in its tasks, by which batches count")
+        batch = int(text)
     name = TransactionName(sink, batch, write, _context().taskAttemptId())
     query = _property("sql.streaming.queryId")
     run = run_of(query, _property("spark.jobGroup.id"))

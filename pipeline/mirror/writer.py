@@ -63,33 +63,12 @@ def open_session(options: SinkOptions) -> MirrorSession:
     return MirrorSession.open(options.session_path, f"{plan}, to {options.topic or 'their topics'}")
 
 
-class MirrorWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """delivery=mirror in a batch query. The query may be run again until it succeeds."""
+class MirrorWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """delivery=mirror in a stream, or in a batch query, which may be run again until it succeeds."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, *, is_stream: bool) -> None:
         self._options = options
-        self._session = open_session(options)
-        self._write_id = uuid.uuid4().hex
-
-    def write(self, iterator: Iterator[Any]) -> MirrorMessage:
-        """Store one task's rows. Raises MirrorError, OptionError, ClientError."""
-        task = _context().partitionId()
-        place = TaskPlace(self._write_id, _BATCH_QUERY, self._write_id, None, task)
-        return MirrorMessage(place, mirror_rows(self._options, self._session, place, iterator))
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Save the positions, so that the next write need not search for them."""
-        _commit(self._session, messages)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Stored rows stay; the next write skips them."""
-
-
-class MirrorStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """delivery=mirror in a stream."""
-
-    def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self._is_stream = is_stream
         self._session = open_session(options)
         # One per planned batch. Spark makes another writer for its commit.
         self._write_id = uuid.uuid4().hex
@@ -97,22 +76,21 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[Any]) -> MirrorMessage:
         """Store one task's rows. Raises MirrorError, OptionError, ClientError."""
         context = _context()
-        place = TaskPlace(
-            self._write_id,
-            _property(context, "sql.streaming.queryId"),
+        query, run, batch = _BATCH_QUERY, self._write_id, None
+        if self._is_stream:
+            query = _property(context, "sql.streaming.queryId")
             # Spark uses the id of each run of a query as its job group.
-            _property(context, "spark.jobGroup.id"),
-            int(_property(context, "streaming.sql.batchId")),
-            context.partitionId(),
-        )
+            run = _property(context, "spark.jobGroup.id")
+            batch = int(_property(context, "streaming.sql.batchId"))
+        place = TaskPlace(self._write_id, query, run, batch, context.partitionId())
         return MirrorMessage(place, mirror_rows(self._options, self._session, place, iterator))
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Fix the facts of the next batch: all rows of this one are stored."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
+        """Save the positions, which are facts of the next batch: all rows of this one are stored."""
         _commit(self._session, messages)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Stored rows stay; the batch's next execution skips them."""
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
+        """Stored rows stay; the next execution skips them."""
 
 
 def _commit(session: MirrorSession, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -52,13 +52,13 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool,
     warn_of_options(options, FOREIGN)
     warn_of_columns(columns_left_out(schema, chosen))
     if chosen.delivery == MIRROR:
-        from tidelog.pipeline.mirror.writer import MirrorStreamWriter, MirrorWriter
+        from tidelog.pipeline.mirror.writer import MirrorWriter
 
-        return MirrorStreamWriter(chosen) if is_stream else MirrorWriter(chosen)
+        return MirrorWriter(chosen, is_stream=is_stream)
     if chosen.delivery == EXACTLY_ONCE:
-        from tidelog.pipeline.exactly_once.writer import ExactlyOnceStreamWriter, ExactlyOnceWriter
+        from tidelog.pipeline.exactly_once.writer import ExactlyOnceWriter
 
-        return ExactlyOnceStreamWriter(chosen) if is_stream else ExactlyOnceWriter(chosen)
+        return ExactlyOnceWriter(chosen)
     return AtLeastOnceWriter(chosen)
 
 
