@@ -168,7 +168,8 @@ class Sender:
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
         self._start_obtaining()
         if len(self._in_flight) >= len(self._cluster.image.nodes):
-            if min(self._in_flight.values()) >= self._max_in_flight:
+            # A broker that starts may name no broker at all.
+            if min(self._in_flight.values(), default=0) >= self._max_in_flight:
                 # The next answer wakes this again.
                 self._set_timer(self._next_expiry_ms, now_ms)
                 return

@@ -93,3 +93,19 @@ async def test_zstd_is_not_sent_to_a_broker_that_cannot_know_it() -> None:
     ):
         await producer.send_and_wait(TOPIC, b"x" * 1_000)
         assert [request.version for request in broker.seen(ApiKey.PRODUCE)] == [6]
+
+
+async def test_records_wait_while_the_metadata_names_no_broker() -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, failure: failures.append(failure))
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        await producer.send_and_wait(TOPIC, b"first")
+        broker.scripts[ApiKey.METADATA] = lambda request: {**broker.metadata([TOPIC]), "brokers": []}
+        await producer._cluster.refresh()
+        delivery = await producer.send(TOPIC, b"second")
+        await producer._cluster.refresh()
+        del broker.scripts[ApiKey.METADATA]
+        await producer._cluster.refresh()
+        async with asyncio.timeout(60):
+            await delivery
+    assert not failures
