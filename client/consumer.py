@@ -252,7 +252,7 @@ class Consumer:
                         self._positions.ask(reader)
                     await self._waiters.wait(None)
         except TimeoutError:
-            what = f"the position of {partition.topic}-{partition.partition}"
+            what = f"the position of {partition[0]}-{partition[1]}"
             raise RequestTimeoutError(f"{what} was not found within {limit_ms} ms") from None
         return reader.position
 

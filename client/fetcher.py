@@ -153,6 +153,7 @@ class Fetcher:
         ]
         error = await self._place(lost)
         if error is not None and error.retriable:
+            logger.warning("positions_not_found", topic=topic, error=str(error))
             await asyncio.sleep(self._backoff.delay_ms(1) / 1000)
         elif error is not None:
             # Perhaps only one partition failed, so ask for each alone.

@@ -58,7 +58,7 @@ class ClusterImage(NamedTuple):
     def leader(self, key: TopicPartition) -> int:
         """Node id of the partition's leader, -1 if none is known."""
         topic = self.topics.get(key.topic)
-        if topic is None or key.partition >= len(topic.partitions):
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
             return -1
         return topic.partitions[key.partition].leader
 

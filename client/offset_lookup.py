@@ -44,6 +44,7 @@ async def look_up_offsets(
     are older. `on_found` is called for each as it is found, while others still wait. Raises
     UnknownTopicError, another BrokerError, or RequestTimeoutError after request_timeout_ms.
     """
+    timestamps = {TopicPartition(*key): timestamp for key, timestamp in timestamps.items()}
     for topic in {key.topic for key in timestamps}:
         await cluster.topic(topic)
     config = cluster.config
@@ -105,7 +106,7 @@ async def _ask_one(
     if leader < 0:
         key = next(iter(wanted))
         info = cluster.image.topics.get(key.topic)
-        is_there = info is not None and key.partition < len(info.partitions)
+        is_there = info is not None and 0 <= key.partition < len(info.partitions)
         code = ErrorCode.LEADER_NOT_AVAILABLE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = broker_error(code, f"offsets of {key.topic}-{key.partition}")
         if not is_there:

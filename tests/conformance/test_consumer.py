@@ -58,10 +58,11 @@ async def test_a_partition_that_is_not_there_keeps_no_other_from_being_read(site
         for number in range(2):
             await producer.send_and_wait(TOPIC, b"%d" % number, partition=number)
     async with site.consumer(auto_offset_reset="earliest") as consumer, asyncio.timeout(DEADLINE_SECONDS):
-        consumer.assign([TopicPartition("missing", 0), FIRST, TopicPartition(TOPIC, 9)])
+        consumer.assign([TopicPartition("missing", 0), FIRST, *(TopicPartition(TOPIC, at) for at in (9, -1))])
         assert (await consumer.getone(FIRST)).value == b"0"
-        with pytest.raises(UnknownTopicError, match="9"):
-            await consumer.position(TopicPartition(TOPIC, 9))
+        for at in (9, -1):
+            with pytest.raises(UnknownTopicError, match=f"{TOPIC}-{at}"):
+                await consumer.position(TopicPartition(TOPIC, at))
         assert await consumer.position(FIRST) == 1
 
 

@@ -33,6 +33,7 @@ def test_partitions_are_known_by_number_whatever_their_order_in_the_answer() -> 
     assert image.leader(TopicPartition("t", 0)) == 1
     assert image.leader(TopicPartition("t", 1)) == 2
     assert image.leader(TopicPartition("t", 2)) == -1
+    assert image.leader(TopicPartition("t", -1)) == -1
     assert image.leader(TopicPartition("u", 0)) == -1
 
 
