@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.ending_disk import MANY, EndingDisk, Killed
 from tests.unit.broker.storage.support import (
     NOW_MS,
     append,
@@ -186,36 +187,8 @@ def test_what_a_clean_leaves_is_what_the_model_leaves(steps: list[tuple[Any, ...
         history.log.close(clean=False)
 
 
-class Killed(BaseException):
-    """The process ended."""
-
-
-class EndingDisk(UnsyncedDisk):
-    """Ends the process before a change of the disk, when told to, and lets nothing happen after that."""
-
-    def __init__(self) -> None:
-        self.left = 1 << 30
-
-    def _step(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise Killed
-        return call(*arguments)
-
-    def open(self, path: Path, flags: int = 66) -> int:
-        return self._step(super().open, path, flags)  # type: ignore[no-any-return]
-
-    def writev(self, *arguments: Any) -> int:
-        return self._step(super().writev, *arguments)  # type: ignore[no-any-return]
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._step(super().rename, old, new)
-
-    def unlink(self, path: Path) -> None:
-        self._step(super().unlink, path)
-
-    def truncate(self, fd: int, size: int) -> None:
-        self._step(super().truncate, fd, size)
+class UnsyncedEndingDisk(EndingDisk, UnsyncedDisk):
+    """Ends its process before a change, when told to."""
 
 
 @settings(max_examples=30)
@@ -233,7 +206,7 @@ def test_a_process_that_ends_within_a_clean_loses_no_key_and_brings_none_back(
         for step in steps:
             history.play(step)
         for left, map_bytes in ends:
-            disk = EndingDisk()
+            disk = UnsyncedEndingDisk()
             history.log.close(clean=True)
             history.log = open_log(Path(folder), config=CONFIG, disk=disk, clean=True, recovery_point=1 << 40)
             history.settle()
@@ -241,7 +214,7 @@ def test_a_process_that_ends_within_a_clean_loses_no_key_and_brings_none_back(
             disk.left = left
             with suppress(Killed):
                 clean(history.log, now_ms=history.now_ms, map_bytes=map_bytes)
-            disk.left = 1 << 30
+            disk.left = MANY
             history.log.close(clean=False)
             history.log = open_log(
                 Path(folder), config=CONFIG, disk=UnsyncedDisk(), recovery_point=point, start_offset=0

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.ending_disk import EndingDisk
 from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import Delta
@@ -20,7 +21,6 @@ from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import STORE_FILE, Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.types import Buffer
 
 
 class BadDisk(Disk):
@@ -288,47 +288,10 @@ async def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(tm
     await services.close(clean=False)
 
 
-class Dying(Disk):
-    """Makes only so many changes more, and then none, as if the process had ended before the next."""
-
-    changes_left = 1 << 30
-
-    def change(self) -> None:
-        if self.changes_left == 0:
-            raise OSError(errno.EIO, "the process has ended")
-        self.changes_left -= 1
-
-    def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
-        if flags & os.O_CREAT and not path.exists():
-            self.change()
-        return super().open(path, flags)
-
-    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        self.change()
-        return super().writev(fd, buffers, position)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self.change()
-        super().rename(old, new)
-
-    def unlink(self, path: Path) -> None:
-        self.change()
-        super().unlink(path)
-
-    def remove_directory(self, path: Path) -> None:
-        self.change()
-        super().remove_directory(path)
-
-    def make_directory(self, path: Path) -> None:
-        if not path.exists():
-            self.change()
-        super().make_directory(path)
-
-
 class DyingStore(SqliteStore):
     """Ends with the process of its disk."""
 
-    def __init__(self, folder: Path, disk: Dying) -> None:
+    def __init__(self, folder: Path, disk: EndingDisk) -> None:
         super().__init__(folder / STORE_FILE, node_id=1)
         self._disk = disk
 
@@ -355,12 +318,13 @@ async def has_ended(folder: Path, change: Callable[[Services], Awaitable[None]],
     """Let a broker end before its change of the disk number `changes` of a `change`; whether there were so
     many, and else the change is done.
     """
-    disk = Dying()
+    disk = EndingDisk()
+    disk.error = OSError(errno.EIO, "the process has ended")
     services = await opened(folder, disk=disk, store=DyingStore(folder, disk))
-    disk.changes_left = changes
+    disk.left = changes
     with suppress(ApiError):
         await change(services)
-    has_ended = disk.changes_left == 0
+    has_ended = disk.left <= 0
     await services.close(clean=False)
     return has_ended
 

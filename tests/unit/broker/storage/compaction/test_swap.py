@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.ending_disk import MANY, EndingDisk, Killed
 from tests.unit.broker.storage.compaction.test_cleaner import COMPACT, contents, damage, settle
 from tests.unit.broker.storage.support import NOW_MS, append, clean, flush, keyed, open_log, state
 from tidelog.broker.storage.compaction.swap import HalfSwappedError, log_files
@@ -18,36 +18,14 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.partition_log import PartitionLog
 
 
-class Killed(BaseException):
-    """The process ended."""
+class FailingDisk(EndingDisk):
+    """Fails before it makes names durable too."""
 
-
-class EndingDisk(Disk):
-    """Ends the process, or fails, before a change of the disk, and lets nothing happen after that."""
-
-    left = 1 << 30
-    error: BaseException = Killed()
-
-    def _step(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self.left -= 1
-        if self.left < 0:
-            raise self.error
-        return call(*arguments)
-
-    def open(self, path: Path, flags: int = 66) -> int:
-        return self._step(super().open, path, flags)  # type: ignore[no-any-return]
-
-    def writev(self, *arguments: Any) -> int:
-        return self._step(super().writev, *arguments)  # type: ignore[no-any-return]
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._step(super().rename, old, new)
-
-    def unlink(self, path: Path) -> None:
-        self._step(super().unlink, path)
+    error = OSError(5, "Input/output error")
 
     def fsync_directory(self, path: Path) -> None:
-        self._step(super().fsync_directory, path)
+        self.change()
+        super().fsync_directory(path)
 
 
 def prepared(folder: Path, disk: Disk | None = None) -> PartitionLog:
@@ -107,8 +85,7 @@ def test_an_error_of_the_disk_leaves_the_log_as_it_was_or_takes_it_offline(tmp_p
     """Readers of the old segments go on in both cases; only a start finds what to do with half a swap."""
     kinds = set()
     for left in range(1000):
-        disk, folder = EndingDisk(), tmp_path / str(left)
-        disk.error = OSError(5, "Input/output error")
+        disk, folder = FailingDisk(), tmp_path / str(left)
         log = prepared(folder, disk)
         disk.left = left
         try:
@@ -117,7 +94,7 @@ def test_an_error_of_the_disk_leaves_the_log_as_it_was_or_takes_it_offline(tmp_p
             kinds.add(type(error))
         else:
             break
-        disk.left = 1 << 30
+        disk.left = MANY
         log.compaction.finish_swap(log._segments.segments, None)
         assert contents(log) in (OLD, NEW)
         log._segments.close()
