@@ -4,7 +4,7 @@ Declarations only. Source: the JSON definitions of the same names (KIP-140, KIP-
 no types of patterns; Kafka 4 does not serve it.
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
 
 _LITERAL = 3
 _ENTRY = (
@@ -22,11 +22,6 @@ _FILTER = (
     Field("operation", "int8", "0+"),
     Field("permission_type", "int8", "0+"),
 )
-_RESULT = (
-    Field("error_code", "int16", "0+"),
-    Field("error_message", "string", "0+", nullable="0+"),
-)
-
 CREATE_ACLS_REQUEST = message(
     "CreateAclsRequest",
     "2+",
@@ -41,7 +36,7 @@ CREATE_ACLS_REQUEST = message(
 )
 
 CREATE_ACLS_RESPONSE = message(
-    "CreateAclsResponse", "2+", Field("throttle_time_ms", "int32", "0+"), structs("results", "0+", *_RESULT)
+    "CreateAclsResponse", "2+", Field("throttle_time_ms", "int32", "0+"), structs("results", "0+", *ERROR)
 )
 
 DESCRIBE_ACLS_REQUEST = message("DescribeAclsRequest", "2+", *_FILTER)
@@ -50,7 +45,7 @@ DESCRIBE_ACLS_RESPONSE = message(
     "DescribeAclsResponse",
     "2+",
     Field("throttle_time_ms", "int32", "0+"),
-    *_RESULT,
+    *ERROR,
     structs(
         "resources",
         "0+",
@@ -70,11 +65,11 @@ DELETE_ACLS_RESPONSE = message(
     structs(
         "filter_results",
         "0+",
-        *_RESULT,
+        *ERROR,
         structs(
             "matching_acls",
             "0+",
-            *_RESULT,
+            *ERROR,
             Field("resource_type", "int8", "0+"),
             Field("resource_name", "string", "0+"),
             Field("pattern_type", "int8", "1+", default=_LITERAL),

@@ -3,11 +3,10 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-133, KIP-226, KIP-339, KIP-569).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
 
 ALTER_CONFIGS_RESOURCE_RESPONSE = (
-    Field("error_code", "int16", "0+"),
-    Field("error_message", "string", "0+", nullable="0+"),
+    *ERROR,
     Field("resource_type", "int8", "0+"),
     Field("resource_name", "string", "0+"),
 )
@@ -33,8 +32,7 @@ DESCRIBE_CONFIGS_RESPONSE = message(
     structs(
         "results",
         "0+",
-        Field("error_code", "int16", "0+"),
-        Field("error_message", "string", "0+", nullable="0+"),
+        *ERROR,
         Field("resource_type", "int8", "0+"),
         Field("resource_name", "string", "0+"),
         structs(

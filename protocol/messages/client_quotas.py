@@ -4,16 +4,11 @@ Declarations only. Source: the JSON definitions of the same names (KIP-546), who
 here, because decoded structs have a method of that name.
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
 
 _ENTITY = structs(
     "entity", "0+", Field("entity_type", "string", "0+"), Field("entity_name", "string", "0+", nullable="0+")
 )
-_RESULT = (
-    Field("error_code", "int16", "0+"),
-    Field("error_message", "string", "0+", nullable="0+"),
-)
-
 DESCRIBE_CLIENT_QUOTAS_REQUEST = message(
     "DescribeClientQuotasRequest",
     "1+",
@@ -31,7 +26,7 @@ DESCRIBE_CLIENT_QUOTAS_RESPONSE = message(
     "DescribeClientQuotasResponse",
     "1+",
     Field("throttle_time_ms", "int32", "0+"),
-    *_RESULT,
+    *ERROR,
     structs(
         "entries",
         "0+",
@@ -63,5 +58,5 @@ ALTER_CLIENT_QUOTAS_RESPONSE = message(
     "AlterClientQuotasResponse",
     "1+",
     Field("throttle_time_ms", "int32", "0+"),
-    structs("entries", "0+", *_RESULT, _ENTITY),
+    structs("entries", "0+", *ERROR, _ENTITY),
 )

@@ -4,15 +4,10 @@ Declarations only. Source: the JSON definitions of the same names (KIP-113, KIP-
 KIP-584, KIP-595, KIP-714, KIP-827, KIP-836, KIP-853, KIP-1142).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
 
 _THROTTLE = Field("throttle_time_ms", "int32", "0+")
 _TIMEOUT = Field("timeout_ms", "int32", "0+", default=60_000)
-_ERROR = (
-    Field("error_code", "int16", "0+"),
-    Field("error_message", "string", "0+", nullable="0+"),
-)
-
 DESCRIBE_LOG_DIRS_REQUEST = message(
     "DescribeLogDirsRequest",
     "2+",
@@ -72,7 +67,7 @@ ELECT_LEADERS_RESPONSE = message(
         "replica_election_results",
         "0+",
         Field("topic", "string", "0+"),
-        structs("partition_result", "0+", Field("partition_id", "int32", "0+"), *_ERROR),
+        structs("partition_result", "0+", Field("partition_id", "int32", "0+"), *ERROR),
     ),
 )
 
@@ -99,12 +94,12 @@ ALTER_PARTITION_REASSIGNMENTS_RESPONSE = message(
     "0+",
     _THROTTLE,
     Field("allow_replication_factor_change", "bool", "1+", default=True, ignorable=True),
-    *_ERROR,
+    *ERROR,
     structs(
         "responses",
         "0+",
         Field("name", "string", "0+"),
-        structs("partitions", "0+", Field("partition_index", "int32", "0+"), *_ERROR),
+        structs("partitions", "0+", Field("partition_index", "int32", "0+"), *ERROR),
     ),
 )
 
@@ -126,7 +121,7 @@ LIST_PARTITION_REASSIGNMENTS_RESPONSE = message(
     "ListPartitionReassignmentsResponse",
     "0+",
     _THROTTLE,
-    *_ERROR,
+    *ERROR,
     structs(
         "topics",
         "0+",
@@ -234,8 +229,8 @@ UPDATE_FEATURES_RESPONSE = message(
     "UpdateFeaturesResponse",
     "0+",
     _THROTTLE,
-    *_ERROR,
-    structs("results", "0-1", Field("feature", "string", "0+"), *_ERROR, ignorable=True),
+    *ERROR,
+    structs("results", "0-1", Field("feature", "string", "0+"), *ERROR, ignorable=True),
 )
 
 GET_TELEMETRY_SUBSCRIPTIONS_REQUEST = message(

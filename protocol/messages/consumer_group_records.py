@@ -8,10 +8,7 @@ Source: the JSON definitions of the same names in Kafka's group coordinator (KIP
 
 from tidelog.protocol.messages.declaration import Field, Message, message, struct, structs
 
-_TOPIC_PARTITIONS = (
-    Field("topic_id", "uuid", "0+"),
-    Field("partitions", "[]int32", "0+"),
-)
+_TOPIC_PARTITIONS = (Field("topic_id", "uuid", "0+"), Field("partitions", "[]int32", "0+"))
 
 
 def _group_key(name: str, version: int) -> Message:

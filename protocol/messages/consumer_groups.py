@@ -5,10 +5,7 @@ Declarations only. Source: the JSON definitions of the same names (KIP-848, KIP-
 
 from tidelog.protocol.messages.declaration import Field, message, struct, structs
 
-_TOPIC_PARTITIONS = (
-    Field("topic_id", "uuid", "0+"),
-    Field("partitions", "[]int32", "0+"),
-)
+_TOPIC_PARTITIONS = (Field("topic_id", "uuid", "0+"), Field("partitions", "[]int32", "0+"))
 _DESCRIBED_ASSIGNMENT = (
     structs(
         "topic_partitions",

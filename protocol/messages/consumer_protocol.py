@@ -7,10 +7,7 @@ data of Kafka's StickyAssignor (KIP-54, KIP-341).
 
 from tidelog.protocol.messages.declaration import Field, message, structs
 
-_PARTITIONS = (
-    Field("topic", "string", "0+"),
-    Field("partitions", "[]int32", "0+"),
-)
+_PARTITIONS = (Field("topic", "string", "0+"), Field("partitions", "[]int32", "0+"))
 
 CONSUMER_PROTOCOL_SUBSCRIPTION = message(
     "ConsumerProtocolSubscription",

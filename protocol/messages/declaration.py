@@ -72,6 +72,10 @@ structs: Final = partial(_nested, "[]struct")
 """A field that is an array of structs, declared as with `struct`."""
 
 
+ERROR: Final = (Field("error_code", "int16", "0+"), Field("error_message", "string", "0+", nullable="0+"))
+"""The two fields by which many answers say what failed; the message is null without an error."""
+
+
 class Message(NamedTuple):
     """One request or response: `flexible` is the range of versions with compact lengths and tagged fields."""
 

@@ -131,10 +131,7 @@ DESCRIBE_CLUSTER_RESPONSE = message(
     Field("cluster_authorized_operations", "int32", "0+", default=NO_AUTHORIZED_OPERATIONS),
 )
 
-_CURSOR = (
-    Field("topic_name", "string", "0+"),
-    Field("partition_index", "int32", "0+"),
-)
+_CURSOR = (Field("topic_name", "string", "0+"), Field("partition_index", "int32", "0+"))
 
 DESCRIBE_TOPIC_PARTITIONS_REQUEST = message(
     "DescribeTopicPartitionsRequest",

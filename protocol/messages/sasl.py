@@ -4,7 +4,7 @@ Declarations only. Source: the JSON definitions of the same names (KIP-43, KIP-1
 has no flexible version.
 """
 
-from tidelog.protocol.messages.declaration import Field, message
+from tidelog.protocol.messages.declaration import ERROR, Field, message
 
 SASL_HANDSHAKE_REQUEST = message("SaslHandshakeRequest", "2+", Field("mechanism", "string", "0+"))
 
@@ -17,8 +17,7 @@ SASL_AUTHENTICATE_REQUEST = message("SaslAuthenticateRequest", "2+", Field("auth
 SASL_AUTHENTICATE_RESPONSE = message(
     "SaslAuthenticateResponse",
     "2+",
-    Field("error_code", "int16", "0+"),
-    Field("error_message", "string", "0+", nullable="0+"),
+    *ERROR,
     Field("auth_bytes", "bytes", "0+"),
     Field("session_lifetime_ms", "int64", "1+", ignorable=True),
 )

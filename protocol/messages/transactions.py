@@ -8,10 +8,7 @@ layouts: one transaction up to version 3, a list of them from version 4, which o
 
 from tidelog.protocol.messages.declaration import Field, message, structs
 
-_PARTITIONS_OF_A_TOPIC = (
-    Field("name", "string", "0+"),
-    Field("partitions", "[]int32", "0+"),
-)
+_PARTITIONS_OF_A_TOPIC = (Field("name", "string", "0+"), Field("partitions", "[]int32", "0+"))
 _RESULTS_OF_A_TOPIC = (
     Field("name", "string", "0+"),
     structs(

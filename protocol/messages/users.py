@@ -3,17 +3,10 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-554).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
 
 _THROTTLE = Field("throttle_time_ms", "int32", "0+")
-_ERROR = (
-    Field("error_code", "int16", "0+"),
-    Field("error_message", "string", "0+", nullable="0+"),
-)
-_NAME_AND_MECHANISM = (
-    Field("name", "string", "0+"),
-    Field("mechanism", "int8", "0+"),
-)
+_NAME_AND_MECHANISM = (Field("name", "string", "0+"), Field("mechanism", "int8", "0+"))
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_REQUEST = message(
     "DescribeUserScramCredentialsRequest",
@@ -25,12 +18,12 @@ DESCRIBE_USER_SCRAM_CREDENTIALS_RESPONSE = message(
     "DescribeUserScramCredentialsResponse",
     "0+",
     _THROTTLE,
-    *_ERROR,
+    *ERROR,
     structs(
         "results",
         "0+",
         Field("user", "string", "0+"),
-        *_ERROR,
+        *ERROR,
         structs(
             "credential_infos", "0+", Field("mechanism", "int8", "0+"), Field("iterations", "int32", "0+")
         ),
@@ -55,5 +48,5 @@ ALTER_USER_SCRAM_CREDENTIALS_RESPONSE = message(
     "AlterUserScramCredentialsResponse",
     "0+",
     _THROTTLE,
-    structs("results", "0+", Field("user", "string", "0+"), *_ERROR),
+    structs("results", "0+", Field("user", "string", "0+"), *ERROR),
 )
