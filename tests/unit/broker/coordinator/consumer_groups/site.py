@@ -1,13 +1,13 @@
 """Groups of both types on a clock that is set by hand: decisions are carried out at once."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-from tests.unit.broker.coordinator.groups.site import LIMITS, Asked
+from tests.unit.broker.coordinator.groups.site import LIMITS, Asked, Coordinator
 from tidelog.broker.coordinator.consumer_groups.group import (
     Assignment,
     ConsumerGroup,
@@ -19,7 +19,7 @@ from tidelog.broker.coordinator.consumer_groups.messages import (
     HeartbeatAnswer,
     MemberHeartbeat,
 )
-from tidelog.broker.coordinator.decision import Decision, Parked, Timer
+from tidelog.broker.coordinator.decision import Timer
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.groups.messages import JoinRequest, MemberIdentity, SyncRequest
@@ -44,8 +44,8 @@ def topic_id(name: str) -> UUID:
 
 
 @dataclass
-class Site:
-    """A coordinator without a loop and without a disk. `topics`: name -> number of partitions."""
+class Site(Coordinator):
+    """A coordinator of all groups. `topics`: name -> number of partitions."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 4})
     settings: ConsumerGroupSettings = SETTINGS
@@ -79,39 +79,12 @@ class Site:
 
     # Time
 
-    def run(self, operation: Callable[[int], Decision[Any, Any]]) -> Asked:
-        """Raises ApiError."""
-        decision = operation(self.now_ms)
-        for record in decision.records:
+    def write(self, records: Sequence[Any]) -> None:
+        for record in records:
             key, value = GROUP_RECORD_FORMATS.encode(record)
             self.log.pop(key, None)
             if value is not None:
                 self.log[key] = value
-        for change in (*decision.records, *decision.changes):
-            self.machine.apply(change)
-        for timer_key, timer in decision.timers.items():
-            self.timers.pop(timer_key, None)
-            if timer is not None:
-                self.timers[timer_key] = timer
-        for parked_key, answer in decision.released.items():
-            self.parked.pop(parked_key).answer = answer
-        asked = Asked()
-        if isinstance(decision.response, Parked):
-            self.parked[decision.response.key] = asked
-        else:
-            asked.answer = decision.response
-        return asked
-
-    def pass_ms(self, duration_ms: int) -> None:
-        """Let time pass, and timers fire in their order."""
-        end_ms = self.now_ms + duration_ms
-        while due := [
-            (timer.at_ms, str(key), key) for key, timer in self.timers.items() if timer.at_ms <= end_ms
-        ]:
-            at_ms, _, key = min(due, key=lambda each: each[:2])
-            self.now_ms = max(self.now_ms, at_ms)
-            self.run(self.timers.pop(key).operation)
-        self.now_ms = end_ms
 
     def restarted(self) -> "Site":
         """A coordinator that knows of this one what its log still has."""

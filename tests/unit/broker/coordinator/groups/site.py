@@ -1,6 +1,7 @@
 """The machine of groups on a clock that is set by hand: its decisions are carried out at once."""
 
-from collections.abc import Callable, Hashable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -38,26 +39,24 @@ class Asked:
         self.answer = answer
 
 
-@dataclass
-class Site:
-    """A coordinator of groups without a loop and without a disk."""
+class Coordinator(ABC):
+    """Carries out what a machine decides at once, without a loop and without a disk."""
 
-    limits: GroupLimits = LIMITS
-    now_ms: int = 1_000
-    records: list[GroupRecord] = field(default_factory=list)
-    timers: dict[Hashable, Timer] = field(default_factory=dict)
-    parked: dict[Hashable, Asked] = field(default_factory=dict)
-    journal_works: bool = True
+    machine: Any
+    now_ms: int
+    timers: dict[Hashable, Timer]
+    parked: dict[Hashable, Asked]
+    journal_works = True
 
-    def __post_init__(self) -> None:
-        self.machine = Groups(self.limits)
-        self._numbers = count(1)
+    @abstractmethod
+    def write(self, records: Sequence[Any]) -> None:
+        """Put records into the log."""
 
     def run(self, operation: Callable[[int], Decision[Any, Any]]) -> Asked:
         decision = operation(self.now_ms)
         if decision.records and not self.journal_works:
             return Asked(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self.records += decision.records
+        self.write(decision.records)
         for change in (*decision.records, *decision.changes):
             self.machine.apply(change)
         for key, timer in decision.timers.items():
@@ -84,6 +83,25 @@ class Site:
             self.now_ms = max(self.now_ms, at_ms)
             self.run(self.timers.pop(key).operation)
         self.now_ms = end_ms
+
+
+@dataclass
+class Site(Coordinator):
+    """A coordinator of classic groups."""
+
+    limits: GroupLimits = LIMITS
+    now_ms: int = 1_000
+    records: list[GroupRecord] = field(default_factory=list)
+    timers: dict[Hashable, Timer] = field(default_factory=dict)
+    parked: dict[Hashable, Asked] = field(default_factory=dict)
+    journal_works: bool = True
+
+    def __post_init__(self) -> None:
+        self.machine = Groups(self.limits)
+        self._numbers = count(1)
+
+    def write(self, records: Sequence[GroupRecord]) -> None:
+        self.records += records
 
     def restarted(self) -> "Site":
         """A coordinator that knows of this one what it wrote."""
