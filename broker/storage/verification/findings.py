@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 PER_FILE = 20
 
@@ -49,30 +50,10 @@ class Findings:
         self.counts: Counter[Severity] = Counter()
         self.unreported = 0
         """Found and counted, but not reported, because their file had too many."""
+        self.damage = partial(self.add, Severity.DAMAGE)
+        self.warning = partial(self.add, Severity.WARNING)
         self._report = report
         self._by_file: Counter[tuple[str, Severity]] = Counter()
-
-    def damage(
-        self,
-        file: str,
-        problem: str,
-        *,
-        position: int | None = None,
-        expected: object = None,
-        found: object = None,
-    ) -> None:
-        self.add(Severity.DAMAGE, file, problem, position=position, expected=expected, found=found)
-
-    def warning(
-        self,
-        file: str,
-        problem: str,
-        *,
-        position: int | None = None,
-        expected: object = None,
-        found: object = None,
-    ) -> None:
-        self.add(Severity.WARNING, file, problem, position=position, expected=expected, found=found)
 
     def add(
         self,
