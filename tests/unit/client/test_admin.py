@@ -120,6 +120,13 @@ async def test_a_broker_that_is_away_for_a_moment_is_waited_for() -> None:
             await broker.__aexit__(None, None, None)
             await until(lambda: not broker._writers)
             calls = [asyncio.create_task(each) for each in (admin.create_topics(WANTED), admin.list_topics())]
-            await asyncio.sleep(0.05)
+            tried: list[asyncio.StreamWriter] = []
+
+            def leaves(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                tried.append(writer)
+                writer.close()
+
+            async with await asyncio.start_server(leaves, "127.0.0.1", broker.port):
+                await until(lambda: len(tried) > 1)
             async with broker:
                 await asyncio.wait_for(asyncio.gather(*calls), DEADLINE_SECONDS)
