@@ -7,6 +7,7 @@ the host.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -46,7 +47,9 @@ def read_command_config(file: Path) -> dict[str, Any]:
     try:
         properties = parse_properties(file.read_text())
         if unknown := sorted(properties.keys() - OPTIONS):
-            raise ConfigError(f"unknown property {unknown[0]!r}; known are {', '.join(sorted(OPTIONS))}")
+            close = difflib.get_close_matches(unknown[0], OPTIONS, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(OPTIONS))}"
+            raise ConfigError(f"unknown property {unknown[0]!r}: {advice}")
         return keywords_from_options(properties)
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror or error}") from None

@@ -43,18 +43,19 @@ def config(
 
     from tidelog.broker.command import settings_given
     from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError
-    from tidelog.cli.tables import print_table
+    from tidelog.cli.tables import print_table, shortened
 
     try:
-        settings = BrokerConfig.load(
-            settings_given({}, assignments or []), environ=os.environ, file=file
-        ).describe()
+        given = settings_given({}, assignments or [])
+        settings = sorted(BrokerConfig.load(given, environ=os.environ, file=file).describe())
     except ConfigError as error:
         raise Failure(str(error)) from None
     if as_json:
         for setting in settings:
             print(json.dumps(setting._asdict()))
         return
-    print_table(
-        ("SETTING", "VALUE", "DEFAULT", "SOURCE", "MEANING"), [tuple(setting) for setting in settings]
-    )
+    rows = [
+        (each.name, shortened(each.value), shortened(each.default), each.source, each.description)
+        for each in settings
+    ]
+    print_table(("SETTING", "VALUE", "DEFAULT", "SOURCE", "MEANING"), rows)

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,22 +142,29 @@ async def _send_lines(
     count = 0
     async for some in lines:
         for line in some:
-            value, key, headers, partition, timestamp_ms = parse(line, count + 1)
-            if delay := pace.delay(count, time.monotonic()):
-                await asyncio.sleep(delay)
             try:
+                value, key, headers, partition, timestamp_ms = parse(line, count + 1)
+                if delay := pace.delay(count, time.monotonic()):
+                    await asyncio.sleep(delay)
                 delivery = await producer.send(topic, value, key, partition, timestamp_ms, headers or None)
-            except ValueError as error:
-                raise Failure(f"line {count + 1}: {error}") from None
+            except (Failure, ValueError) as error:
+                await _stored(producer, unanswered)
+                where = "" if isinstance(error, Failure) else f"line {count + 1}: "
+                raise Failure(f"{where}{error} (records stored before it: {count})") from None
             unanswered.append(delivery)
             count += 1
             progress.show(count)
             if len(unanswered) > _MOST_UNANSWERED:
                 await unanswered.popleft()
+    await _stored(producer, unanswered)
+    return count
+
+
+async def _stored(producer: Producer, unanswered: Iterable[Awaitable[Any]]) -> None:
+    """Return when all are. Raises what the first delivery that was not raises."""
     await producer.flush()
     for each in unanswered:
         await each
-    return count
 
 
 def _parser(

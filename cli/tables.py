@@ -15,6 +15,7 @@ from collections.abc import Container, Sequence
 
 _GAP = "  "
 _NARROWEST_WRAP = 30
+_LONGEST_VALUE = 40
 
 
 def format_table(
@@ -48,6 +49,11 @@ def format_table(
         lines.append(_GAP.join((*aligned, wrapped[0])).rstrip())
         lines += [" " * before_last + more for more in wrapped[1:]]
     return lines
+
+
+def shortened(text: str) -> str:
+    """One long value does not make the columns of all rows wide. JSON has the whole value."""
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def as_objects(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:

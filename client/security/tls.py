@@ -55,7 +55,7 @@ def make_context(config: ClusterConfig) -> ssl.SSLContext | None:
 
 def _unusable(setting: str, file: str | None, error: Exception) -> TlsError:
     if isinstance(error, FileNotFoundError):
-        return TlsError(f"{setting}: the file {file} is not there")
+        return TlsError(f"{setting}: the file {file} does not exist")
     if isinstance(error, ssl.SSLError) or not isinstance(error, OSError):
         return TlsError(
             f"{setting}: {file} cannot be used: expected PEM text (-----BEGIN ...), and the private key that"
@@ -105,5 +105,5 @@ def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
             " has, also in the broker's advertised.listeners, or set ssl_check_hostname=False"
         )
     if code in _UNKNOWN_CA:
-        return f"no known CA has signed the broker's certificate ({what}). Give that CA by ssl_cafile"
+        return f"no known CA has signed the broker's certificate ({what}). Name that CA's file in ssl_cafile"
     return f"the broker's certificate is not accepted ({what})"

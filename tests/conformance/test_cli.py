@@ -159,7 +159,10 @@ def test_keys_partitions_and_headers(tidelog: Type, lines: Callable[[str], str])
 
 def test_a_line_without_its_key_is_named(tidelog: Type, lines: Callable[[str], str]) -> None:
     code, _, error = tidelog("produce", "unkeyed", "-f", lines("k:v\nv\n"), "--key-separator", ":")
-    assert (code, error) == (1, "error: line 2 does not contain the key separator ':'\n")
+    assert (code, error) == (
+        1,
+        "error: line 2 does not contain the key separator ':' (records stored before it: 1)\n",
+    )
 
 
 def test_what_a_foreign_client_left_out_is_shown_as_null(broker: RunningBroker, tidelog: Type) -> None:

@@ -38,7 +38,8 @@ def test_each_command_with_servers_has_the_option() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("security.protocl=SSL", "unknown property 'security.protocl'; known are bootstrap.servers"),
+        ("security.protocl=SSL", "unknown property 'security.protocl': did you mean security.protocol?"),
+        ("speed=3", "unknown property 'speed': known are bootstrap.servers"),
         ("ssl.truststore.type=JKS", "must be PEM"),
         (FILE + "security.protocol=PLAINTEXT", "needs security_protocol=SASL_PLAINTEXT or SASL_SSL"),
         (FILE + "request.timeout.ms=soon", "request.timeout.ms must be a whole number"),

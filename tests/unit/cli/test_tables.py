@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.cli.tables import format_table, format_timestamp
+from tidelog.cli.tables import format_table, format_timestamp, shortened
 
 
 def test_numbers_stand_to_the_right_and_text_to_the_left() -> None:
@@ -37,3 +37,8 @@ def test_the_last_column_wraps_to_the_width_given() -> None:
 )
 def test_times_are_utc_to_the_millisecond(timestamp_ms: int, expected: str) -> None:
     assert format_timestamp(timestamp_ms) == expected
+
+
+def test_a_long_value_does_not_widen_its_column() -> None:
+    assert shortened("x" * 40) == "x" * 40
+    assert shortened("x" * 41) == "x" * 39 + "…"

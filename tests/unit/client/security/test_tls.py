@@ -226,7 +226,7 @@ async def test_files_that_cannot_be_used_are_named(certificates: Certificates, t
     certfile.write_bytes(key.cert_chain_pems[0].bytes())
     files = {"ssl_certfile": str(certfile), "ssl_keyfile": str(locked)}
     async with serving(certificates.of_server()) as broker:
-        assert "absent.pem is not there" in str(await refused(broker, ssl_cafile="absent.pem"))
+        assert "absent.pem does not exist" in str(await refused(broker, ssl_cafile="absent.pem"))
         assert "expected PEM text" in str(await refused(broker, ssl_cafile=certificates.garbage))
         assert "expected PEM text" in str(await refused(broker, ssl_certfile=certificates.certfile))
         assert "needs ssl_password" in str(await refused(broker, **files))
