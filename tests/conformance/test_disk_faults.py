@@ -72,7 +72,7 @@ async def test_on_a_full_disk_the_producer_is_told_and_goes_on_when_there_is_roo
         with capture_logs() as events:
             for _ in range(3):
                 assert await client.produce(batch("b", producer_id, 1)) == OFFLINE
-        assert "room" in told(events, "append_refused")["advice"]
+        assert "free space" in told(events, "append_refused")["advice"]
         assert await client.log() == [b"a"]
         await the_other_goes_on(client, producer_id, 1)
         disk.heal()

@@ -5,6 +5,7 @@ import contextlib
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
@@ -321,16 +322,16 @@ async def test_calls_without_a_timeout_let_records_come() -> None:
                 assert calls < 100_000
 
 
-async def test_a_position_that_cannot_be_found_is_not_waited_for_without_end_or_a_word(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_position_that_cannot_be_found_is_not_waited_for_without_end_or_a_word() -> None:
     async with ScriptedBroker() as broker:
         broker.scripts[ApiKey.LIST_OFFSETS] = lambda _: None
-        async with consumer(broker, auto_offset_reset="earliest", request_timeout_ms=50) as it:
-            it.assign([FIRST])
-            with pytest.raises(RequestTimeoutError, match="the position of t-0"):
-                await it.position(FIRST)
-            await until(lambda: "positions_not_found" in caplog.messages)
+        it = consumer(broker, auto_offset_reset="earliest", request_timeout_ms=50)
+        with capture_logs() as events:
+            async with it:
+                it.assign([FIRST])
+                with pytest.raises(RequestTimeoutError, match="the position of t-0"):
+                    await it.position(FIRST)
+                await until(lambda: "positions_not_found" in [each["event"] for each in events])
 
 
 async def test_offsets_of_a_forbidden_topic_do_not_keep_the_others_from_being_read() -> None:
