@@ -185,10 +185,11 @@ class _Frozen(list[dict[str, Any]]):
         return self._frozen.count
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        return map(_producer, entries_of(self._frozen))
+        return map(producer_facts, entries_of(self._frozen))
 
 
-def _producer(entry: ProducerEntry) -> dict[str, Any]:
+def producer_facts(entry: ProducerEntry) -> dict[str, Any]:
+    """What DescribeProducers shows of a producer on a partition, by Kafka's field names."""
     return {
         "producer_id": entry.producer_id,
         "producer_epoch": entry.producer_epoch,

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.handlers.producers import producer_facts
 from tidelog.broker.services import Services
 from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -89,12 +90,7 @@ class ProducerRoutes:
 
 def _producer(entry: ProducerEntry) -> dict[str, Any]:
     return {
-        "producer_id": entry.producer_id,
-        "producer_epoch": entry.producer_epoch,
-        "last_sequence": entry.last_sequence,
-        "last_timestamp": entry.last_timestamp,
-        "coordinator_epoch": entry.coordinator_epoch,
-        "current_txn_start_offset": entry.current_txn_start_offset,
+        **producer_facts(entry),
         "batches": [
             {
                 "base_sequence": decrement_sequence(batch.last_sequence, batch.offset_delta),
