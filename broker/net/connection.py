@@ -322,9 +322,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Call when frames may no longer have to wait: dispatches what was left, then reads again."""
-        if self._closing or self._holder is not None or self._is_full():
+        if self._closing or self._is_full():
             return
-        if self._backlog is not None:
+        if self._backlog is not None and self._holder is None:
             self._serve(self._backlog, time.perf_counter())
         else:
             self._read_or_pause()

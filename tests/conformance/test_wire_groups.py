@@ -11,6 +11,7 @@ from tests.unit.broker.net.peers import Peer, request_frame
 from tests.waiting import until
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.net.connection import TURN_SECONDS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -74,8 +75,12 @@ async def test_a_stop_does_not_wait_for_joins_and_sends_them_to_look_for_the_coo
         await stopping
 
 
-async def test_a_connection_that_goes_away_leaves_nothing_parked_and_no_memory_held(broker: Broker) -> None:
-    for number in range(20):
+@pytest.mark.parametrize("turn_seconds", [0.0, TURN_SECONDS])
+async def test_a_connection_that_goes_away_leaves_nothing_parked_and_no_memory_held(
+    broker: Broker, turn_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.broker.net.connection.TURN_SECONDS", turn_seconds)
+    for number in range(10):
         async with await Peer.connect(broker.port) as peer:
             peer.send(join_frame(number, bytes(GROUP_BYTES), f"g{number}"))
             await until(lambda: parked(broker) == 1)
