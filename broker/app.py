@@ -141,9 +141,10 @@ class Broker:
             broker.is_ready = True
             return broker
         except BaseException as error:
-            sockets.close()
+            # The server first: libuv ends the process when a socket that the loop watches is closed.
             if server is not None:
                 await server.stop(0)
+            sockets.close()
             if services is not None:
                 await services.close()
             reason = _reason(error, config.data_dir)

@@ -147,9 +147,9 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> QuotaEnt
 
 def _assignment(text: str) -> tuple[str, float]:
     name, equals, value = text.partition("=")
+    if not equals or name not in ALL_QUOTAS:
+        raise typer.BadParameter(f"expected NAME=VALUE with a NAME of {', '.join(ALL_QUOTAS)}, not {text!r}")
     try:
-        if equals and name in ALL_QUOTAS:
-            return name, float(value)
+        return name, float(value)
     except ValueError:
-        pass
-    raise typer.BadParameter(f"expected NAME=VALUE with a NAME of {', '.join(ALL_QUOTAS)}, not {text!r}")
+        raise typer.BadParameter(f"{name} must be a number, not {value!r}") from None

@@ -49,8 +49,6 @@ class Admin:
     def __init__(self, **settings: Unpack[ClusterSettings]) -> None:
         own: dict[str, Any] = {**settings}
         self._config = take_cluster(own, client_id=_CLIENT_ID)
-        if own:
-            raise TypeError(f"Admin() got an unexpected keyword argument {next(iter(own))!r}")
         self._cluster = Cluster(self._config)
         self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         self.groups = GroupAdmin(self._cluster, self._retry)

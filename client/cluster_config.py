@@ -69,8 +69,8 @@ def _servers(servers: object) -> str:
         if not colon or port.endswith("]"):
             host, port = text.strip(), str(_DEFAULT_PORT)
         bare = host.removeprefix("[").removesuffix("]")
-        if not bare or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-            raise ValueError(f"bootstrap_servers has {text.strip()!r}, expected host:port")
+        if not bare or "/" in bare or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+            raise ValueError(f"bootstrap_servers has {text.strip()!r}, expected host:port without a scheme")
         found.append(f"[{bare}]:{int(port)}" if ":" in bare else f"{bare}:{int(port)}")
     if not found:
         raise ValueError("bootstrap_servers is empty, expected host:port")
@@ -255,11 +255,21 @@ OPTIONS = PROPERTIES | {each.name for each in settings_of(ClusterConfig)}
 """The names of options: `bootstrap.servers`, `ssl.cafile`, and Kafka's properties for the same."""
 
 
-def take_cluster(keywords: dict[str, Any], *, client_id: str) -> ClusterConfig:
+def take_cluster(keywords: dict[str, Any], *own_tables: type[object], client_id: str) -> ClusterConfig:
     """The connection settings in a client's keywords. They are removed from `keywords`.
 
-    `client_id` is the default client id. Raises ValueError.
+    The rest belongs to `own_tables`. `client_id` is the default client id. Raises ValueError, and TypeError
+    for a keyword that is no setting.
     """
+    tables = (ClusterConfig, *own_tables)
+    known = ["cluster", *(each.attribute for table in tables for each in settings_of(table))]
+    for name in keywords:
+        if name not in known:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, known, n=1)
+            advice = f"did you mean {close[0]}?" if close else "help() of the class lists all"
+            raise TypeError(f"unknown argument {name!r}: {advice}")
     cluster: ClusterConfig = keywords.pop("cluster", None) or ClusterConfig(client_id=client_id)
     names = {each.attribute for each in settings_of(ClusterConfig)} & keywords.keys()
     return replace(cluster, **{name: keywords.pop(name) for name in names})

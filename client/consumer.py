@@ -75,7 +75,7 @@ class Consumer:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         own: dict[str, Any] = {**settings}
-        self._cluster = Cluster(take_cluster(own, client_id=_CLIENT_ID))
+        self._cluster = Cluster(take_cluster(own, ConsumerConfig, client_id=_CLIENT_ID))
         self._config = ConsumerConfig(**own)
         self._deserializers = key_deserializer, value_deserializer
         self._has_deserializers = key_deserializer is not None or value_deserializer is not None

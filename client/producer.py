@@ -29,7 +29,7 @@ from tidelog.client.events import logger
 from tidelog.client.producer_config import ProducerConfig, ProducerSettings
 from tidelog.client.producer_session import ProducerSession
 from tidelog.client.producer_session_keeper import SessionKeeper
-from tidelog.client.record_batch import BatchBuilder, bytes_or_none, checked_headers
+from tidelog.client.record_batch import BatchBuilder, bytes_or_none, checked_headers, int_or_none
 from tidelog.client.routes import Partitioner, Route
 from tidelog.client.sender import Sender
 from tidelog.client.signatures import shows_settings
@@ -75,7 +75,7 @@ class Producer:
         **settings: Unpack[ProducerSettings],
     ) -> None:
         own: dict[str, Any] = {**settings}
-        cluster = take_cluster(own, client_id=_CLIENT_ID)
+        cluster = take_cluster(own, ProducerConfig, client_id=_CLIENT_ID)
         self._config = config = ProducerConfig(**own)
         if session is not None:
             self._config.require_idempotence("a session")
@@ -424,6 +424,8 @@ class Producer:
         if not is_raw:
             key = key if self._key_serializer is None else self._key_serializer(key)
             value = value if self._value_serializer is None else self._value_serializer(value)
+        partition = int_or_none(partition, "partition")
+        timestamp_ms = int_or_none(timestamp_ms, "timestamp_ms")
         raw_key = bytes_or_none(key, "key")
         fields = (raw_key, bytes_or_none(value, "value"), checked_headers(headers or ()))
         size_bytes = BATCH_HEADER_SIZE + RecordBatchBuilder.record_size_bound(*fields)

@@ -5,13 +5,14 @@ a timestamp. Invariants: it never exceeds its maximum size, unless its only reco
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from time import time
 
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-__all__ = ["BatchBuilder", "bytes_or_none", "checked_headers"]
+__all__ = ["BatchBuilder", "bytes_or_none", "checked_headers", "int_or_none"]
 
 RecordFields = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
 
@@ -47,7 +48,8 @@ class BatchBuilder:
         """Whether the record was added. False if it does not fit, or after `close`."""
         if self._is_closed:
             return False
-        stamp = int(time() * 1000) if timestamp_ms is None else timestamp_ms
+        given = int_or_none(timestamp_ms, "timestamp_ms")
+        stamp = int(time() * 1000) if given is None else given
         return self._builder.append(stamp, key, value, headers) > 0
 
     def close(self) -> None:
@@ -90,10 +92,19 @@ def checked_headers(headers: object) -> Sequence[tuple[str, bytes | None]]:
     return taken
 
 
+def int_or_none(number: object, what: str) -> int | None:
+    """A partition or a timestamp. Raises TypeError for other types than whole numbers."""
+    try:
+        return None if number is None else index(number)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{what} is {number!r:.200}, expected a whole number") from None
+
+
 def bytes_or_none(data: object, what: str) -> bytes | None:
     """A key or a value as bytes or None. Raises TypeError for other types and says what to do."""
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"{what} is {type(data).__name__}, expected bytes or None; give {what}_serializer")
+    advice = f"give a {what}_serializer that returns bytes"
+    raise TypeError(f"{what} is {type(data).__name__}, expected bytes or None; {advice}")

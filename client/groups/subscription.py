@@ -30,6 +30,9 @@ class TopicSubscription(NamedTuple):
         text as topics."""
         if isinstance(topics, str):
             raise TypeError(f"topics is the text {topics!r}, expected a list of names")
+        for each in (topics := list(topics)):
+            if not isinstance(each, str):
+                raise TypeError(f"the topic name is {each!r}, expected a str")
         names = frozenset(topics)
         if bool(names) == (pattern is not None):
             raise ValueError("give topics or a pattern, one of the two")

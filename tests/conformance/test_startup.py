@@ -184,6 +184,11 @@ async def test_a_broker_that_cannot_start_leaves_nothing_open(tmp_path: Path) ->
             await Broker.start(config.with_settings({"port": 0}))
         with pytest.raises(StartError, match="Address already in use"):
             await Broker.start(BrokerConfig(port=running.port, http_port=0, data_dir=tmp_path / "other"))
+    watched = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
+    before = set(watched)
+    with pytest.raises(StartError, match=r"Address already in use.*http\.port"):
+        await Broker.start(config.with_settings({"port": running.port, "http.port": running.port}))
+    assert set(watched) == before  # uvloop ends the process when a socket that it watches is closed.
     async with await Broker.start(config.with_settings({"port": running.port})) as again:
         assert again.port == running.port
 

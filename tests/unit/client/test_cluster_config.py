@@ -118,11 +118,13 @@ def test_options_by_kafkas_names_give_back_what_they_were_made_of() -> None:
     assert cluster_from_options({"client.id": "x", "topic": "t"}) is None
 
 
-def test_what_no_client_knows_is_left_with_the_keywords() -> None:
+def test_what_belongs_to_the_client_itself_is_left_with_the_keywords() -> None:
     keywords: dict[str, Any] = {"client_id": "x", "acks": "all"}
-    assert take_cluster(keywords, client_id="default").client_id == "x"
+    assert take_cluster(keywords, ProducerConfig, client_id="default").client_id == "x"
     assert keywords == {"acks": "all"}
     assert take_cluster({}, client_id="default").client_id == "default"
+    with pytest.raises(TypeError, match="did you mean bootstrap_servers"):
+        take_cluster({"bootstrap_server": "a:1"}, client_id="default")
 
 
 @pytest.mark.parametrize("servers", [None, 9092, ["a:1", 2], {"a": 1}])

@@ -293,6 +293,7 @@ async def test_a_topic_that_is_being_created_is_waited_for() -> None:
         ({"value": b"x", "partition": -1}, ValueError, "not -1"),
         ({"value": b"x" * 2_000_000}, RecordTooLargeError, "max_request_size"),
         ({"value": b"x", "timestamp_ms": -2}, ValueError, "timestamp_ms"),
+        ({"value": b"x", "timestamp_ms": 1.5}, TypeError, "timestamp_ms is 1.5"),
         ({"value": b"x", "headers": [("a", "text")]}, TypeError, r"expected \(str, bytes or None\)"),
         ({"value": b"x", "headers": {"a": b"x"}}, TypeError, "expected a list of"),
     ],
