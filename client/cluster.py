@@ -125,6 +125,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Close every connection. A second call does nothing."""
+        self.require_loop()
         self._is_closed = True
         if self._age_timer is not None:
             self._age_timer.cancel()
@@ -329,9 +330,18 @@ class Cluster:
         waited = f"within {self.config.request_timeout_ms} ms"
         return BrokerUnavailableError(f"no broker of {self.config} answered {waited}{last}")
 
+    def require_loop(self) -> None:
+        """Raises RuntimeError on another event loop than that of `start`, where nothing would wake a call."""
+        if getattr(self, "_loop", running := asyncio.get_running_loop()) is not running:
+            raise RuntimeError(
+                "this client was started on another event loop. Call it on that loop (from other threads with"
+                " asyncio.run_coroutine_threadsafe), or start one client per loop"
+            )
+
     def _require_open(self) -> None:
         if self._is_closed:
             raise ClientClosedError("the client is not open")
+        self.require_loop()
 
     def _notify(self) -> None:
         for listener in self._listeners:

@@ -132,6 +132,7 @@ class Consumer:
         """
         if self._is_ending:
             return
+        self._cluster.require_loop()
         self._is_ending = True
         self._on_data()
         self._finish_unless_failing()
@@ -589,11 +590,10 @@ class Consumer:
     def _require_open(self) -> None:
         if self._fetcher is None or self._is_closed:
             raise ClientClosedError("the consumer is not open")
+        self._cluster.require_loop()
 
     def _require_group(self) -> "Group":
-        if self._config.group_id is None:
-            raise ValueError("offsets are committed for a group; give a group_id")
         self._require_open()
         if self._group is None:
-            raise ClientClosedError("the consumer is not open")
+            raise ValueError("offsets are committed for a group; give a group_id")
         return self._group

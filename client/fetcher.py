@@ -131,7 +131,9 @@ class Fetcher:
 
     def _reap(self, name: object, task: "asyncio.Task[None]") -> None:
         del self._tasks[name]
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            return  # The loop ends. A new task would be destroyed with it.
+        if task.exception() is not None:
             logger.error("fetcher_failed", exc_info=task.exception())
         else:
             self.wake()  # What it is needed for may have come after its last step.

@@ -6,7 +6,8 @@ fatal error every batch is resolved and no send waits for memory.
 """
 
 import asyncio
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from tidelog.client.accumulator import Accumulator
@@ -48,6 +49,11 @@ class Outcomes:
     def expect(self, batch: ProducerBatch) -> None:
         """A batch was opened."""
         self._unresolved[batch] = None
+
+    def report_lost_with(self, producer: object) -> None:
+        """When `producer` is destroyed, or the interpreter ends, log how many records had no outcome."""
+        # The batches do not refer to the producer, so this does not keep it alive.
+        weakref.finalize(producer, _report_lost, self._unresolved)
 
     async def wait_for_all(self) -> None:
         """Wait until every batch that is unresolved at the call is resolved."""
@@ -163,6 +169,11 @@ def _fields(batch: ProducerBatch) -> dict[str, object]:
         "base_sequence": batch.base_sequence,
         "records": batch.record_count,
     }
+
+
+def _report_lost(unresolved: Iterable[ProducerBatch]) -> None:
+    if lost := sum(batch.record_count for batch in unresolved):
+        logger.error("producer_was_not_stopped", unacknowledged_records=lost)
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

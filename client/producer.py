@@ -121,6 +121,7 @@ class Producer:
         self._sender = sender = Sender(
             self._config, self._cluster, self._accumulator, self._buffer_memory, state
         )
+        sender.outcomes.report_lost_with(self)
         if self._saved is not None:
             self._session = self._keeper(sender)
         self._cluster.add_listener(self._on_cluster_change)
@@ -141,6 +142,7 @@ class Producer:
         """
         if self._is_closed:
             return
+        self._cluster.require_loop()
         self._is_closed = True
         # From here on no record may be appended. The fast path needs a route, so it ends too.
         self._routes.clear()
@@ -540,5 +542,6 @@ class Producer:
         sender = self._sender
         if sender is None or self._is_closed:
             raise ClientClosedError("the producer is not open")
+        self._cluster.require_loop()
         sender.outcomes.raise_fatal()
         return sender

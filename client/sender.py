@@ -411,15 +411,16 @@ class Sender:
                     if code is ErrorCode.NONE:
                         self._state.set_producer_id(answer.producer_id, answer.producer_epoch)
                         logger.info("producer_id_obtained", producer_id=answer.producer_id)
-                        return
+                        break
                     error = broker_error(code, "the broker gave no producer id")
                 except ClientError as caught:
                     error = caught
                 if not error.retriable:
                     self.outcomes.fail(error)
-                    return
+                    break
                 failures += 1
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
         finally:
             self._id_task = None
-            self.wake()
+        # Not if it was cancelled: the loop ends, and a new task would be destroyed with it.
+        self.wake()

@@ -1,9 +1,13 @@
-"""How clients start and stop: before the start, twice at once, again after a failure, cancelled."""
+"""How clients start and stop: before the start, twice at once, again after a failure, cancelled, never; and
+on which event loop."""
 
 import asyncio
+import gc
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.client.clusters import opened
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
@@ -112,3 +116,61 @@ async def test_a_call_that_waits_for_a_position_ends_with_the_consumer(unanswere
     await it.stop()
     with pytest.raises(ClientClosedError):
         await asyncio.wait_for(asking, DEADLINE_SECONDS)
+
+
+async def elsewhere(work: Coroutine[Any, Any, None]) -> None:
+    """Run it on another event loop, in another thread."""
+    await asyncio.to_thread(asyncio.run, work)
+
+
+@pytest.mark.parametrize(
+    ("client", "calls"),
+    [
+        (Producer, [lambda it: it.send(TOPIC, b"2"), lambda it: it.flush(), lambda it: it.stop()]),
+        (Consumer, [lambda it: it.getone(), lambda it: it.getmany(), lambda it: it.stop()]),
+        (Admin, [lambda it: it.list_topics(), lambda it: it.close()]),
+    ],
+)
+async def test_a_client_refuses_calls_on_another_event_loop(client: Any, calls: Any) -> None:
+    async def use(call: Any) -> None:
+        with pytest.raises(RuntimeError, match="started on another event loop"):
+            await asyncio.wait_for(call(it), DEADLINE_SECONDS)
+
+    async with ScriptedBroker() as broker:
+        it = client(bootstrap_servers=broker.address)
+        await it.start()
+        for call in calls:
+            await elsewhere(use(call))
+        await it.close()
+
+
+async def test_a_producer_that_was_never_stopped_logs_how_many_records_it_loses() -> None:
+    async def forget(address: str) -> None:
+        it = Producer(bootstrap_servers=address, linger_ms=60_000)
+        await it.start()
+        await it.send(TOPIC, b"1")
+        await it.send(TOPIC, b"2")
+
+    async with ScriptedBroker() as broker:
+        await elsewhere(forget(broker.address))
+    with capture_logs() as events:
+        gc.collect()
+    [event] = [each for each in events if each["event"] == "producer_was_not_stopped"]
+    assert event["unacknowledged_records"] == 2
+
+
+async def test_a_consumer_that_was_never_stopped_leaves_no_task_to_its_loop() -> None:
+    loops = []
+
+    async def forget(address: str) -> None:
+        loops.append(asyncio.get_running_loop())
+        it = Consumer(bootstrap_servers=address)
+        await it.start()
+        it.assign([FIRST])
+        it.seek(FIRST, 0)
+        await until(lambda: bool(broker.seen(ApiKey.FETCH)))
+
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = lambda _: None
+        await elsewhere(forget(broker.address))
+    assert not asyncio.all_tasks(loops[0])
