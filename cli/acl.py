@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.protocol.acls import (
     CLUSTER_NAME,
@@ -24,7 +24,7 @@ from tidelog.protocol.acls import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster_config import ClusterConfig
+    from tidelog.client import Admin
 
 app = typer.Typer(no_args_is_help=True, help="List, add and delete access control entries (ACLs).")
 
@@ -81,19 +81,17 @@ def list_acls(
 
     With the name of a resource: those that apply to it, also those with * or a prefix.
     """
+    from tidelog.cli.tables import print_table
+
     resources = _resources(topic, group, transactional_id, of_cluster)
     filters = [AclFilter(kind, PatternType.MATCH, name, principal) for kind, name in resources] or [
         AclFilter(principal=principal)
     ]
-    run(_list(filters, as_json, cluster), cluster)
 
+    async def look(admin: Admin) -> list[Acl]:
+        return [acl for wanted in filters for acl in await admin.acls.list(wanted)]
 
-async def _list(filters: list[AclFilter], as_json: bool, cluster: ClusterConfig) -> None:
-    from tidelog.cli.tables import print_table
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        found = [acl for wanted in filters for acl in await admin.acls.list(wanted)]
+    found = run_with_admin(look, cluster)
     rows = [
         (
             acl.principal,
@@ -140,14 +138,7 @@ def add(
         for where in host or [WILDCARD]
         for what in operation
     ]
-    run(_add(acls, cluster), cluster)
-
-
-async def _add(acls: list[Acl], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        await admin.acls.create(acls)
+    run_with_admin(lambda admin: admin.acls.create(acls), cluster)
     for acl in acls:
         print(f"added {described(acl)}")
 
@@ -188,14 +179,7 @@ def delete(
             for where in hosts
             for what in (list(map(read_operation, operation)) if operation else [Operation.ANY])
         ]
-    run(_delete(filters, cluster), cluster)
-
-
-async def _delete(filters: list[AclFilter], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        deleted = await admin.acls.delete(filters)
+    deleted = run_with_admin(lambda admin: admin.acls.delete(filters), cluster)
     for acl in deleted:
         print(f"deleted {described(acl)}")
     if not deleted:

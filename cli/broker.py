@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.broker.configuration.settings import parse_assignment
-from tidelog.cli.failures import run
+from tidelog.cli.failures import run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.protocol.settings import ConfigError
 
 if TYPE_CHECKING:
+    from tidelog.client import Admin, ConfigEntry, ConfigResource
     from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the settings of running brokers.")
@@ -63,29 +64,33 @@ def config(
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--set") from None
     changes |= dict.fromkeys(deletions or [])
-    run(_change(broker, changes, cluster) if changes else _list(broker, as_json, cluster), cluster)
+    if changes:
+        _change(broker, changes, cluster)
+    else:
+        _list(broker, as_json, cluster)
 
 
-async def _change(broker: int | None, changes: dict[str, str | None], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin, ConfigResource, ConfigResourceType
+def _change(broker: int | None, changes: dict[str, str | None], cluster: ClusterConfig) -> None:
+    from tidelog.client import ConfigResource, ConfigResourceType
 
     name, place = ("", "all brokers") if broker is None else (str(broker), f"broker {broker}")
-    async with Admin(cluster=cluster) as admin:
-        await admin.alter_configs({ConfigResource(ConfigResourceType.BROKER, name): changes})
+    resource = ConfigResource(ConfigResourceType.BROKER, name)
+    run_with_admin(lambda admin: admin.alter_configs({resource: changes}), cluster)
     for setting, value in changes.items():
         print(f"deleted {setting} of {place}" if value is None else f"set {setting}={value} for {place}")
 
 
-async def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> None:
+def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
-    from tidelog.client import Admin, ConfigResource, ConfigResourceType
+    from tidelog.client import ConfigResource, ConfigResourceType
 
-    async with Admin(cluster=cluster) as admin:
+    async def look(admin: Admin) -> dict[ConfigResource, list[ConfigEntry]]:
         known = [node.node_id for node in (await admin.describe_cluster()).brokers]
         asked = [
             ConfigResource(ConfigResourceType.BROKER, str(each)) for each in known if broker in (None, each)
         ] or [ConfigResource(ConfigResourceType.BROKER, str(broker))]
-        described = await admin.describe_configs(asked)
+        return await admin.describe_configs(asked)
+
     rows = [
         (
             resource.name,
@@ -94,7 +99,7 @@ async def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> No
             _SOURCES.get(entry.source, entry.source),
             "no" if entry.read_only else "yes",
         )
-        for resource, entries in described.items()
+        for resource, entries in run_with_admin(look, cluster).items()
         for entry in entries
     ]
     print_table(("BROKER", "SETTING", "VALUE", "SET FOR", "CHANGEABLE"), rows, as_json=as_json)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.failures import Failure
+from tidelog.cli.options import AsJson
 
 
 def config(
@@ -29,7 +30,7 @@ def config(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List all settings that a broker would start with here.
 

@@ -87,10 +87,7 @@ def consume(
     printer = _Printer(line, max_messages, Pace(rate))
     start = _BEGINNING if from_beginning else offset
     try:
-        run(
-            _print_records(topic, partitions, start, timeout_ms, printer, cluster),
-            cluster,
-        )
+        run(_print_records(topic, partitions, start, timeout_ms, printer, cluster), cluster)
     except KeyboardInterrupt:
         raise typer.Exit from None
     finally:

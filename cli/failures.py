@@ -7,11 +7,12 @@ looks first.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from tidelog.client import Admin
     from tidelog.client.cluster_config import ClusterConfig
 
 Result = TypeVar("Result")
@@ -45,6 +46,18 @@ def run(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
     finally:
         work.close()
     return result
+
+
+def run_with_admin(work: Callable[[Admin], Awaitable[Result]], cluster: ClusterConfig) -> Result:
+    """`run` what `work` does with an Admin of the cluster."""
+    return run(_with_admin(work, cluster), cluster)
+
+
+async def _with_admin(work: Callable[[Admin], Awaitable[Result]], cluster: ClusterConfig) -> Result:
+    from tidelog.client import Admin
+
+    async with Admin(cluster=cluster) as admin:
+        return await work(admin)
 
 
 async def _run_if_reached(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.http_port import HttpAddress, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, ToCluster, Topic
 from tidelog.client.cluster_config import ClusterConfig
@@ -284,17 +284,10 @@ def _ask(
     method: str, path: str, body: dict[str, object] | None, http: str | None, cluster: ClusterConfig
 ) -> dict[str, Any]:
     """What the broker's HTTP port answers. Raises Failure for anything but success."""
-    address = http or run(_find(cluster), cluster)
+    address = http or run_with_admin(find, cluster)
     if address is None:
         raise Failure("the broker does not name its HTTP port: name it with --http HOST:PORT")
     status, answer = ask(address, cluster, method, path, body)
     if status >= 400:
         raise Failure(str(answer.get("error", f"{url(address)}{path} answers {status}")))
     return answer
-
-
-async def _find(cluster: ClusterConfig) -> str | None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        return await find(admin)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
@@ -32,16 +32,11 @@ _DEAD = "Dead"
 @app.command("list")
 def list_groups(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print all groups, their types and states."""
-    run(_list(as_json, cluster), cluster)
-
-
-async def _list(as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
-    from tidelog.client import Admin
 
-    async with Admin(cluster=cluster) as admin:
-        rows = [(each.group_id, each.type, each.state) for each in await admin.groups.list()]
-        print_table(("GROUP", "TYPE", "STATE"), rows, as_json=as_json)
+    groups = run_with_admin(lambda admin: admin.groups.list(), cluster)
+    rows = [(each.group_id, each.type, each.state) for each in groups]
+    print_table(("GROUP", "TYPE", "STATE"), rows, as_json=as_json)
 
 
 @app.command()
@@ -107,16 +102,13 @@ async def _ends(
 @app.command()
 def delete(groups: Groups, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Delete groups without members, with their committed offsets."""
-    run(_delete(groups, cluster), cluster)
 
-
-async def _delete(group_ids: list[str], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        for group_id in group_ids:
+    async def work(admin: Admin) -> None:
+        for group_id in groups:
             await admin.groups.delete([group_id])
             print(f"deleted {group_id}")
+
+    run_with_admin(work, cluster)
 
 
 @app.command("reset-offsets")

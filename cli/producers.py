@@ -13,12 +13,12 @@ from urllib.parse import urlencode
 
 import typer
 
-from tidelog.cli.failures import run
+from tidelog.cli.failures import run_with_admin
 from tidelog.cli.http_port import HttpAddress, NoAnswerError, ask, find, url
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic
 
 if TYPE_CHECKING:
-    from tidelog.client import ProducerDescription, TopicPartition
+    from tidelog.client import Admin, ProducerDescription, TopicPartition
     from tidelog.client.cluster_config import ClusterConfig
 
 _MOST_PRODUCERS = 10_000
@@ -51,8 +51,16 @@ def producers(
     The list has the id, epoch, last sequence, last timestamp and cached batches of each producer. A batch is
     shown as its sequences and the offset of its first record: 3-7@12.
     """
-    found, address, cluster_id = run(_ask(topic, partitions, cluster, http), cluster)
-    batches, problem = _batches(http or address, cluster, topic, cluster_id)
+
+    async def look(
+        admin: Admin,
+    ) -> tuple[dict[TopicPartition, list[ProducerDescription]], str | None, str]:
+        found = await admin.describe_producers(topic, partitions)
+        address = http or await find(admin)
+        return found, address, (await admin.describe_cluster()).cluster_id
+
+    found, address, cluster_id = run_with_admin(look, cluster)
+    batches, problem = _batches(address, cluster, topic, cluster_id)
     if as_json:
         _print_json(found, batches)
     else:
@@ -60,17 +68,6 @@ def producers(
     if problem:
         sys.stdout.flush()
         print(f"the batches cannot be shown: {problem}", file=sys.stderr)
-
-
-async def _ask(
-    topic: str, partitions: list[int] | None, cluster: ClusterConfig, http: str | None
-) -> tuple[dict[TopicPartition, list[ProducerDescription]], str | None, str]:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        found = await admin.describe_producers(topic, partitions)
-        address = None if http else await find(admin)
-        return found, address, (await admin.describe_cluster()).cluster_id
 
 
 def _batches(

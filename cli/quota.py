@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.protocol.quotas import (
     ALL_QUOTAS,
@@ -21,7 +21,7 @@ from tidelog.protocol.quotas import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster_config import ClusterConfig
+    from tidelog.client import Admin
 
 app = typer.Typer(no_args_is_help=True, help="Limit what users, client ids and addresses may use.")
 _DEFAULT = "<default>"
@@ -60,7 +60,10 @@ def set_quotas(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Set quotas of a user, a client id, both together, or an address."""
-    run(_set(_entity(user, client_id, ip), dict(map(_assignment, quotas)), cluster), cluster)
+    entity, values = _entity(user, client_id, ip), dict(map(_assignment, quotas))
+    run_with_admin(lambda admin: admin.quotas.alter(entity, values), cluster)
+    for name, value in values.items():
+        print(f"set {name}={value:.15g} for {_place(entity)}")
 
 
 @app.command()
@@ -77,43 +80,26 @@ def delete(
     for name in quotas or ():
         if name not in ALL_QUOTAS:
             raise typer.BadParameter(f"expected a NAME of {', '.join(ALL_QUOTAS)}, not {name!r}")
-    run(_delete(_entity(user, client_id, ip), quotas, cluster), cluster)
+    entity = _entity(user, client_id, ip)
+
+    async def work(admin: Admin) -> list[str]:
+        there = (await admin.quotas.list()).get(entity, {})
+        wanted = [name for name in quotas or there if name in there]
+        if not wanted:
+            raise Failure(f"{_place(entity)} has no such quota; `tidelog quota list` shows those that exist")
+        await admin.quotas.alter(entity, dict.fromkeys(wanted))
+        return wanted
+
+    for name in run_with_admin(work, cluster):
+        print(f"deleted {name} of {_place(entity)}")
 
 
 @app.command("list")
 def list_quotas(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """List all quotas."""
-    run(_list(as_json, cluster), cluster)
-
-
-async def _delete(entity: QuotaEntity, names: list[str] | None, cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        there = (await admin.quotas.list()).get(entity, {})
-        wanted = [name for name in names or there if name in there]
-        if not wanted:
-            raise Failure(f"{_place(entity)} has no such quota; `tidelog quota list` shows those that exist")
-        await admin.quotas.alter(entity, dict.fromkeys(wanted))
-    for name in wanted:
-        print(f"deleted {name} of {_place(entity)}")
-
-
-async def _set(entity: QuotaEntity, quotas: dict[str, float], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        await admin.quotas.alter(entity, quotas)
-    for name, value in quotas.items():
-        print(f"set {name}={value:.15g} for {_place(entity)}")
-
-
-async def _list(as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
-    from tidelog.client import Admin
 
-    async with Admin(cluster=cluster) as admin:
-        found = await admin.quotas.list()
+    found = run_with_admin(lambda admin: admin.quotas.list(), cluster)
     absent = None if as_json else ""
     rows = [
         (

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic
 
 if TYPE_CHECKING:
-    from tidelog.client import Consumer, TopicDescription
+    from tidelog.client import Admin, Consumer, TopicDescription
     from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
@@ -52,25 +52,12 @@ def create(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Create topics."""
+    from tidelog.client import NewTopic, TopicAlreadyExistsError
+
     settings = _settings(configs)
-    run(
-        _create(topics, partitions, replication_factor, settings, if_not_exists, cluster),
-        cluster,
-    )
 
-
-async def _create(
-    names: list[str],
-    partitions: int,
-    replication_factor: int,
-    settings: dict[str, str],
-    if_not_exists: bool,
-    cluster: ClusterConfig,
-) -> None:
-    from tidelog.client import Admin, NewTopic, TopicAlreadyExistsError
-
-    async with Admin(cluster=cluster) as admin:
-        for name in names:
+    async def work(admin: Admin) -> None:
+        for name in topics:
             try:
                 await admin.create_topics([NewTopic(name, partitions, replication_factor, settings)])
             except TopicAlreadyExistsError:
@@ -81,19 +68,14 @@ async def _create(
             (created,) = await admin.describe_topics([name])
             print(f"created {name} ({_partitions(created)})")
 
+    run_with_admin(work, cluster)
+
 
 @app.command("list")
 def list_topics(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print the names of all topics, one per line."""
-    for name in run(_list(cluster), cluster):
+    for name in run_with_admin(lambda admin: admin.list_topics(), cluster):
         print(json.dumps({"topic": name}) if as_json else name)
-
-
-async def _list(cluster: ClusterConfig) -> list[str]:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        return await admin.list_topics()
 
 
 @app.command()
@@ -106,10 +88,7 @@ async def _describe(names: list[str], as_json: bool, cluster: ClusterConfig) -> 
     from tidelog.cli.tables import as_objects, print_table
     from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer
 
-    async with (
-        Admin(cluster=cluster) as admin,
-        Consumer(cluster=cluster) as consumer,
-    ):
+    async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
         for described in await admin.describe_topics(names):
             resource = ConfigResource(ConfigResourceType.TOPIC, described.name)
             settings = (await admin.describe_configs([resource]))[resource]
@@ -200,6 +179,8 @@ def alter(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Change settings of topics, or add partitions. Other settings stay as they are."""
+    from tidelog.client import ConfigResource, ConfigResourceType
+
     changes: dict[str, str | None] = {**_settings(configs)}
     twice = sorted(changes.keys() & set(deletions or []))
     if twice:
@@ -207,16 +188,9 @@ def alter(
     changes |= dict.fromkeys(deletions or [])
     if not changes and partitions is None:
         raise typer.BadParameter("give --config NAME=VALUE, --delete-config NAME or --partitions")
-    run(_alter(topics, changes, partitions, cluster), cluster)
 
-
-async def _alter(
-    names: list[str], changes: dict[str, str | None], partitions: int | None, cluster: ClusterConfig
-) -> None:
-    from tidelog.client import Admin, ConfigResource, ConfigResourceType
-
-    async with Admin(cluster=cluster) as admin:
-        for name in names:
+    async def work(admin: Admin) -> None:
+        for name in topics:
             if changes:
                 await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): changes})
             for setting, value in changes.items():
@@ -227,20 +201,19 @@ async def _alter(
                 (grown,) = await admin.describe_topics([name])
                 print(f"{name} has {_partitions(grown)}")
 
+    run_with_admin(work, cluster)
+
 
 @app.command()
 def delete(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Delete topics with all their records."""
-    run(_delete(topics, cluster), cluster)
 
-
-async def _delete(names: list[str], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        for name in names:
+    async def work(admin: Admin) -> None:
+        for name in topics:
             await admin.delete_topics([name])
             print(f"deleted {name}")
+
+    run_with_admin(work, cluster)
 
 
 @app.command("delete-records")
@@ -263,25 +236,23 @@ def delete_records(
 
     After the broker's disk has lost records, the offset behind them accepts the loss.
     """
+    from tidelog.client import TopicPartition
+
     if every == (before_offset is not None):
         raise typer.BadParameter("give --before-offset or --all")
-    run(_delete_records(topic, partitions, -1 if before_offset is None else before_offset, cluster), cluster)
+    before = -1 if before_offset is None else before_offset
 
-
-async def _delete_records(
-    name: str, partitions: list[int] | None, before: int, cluster: ClusterConfig
-) -> None:
-    from tidelog.client import Admin, TopicPartition
-
-    async with Admin(cluster=cluster) as admin:
-        (described,) = await admin.describe_topics([name])
+    async def work(admin: Admin) -> None:
+        (described,) = await admin.describe_topics([topic])
         known = [each.partition for each in described.partitions]
         for partition in partitions or known:
             if partition not in known:
-                raise Failure(f"topic {name!r} has no partition {partition}: it has 0 to {len(known) - 1}")
-            key = TopicPartition(name, partition)
+                raise Failure(f"topic {topic!r} has no partition {partition}: it has 0 to {len(known) - 1}")
+            key = TopicPartition(topic, partition)
             first = (await admin.delete_records({key: before}))[key]
-            print(f"{name}-{partition} begins at offset {first}")
+            print(f"{topic}-{partition} begins at offset {first}")
+
+    run_with_admin(work, cluster)
 
 
 def _partitions(topic: TopicDescription) -> str:

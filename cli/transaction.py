@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import Failure, run
+from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, TransactionDescription
-    from tidelog.client.cluster_config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="List and describe transactions, commit or abort one by hand.")
 
@@ -45,20 +44,17 @@ def list_transactions(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Print the transactions that are not complete, the longest first."""
-    run(_list(every, pattern, as_json, cluster), cluster)
-
-
-async def _list(every: bool, pattern: str | None, as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
-    from tidelog.client import Admin
 
-    async with Admin(cluster=cluster) as admin:
+    async def look(admin: Admin) -> list[TransactionDescription]:
         names = [
             each.transactional_id
             for each in await admin.transactions.list(pattern)
             if every or each.state in (_ONGOING, "PrepareCommit", "PrepareAbort")
         ]
-        found = [await admin.transactions.describe(name) for name in names]
+        return [await admin.transactions.describe(name) for name in names]
+
+    found = run_with_admin(look, cluster)
     now_ms = time.time_ns() // 1_000_000
     found.sort(key=lambda each: now_ms if each.start_ms is None else each.start_ms)
     none = None if as_json else "none"
@@ -86,15 +82,9 @@ def describe(
     transactional_id: TransactionalId, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER
 ) -> None:
     """Show state, producer and partitions of a transaction."""
-    run(_describe(transactional_id, as_json, cluster), cluster)
-
-
-async def _describe(transactional_id: str, as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
-    from tidelog.client import Admin
 
-    async with Admin(cluster=cluster) as admin:
-        found = await _of(admin, transactional_id)
+    found = run_with_admin(lambda admin: _of(admin, transactional_id), cluster)
     if as_json:
         partitions = [where._asdict() for where in found.partitions]
         print(json.dumps({**found._asdict(), "partitions": partitions}))
@@ -142,15 +132,8 @@ def commit(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Commit a prepared transaction. Its producer cannot go on with it."""
-    run(_commit(transactional_id, producer_id, producer_epoch, cluster), cluster)
 
-
-async def _commit(
-    transactional_id: str, producer_id: int | None, producer_epoch: int | None, cluster: ClusterConfig
-) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
+    async def work(admin: Admin) -> None:
         found = await _ongoing(admin, transactional_id)
         if found.timeout_ms is not None:
             raise Failure(
@@ -161,21 +144,20 @@ async def _commit(
         if producer_id not in (None, pair[0]) or producer_epoch not in (None, pair[1]):
             raise Failure(f"the transaction of {transactional_id!r} has producer {pair[0]} epoch {pair[1]}")
         await admin.transactions.commit_prepared(transactional_id, pair)
+
+    run_with_admin(work, cluster)
     print(f"committed {transactional_id}")
 
 
 @app.command()
 def abort(transactional_id: TransactionalId, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Abort a transaction, prepared or not. Its producer is fenced."""
-    run(_abort(transactional_id, cluster), cluster)
 
-
-async def _abort(transactional_id: str, cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
+    async def work(admin: Admin) -> None:
         await _ongoing(admin, transactional_id)
         await admin.transactions.abort(transactional_id)
+
+    run_with_admin(work, cluster)
     print(f"aborted {transactional_id}")
 
 
@@ -191,15 +173,12 @@ def settle(
 
     This is for queries with delivery=exactly_once. What the query decided is committed, the rest is aborted.
     """
-    run(_settle(sink, cluster), cluster)
-
-
-async def _settle(sink: str, cluster: ClusterConfig) -> None:
     from tidelog.pipeline.exactly_once.decision import ExactlyOnceError
     from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
 
     try:
-        ended = await settle(Sink(sink, cluster, cluster.request_timeout_ms), Settlement(sys.maxsize))
+        where = Sink(sink, cluster, cluster.request_timeout_ms)
+        ended = run(settle(where, Settlement(sys.maxsize)), cluster)
     except ExactlyOnceError as error:
         raise Failure(str(error)) from None
     print(f"ended {ended} transactions of {sink}")

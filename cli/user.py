@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from tidelog.cli.failures import run
+from tidelog.cli.failures import run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster_config import ClusterConfig
-    from tidelog.protocol.scram import ScramMechanism
+    from tidelog.client import Admin
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and delete users.")
 User: TypeAlias = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.", show_default=False)]
@@ -36,39 +35,25 @@ def add(
     Without --password-file the password is asked for, or read from the first line of the standard input.
     """
     chosen = mechanisms_of(mechanisms)
-    run(_add(user, read_password(password_file), chosen, iterations, cluster), cluster)
+    password = read_password(password_file)
 
+    async def work(admin: Admin) -> None:
+        await admin.users.set_password(user, password, mechanisms=chosen, iterations=iterations)
 
-async def _add(
-    user: str,
-    password: str,
-    mechanisms: list[ScramMechanism],
-    iterations: int,
-    cluster: ClusterConfig,
-) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
-        await admin.users.set_password(user, password, mechanisms=mechanisms, iterations=iterations)
-    print(f"stored {user} for {', '.join(each.sasl_name for each in mechanisms)}")
+    run_with_admin(work, cluster)
+    print(f"stored {user} for {', '.join(each.sasl_name for each in chosen)}")
 
 
 @app.command("list")
 def list_users(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     """Print all users and the mechanisms of their passwords."""
-    run(_list(as_json, cluster), cluster)
-
-
-async def _list(as_json: bool, cluster: ClusterConfig) -> None:
     from tidelog.cli.tables import print_table
-    from tidelog.client import Admin
 
-    async with Admin(cluster=cluster) as admin:
-        rows = [
-            (user.name, mechanism, iterations)
-            for user in await admin.users.list()
-            for mechanism, iterations in user.iterations.items()
-        ]
+    rows = [
+        (user.name, mechanism, iterations)
+        for user in run_with_admin(lambda admin: admin.users.list(), cluster)
+        for mechanism, iterations in user.iterations.items()
+    ]
     print_table(("USER", "MECHANISM", "ITERATIONS"), rows, as_json=as_json)
 
 
@@ -78,13 +63,10 @@ def delete(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Delete users. A connection that a user has stays open until it has to authenticate again."""
-    run(_delete(users, cluster), cluster)
 
-
-async def _delete(users: list[str], cluster: ClusterConfig) -> None:
-    from tidelog.client import Admin
-
-    async with Admin(cluster=cluster) as admin:
+    async def work(admin: Admin) -> None:
         for user in users:
             await admin.users.delete(user)
             print(f"deleted {user}")
+
+    run_with_admin(work, cluster)
