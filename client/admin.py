@@ -9,7 +9,6 @@ for names.
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from tidelog.client.acl_admin import AclAdmin
@@ -72,9 +71,7 @@ class Admin:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # Topics

@@ -14,7 +14,6 @@ For one event loop.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from tidelog.client.backoff import Backoff
@@ -88,9 +87,7 @@ class Cluster:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def start(self) -> None:

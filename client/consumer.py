@@ -19,7 +19,6 @@ import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from tidelog.client.assignment import Assignment
@@ -155,9 +154,7 @@ class Consumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     # Subscription and assignment

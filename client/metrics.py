@@ -10,7 +10,6 @@ Kafka's producer-metrics.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
 from tidelog.client.events import logger
@@ -164,9 +163,7 @@ class MetricsReporter:
         self._arm()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._tell()

@@ -16,7 +16,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic, time, time_ns
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
@@ -171,9 +170,7 @@ class Producer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def send(

@@ -13,7 +13,6 @@ import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 LINES_KEPT = 10_000
@@ -143,9 +142,7 @@ class BrokerProcess:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.kill_9()
 
     def _signal(self, number: signal.Signals) -> None:

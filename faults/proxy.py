@@ -16,7 +16,6 @@ Every method belongs to the event loop that ran `start()`.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 from faults.link import Action, Link, Policy, Request, open_stream, reset
@@ -117,9 +116,7 @@ class FaultProxy(Policy):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def drop_responses(

@@ -12,7 +12,6 @@ import random
 import threading
 from collections import deque
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from tidelog.client.delivery import Delivery
@@ -39,9 +38,7 @@ class LoopThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

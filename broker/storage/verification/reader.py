@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from crc32c import crc32c
@@ -45,9 +44,7 @@ class FileReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._disk.close(self._fd)
 
     def at(self, position: int, size: int) -> memoryview:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from ssl import SSLContext
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tidelog.protocol.framing import decode_request_header, encode_response_frame
@@ -53,9 +52,7 @@ class ScriptedBroker:
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
         self.cut()

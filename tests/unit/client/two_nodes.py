@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.unit.broker.storage.support import NOW_MS, open_log
@@ -41,9 +40,7 @@ class TwoNodes:
             node.scripts[ApiKey.FETCH] = partial(self._fetch, number)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
         self._log.close(clean=False)
 
