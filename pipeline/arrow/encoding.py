@@ -28,8 +28,6 @@ _MOST_OVERHEAD = 5 + 10 + 5 + 5 + 5 + 5 + 1
 _BINARY = pa.binary()
 _NO_HEADERS = octets(b"\0")
 _NOTHING = octets(b"")
-# Arrow's binary arrays hold 32-bit positions.
-MOST_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,12 @@ class RecordColumns:
 
 
 class EncodedBatch(NamedTuple):
-    """The records of one batch. Timestamps are milliseconds; `first_row` counts the rows before it."""
+    """The records of one batch. Timestamps are milliseconds."""
 
     payload: memoryview
     record_count: int
     base_timestamp: int
     max_timestamp: int
-    first_row: int
 
     def builder(self) -> RecordBatchBuilder:
         """For `client.record_batch.BatchBuilder.of`."""
@@ -92,7 +89,7 @@ def record_size_bounds(columns: RecordColumns) -> Integers:
 def encode(columns: RecordColumns, batch_bytes: int) -> Iterator[EncodedBatch]:
     """Whole batches of at most `batch_bytes` before compression, header included.
 
-    Raises ValueError for a timestamp before 1970 (-1 is none), ArrowInvalid past MOST_BYTES of records.
+    Raises ValueError for a timestamp before 1970 (-1 is none), ArrowInvalid for 2 GiB of records.
     """
     count = len(columns.timestamps_ms)
     if not count:
@@ -125,7 +122,7 @@ def encode(columns: RecordColumns, batch_bytes: int) -> Iterator[EncodedBatch]:
     highest = np.maximum.reduceat(columns.timestamps_ms, starts)
     for start, size, base, latest in zip(starts, counts, base_timestamps, highest, strict=True):
         payload = view[int(ends[start]) : int(ends[start + size])]
-        yield EncodedBatch(payload, int(size), int(base), int(latest), int(start))
+        yield EncodedBatch(payload, int(size), int(base), int(latest))
 
 
 class Varints(NamedTuple):

@@ -66,15 +66,42 @@ class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
 
     def write(self, iterator: Iterator[Any]) -> PreparedMessage:
         """Prepare one task's rows. Raises ExactlyOnceError, OptionError, ClientError."""
-        return _write(self._options, self._sink, self._write, iterator)
+        batch = self._options.batch
+        if batch is None:
+            if not (text := _property(_BATCH_ID)):
+                raise ExactlyOnceError(
+                    f"Spark sets no property {_BATCH_ID} in its tasks, by which batches count"
+                )
+            batch = int(text)
+        name = TransactionName(self._sink, batch, self._write, _context().taskAttemptId())
+        query = _property("sql.streaming.queryId")
+        run = run_of(query, _property("spark.jobGroup.id"))
+        return PreparedMessage(name, query, run, write_prepared(self._options, str(name), iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Commit the batch, unless it was committed before. Raises ExactlyOnceError, ClientError."""
-        _commit(self._options, self._sink, self._number(batch), messages)
+        number = self._number(batch)
+        done = [each for each in messages if isinstance(each, PreparedMessage)]
+        if not done:
+            # There were no tasks, so no rows.
+            self._settle(Settlement(number))
+            return
+        checkpoint = self._options.checkpoint
+        planned = planned_batch(Path(checkpoint), number) if checkpoint else PlannedBatch()
+        prepared = {each.name: each.rows.transaction for each in done if each.rows.transaction is not None}
+        decision = Decision(
+            batch=number,
+            query=done[0].query,
+            run=done[0].run,
+            plan=planned.digest,
+            write=done[0].name.write,
+            attempts=tuple(sorted(name.attempt for name in prepared)),
+        )
+        self._settle(Settlement(number, decision, prepared, _topic_ids(done), planned.planned_ms))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Abort what no decision names. Raises ExactlyOnceError, ClientError."""
-        _settle(self._options, self._sink, Settlement(self._number(batch)))
+        self._settle(Settlement(self._number(batch)))
 
     def _number(self, of_stream: int | None) -> int:
         number = self._options.batch if of_stream is None else of_stream
@@ -82,29 +109,13 @@ class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
             raise ValueError("delivery=exactly_once was planned without a batch number")
         return number
 
-
-def _write(options: SinkOptions, sink: str, write: str, iterator: Iterator[Any]) -> PreparedMessage:
-    batch = options.batch
-    if batch is None:
-        if not (text := _property(_BATCH_ID)):
-            raise ExactlyOnceError(f"Spark sets no property {_BATCH_ID} in its tasks, by which batches count")
-        batch = int(text)
-    name = TransactionName(sink, batch, write, _context().taskAttemptId())
-    query = _property("sql.streaming.queryId")
-    run = run_of(query, _property("spark.jobGroup.id"))
-    return PreparedMessage(name, query, run, write_prepared(options, str(name), iterator))
+    def _settle(self, settlement: Settlement) -> None:
+        options = self._options
+        asyncio.run(settle(Sink(self._sink, options.cluster, options.delivery_timeout_ms), settlement))
 
 
-def _commit(
-    options: SinkOptions, sink: str, batch: int, messages: Sequence[WriterCommitMessage | None]
-) -> None:
-    done = [each for each in messages if isinstance(each, PreparedMessage)]
-    if not done:
-        # There were no tasks, so no rows.
-        _settle(options, sink, Settlement(batch))
-        return
-    planned = planned_batch(Path(options.checkpoint), batch) if options.checkpoint else PlannedBatch()
-    prepared = {each.name: each.rows.transaction for each in done if each.rows.transaction is not None}
+def _topic_ids(done: Sequence[PreparedMessage]) -> dict[str, str]:
+    """The ids of all topics that were written to. Raises ExactlyOnceError if a topic has two."""
     topic_ids: dict[str, str] = {}
     for message in done:
         for topic, topic_id in message.rows.topic_ids.items():
@@ -113,19 +124,7 @@ def _commit(
                     f"topic {topic!r} was deleted and created again while rows were written to it: start the"
                     " query again"
                 )
-    decision = Decision(
-        batch=batch,
-        query=done[0].query,
-        run=done[0].run,
-        plan=planned.digest,
-        write=done[0].name.write,
-        attempts=tuple(sorted(name.attempt for name in prepared)),
-    )
-    _settle(options, sink, Settlement(batch, decision, prepared, topic_ids, planned.planned_ms))
-
-
-def _settle(options: SinkOptions, sink: str, settlement: Settlement) -> None:
-    asyncio.run(settle(Sink(sink, options.cluster, options.delivery_timeout_ms), settlement))
+    return topic_ids
 
 
 def _context() -> TaskContext:

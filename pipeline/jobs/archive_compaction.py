@@ -21,13 +21,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidelog.pipeline.durable_files import sync
 from tidelog.pipeline.jobs.archive_files import (
     ArchiveError,
     DraftFile,
     describe,
     join_files,
     offsets_in_name,
-    sync,
 )
 
 _AT_FDCWD: Final = -100

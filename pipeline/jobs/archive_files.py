@@ -10,7 +10,6 @@ date share no offset. However Spark cuts, repeats or speculates its tasks, its c
 one successful attempt of each. Records that are not in these files are an error.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
+from tidelog.pipeline.durable_files import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -127,15 +127,6 @@ def _groups(files: Sequence[Path]) -> Iterator[pa.Table]:
                     held = []
     if held:
         yield pa.Table.from_batches(held)
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _date() -> "Column":

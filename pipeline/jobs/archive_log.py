@@ -25,15 +25,15 @@ folders of a topic's oldest dates, files whose offsets are all in another file o
 (`pipeline.jobs.archive_compaction`), and files in a folder that holds Parquet files with other names.
 """
 
-import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name, sync
+from tidelog.pipeline.durable_files import create_json, read_json, replace_json, sync
+from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name
 from tidelog.pipeline.paths import shared_folder, try_lock
 from tidelog.pipeline.source.micro_batches import from_json
 from tidelog.pipeline.source.offsets import OptionError, Place, to_json
@@ -106,7 +106,7 @@ class Archive:
         Raises ArchiveError if it has records of another cluster, or of an earlier topic of that name.
         """
         origin = self._own / _ORIGIN
-        before = _read_json(origin) or {"cluster_id": "", "topics": {}}
+        before = read_json(origin) or {"cluster_id": "", "topics": {}}
         known: dict[str, str] = before["topics"]
         elsewhere = f"archive into another folder than {self.root}"
         if cluster_id and before["cluster_id"] not in ("", cluster_id):
@@ -122,18 +122,18 @@ class Archive:
         merged = known | {topic: topic_id for topic, topic_id in topics.items() if topic_id}
         after = {"cluster_id": cluster_id or before["cluster_id"], "topics": merged}
         if after != before:
-            _write_json(origin, after)
+            replace_json(origin, after)
 
     def _check_kind(self) -> None:
         marker = self._own / "archive.json"
         refuse_delta(self.root)
-        if (found := _read_json(marker)) is None:
+        if (found := read_json(marker)) is None:
             if (stray := next(self.root.glob("topic=*/**/*.parquet"), None)) is not None:
                 raise OptionError(
                     f"{self.root} holds {stray.relative_to(self.root)}, but not the archive's log"
                     f" ({OWN_FOLDER}/): archive into another folder, or restore {OWN_FOLDER}/"
                 )
-            _write_json(marker, _KIND)
+            replace_json(marker, _KIND)
         elif found != _KIND:
             raise OptionError(
                 f"{self.root} holds an archive of another version ({found}): archive into another folder"
@@ -144,30 +144,22 @@ class Archive:
         if not (numbers := _numbers(self._commits)):
             return
         self._number = numbers[-1]
-        last = json.loads(_commit_file(self._commits, self._number).read_text())
+        last = read_json(_commit_file(self._commits, self._number))
         self.ends = from_json(last["ends"])
         self._last = last_files(last.get("last", ()))
         publish(self.root, last["files"])
 
     def _link(self, content: Mapping[str, object]) -> None:
         target = _commit_file(self._commits, self._number + 1)
-        draft = self._commits / f".{uuid.uuid4().hex}"
-        _write_json(draft, content)
-        try:
-            # Unlike a rename, a link fails if the file exists.
-            os.link(draft, target)
-        except FileExistsError:
+        if not create_json(target, content):
             raise ArchiveError(
                 f"{target} was made by another run while this one wrote the archive: start only one run"
-            ) from None
-        finally:
-            draft.unlink()
-        sync(self._commits)
+            )
 
 
 def refuse_delta(root: Path) -> None:
     """Raises OptionError for a Delta table that is no archive's folder, such as earlier releases made."""
-    if (root / "_delta_log").is_dir() and _read_json(root / OWN_FOLDER / "archive.json") != _KIND:
+    if (root / "_delta_log").is_dir() and read_json(root / OWN_FOLDER / "archive.json") != _KIND:
         raise OptionError(
             f"{root} is a Delta table, and an archive is no longer one: archive into another folder. To"
             f" replay this one, copy the files that deltalake.DeltaTable({str(root)!r}).file_uris() names to"
@@ -200,7 +192,7 @@ def published_ends(root: Path) -> dict[Place, int] | None:
     """
     commits = root / OWN_FOLDER / "commits"
     for number in reversed(_numbers(commits)):
-        commit = _read_json(_commit_file(commits, number))
+        commit = read_json(_commit_file(commits, number))
         if commit is not None and not any((root / draft).exists() for draft, _ in commit["files"]):
             return from_json(commit["ends"])
     return {} if (root / OWN_FOLDER / "archive.json").exists() else None
@@ -211,7 +203,7 @@ def missing_files(root: Path) -> list[str]:
     named: set[str] = set()
     for number in _numbers(commits := root / OWN_FOLDER / "commits"):
         # A running archive may delete its oldest commit meanwhile.
-        if (commit := _read_json(_commit_file(commits, number))) is not None:
+        if (commit := read_json(_commit_file(commits, number))) is not None:
             waiting = {name for draft, name in commit["files"] if (root / draft).exists()}
             named |= {*(name for _, name in commit["files"]), *commit.get("last", ())} - waiting
     return sorted(name for name in named if _is_missed(root / name))
@@ -219,7 +211,7 @@ def missing_files(root: Path) -> list[str]:
 
 def archived_topic_ids(root: Path) -> dict[str, str]:
     """The known ids of the topics that an archive's records come from."""
-    origin = _read_json(root / OWN_FOLDER / _ORIGIN)
+    origin = read_json(root / OWN_FOLDER / _ORIGIN)
     return {} if origin is None else dict(origin["topics"])
 
 
@@ -254,21 +246,3 @@ def _commit_file(commits: Path, number: int) -> Path:
 
 def _numbers(commits: Path) -> list[int]:
     return sorted(int(path.stem) for path in commits.glob("*.json") if path.stem.isdecimal())
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    """What the file holds, None if it does not exist."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    return found
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace the file's content as a whole, durably."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    draft.write_text(json.dumps(content))
-    sync(draft)
-    draft.replace(path)
-    sync(path.parent)

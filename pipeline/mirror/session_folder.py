@@ -19,7 +19,6 @@ uses the network.
 """
 
 import hashlib
-import json
 import os
 import shutil
 import socket
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tidelog.client.types import TopicPartition
+from tidelog.pipeline.durable_files import create_json, read_json, replace_json
 from tidelog.pipeline.source.offsets import NO_TOPIC_ID, OptionError, Place
 
 _FORMAT = 1
@@ -147,7 +147,7 @@ class MirrorSession:
     def check(self, query: str, cluster_id: str | None) -> None:
         """Raises MirrorError in a task that does not see the driver's folder, or if the session belongs to
         another query or cluster."""
-        seen = _read(self.folder / "session.json")
+        seen = read_json(self.folder / "session.json")
         if seen is None or seen["session"] != self.session_id:
             raise MirrorError(
                 f"this task does not see the mirror's session in {self.path}, where the driver made it: set"
@@ -168,7 +168,7 @@ class MirrorSession:
 
     def topic_id(self, side: Side, topic: str) -> str | None:
         """The saved id of the topic that the session reads ("from") or writes to ("to")."""
-        saved = _read(self._topic(side, topic))
+        saved = read_json(self._topic(side, topic))
         return None if saved is None else str(saved["topic_id"])
 
     def keep_topic(self, side: Side, topic: str, topic_id: object) -> None:
@@ -198,7 +198,7 @@ class MirrorSession:
         number = max((each for each in self._batches() if batch_id is None or each <= batch_id), default=None)
         if number is None:
             return BatchFacts()
-        saved = _read(self._batch(number))
+        saved = read_json(self._batch(number))
         if saved is None:
             raise MirrorError(f"{self._batch(number)} was deleted while the mirror runs: restore it")
         return _facts_from(saved)
@@ -213,7 +213,7 @@ class MirrorSession:
 
     def producer(self, source: Place) -> int | None:
         """The id of this source partition's producer, None if it has none yet."""
-        saved = _read(self.folder / "producers" / f"{_name(source)}.json")
+        saved = read_json(self.folder / "producers" / f"{_name(source)}.json")
         return None if saved is None else int(saved["producer_id"])
 
     def keep_producer(self, source: Place, producer_id: int) -> int:
@@ -228,7 +228,7 @@ class MirrorSession:
         mine = f"{_name(source)}@{task}.json"
         _make_once(claims / mine, {"first_offset": first_offset})
         names = [name for name in os.listdir(claims) if name != mine and name.startswith(f"{_name(source)}@")]
-        firsts = [saved["first_offset"] for name in names if (saved := _read(claims / name)) is not None]
+        firsts = [saved["first_offset"] for name in names if (saved := read_json(claims / name)) is not None]
         if not firsts:
             return
         # Rows from this offset on are stored only if one of the two tasks continued without the other.
@@ -260,7 +260,7 @@ class MirrorSession:
     def check_refused(self, source: Place, position: int) -> None:
         """`position` is stored. Raises MirrorError if earlier rows were refused and may be missing."""
         for path in (self.folder / "refused").glob(f"{_name(source)}@*.json"):
-            limit = (_read(path) or {}).get("limit", position + 1)
+            limit = (read_json(path) or {}).get("limit", position + 1)
             if limit <= position:
                 raise MirrorError(
                     f"rows of {source} before offset {position} may be missing: two tasks had rows of it,"
@@ -268,19 +268,16 @@ class MirrorSession:
                     f" {source} again into another topic, with one task per source partition"
                 )
 
-    def count(self, run: str, counts: "MirrorCounts") -> None:
+    def count(self, run: str, counts: MirrorCounts) -> None:
         """Add to the run's counts. Only the driver's commits may call this."""
         path = self.folder / "counts" / f"{run}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         total = MirrorCounts(*map(sum, zip(self.counts(run), counts, strict=True)))
-        _replace(path, total)
+        replace_json(path, total)
 
-    def counts(self, run: str) -> "MirrorCounts":
+    def counts(self, run: str) -> MirrorCounts:
         """What the run has done so far."""
-        try:
-            return MirrorCounts(*json.loads((self.folder / "counts" / f"{run}.json").read_text()))
-        except FileNotFoundError:
-            return MirrorCounts()
+        return MirrorCounts(*(read_json(self.folder / "counts" / f"{run}.json") or ()))
 
     def end_write(self, write_id: str, sources: Iterable[Place]) -> None:
         """All rows of a write are stored: delete its claims and earlier refusals."""
@@ -318,7 +315,7 @@ def _refuse_copy(folder: Path) -> None:
     if (place["host"], place["path"]) == (here["host"], here["path"]):
         return
     if place["inode"] == here["inode"]:
-        _replace(folder / "place.json", here)
+        replace_json(folder / "place.json", here)
         return
     raise OptionError(
         f"the mirror's session in {folder} is a copy: it was begun in {place['path']} on host"
@@ -371,48 +368,12 @@ def _facts_from(saved: Mapping[str, Any]) -> BatchFacts:
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    return found
-
-
-def _replace(path: Path, content: object) -> None:
-    draft = path.with_suffix(".draft")
-    _write(draft, content)
-    draft.replace(path)
-
-
-def _write(path: Path, content: object) -> None:
-    with path.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _make_once(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     """Create the file with `content`, unless another process was first. Returns what it holds, durably."""
-    found = _read(path)
-    if found is not None:
-        return found
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{uuid.uuid4().hex}")
-    _write(draft, content)
-    try:
-        # Unlike a rename, a link fails if the file exists.
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-    made = _read(path)
-    if made is None:
+    found: dict[str, Any] | None = read_json(path)
+    if found is None:
+        create_json(path, content)
+        found = read_json(path)
+    if found is None:
         raise MirrorError(f"{path} was deleted while the mirror runs: restore it")
-    return made
+    return found

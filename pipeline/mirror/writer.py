@@ -87,34 +87,32 @@ class MirrorWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Save the positions, which are facts of the next batch: all rows of this one are stored."""
-        _commit(self._session, messages)
+        done = [each for each in messages if isinstance(each, MirrorMessage)]
+        if not done:
+            return
+        written: dict[Place, SourceFacts] = {}
+        for message in done:
+            if both := sorted(written.keys() & message.rows.sources.keys()):
+                raise MirrorError(f"two tasks stored rows of {both[0]}")
+            written |= message.rows.sources
+        place = done[0].place
+        # Writes outside of a stream may run at the same time, so none can know that all others have ended.
+        run = _BATCH_QUERY if place.batch_id is None else place.run
+        self._session.close_batch(
+            place.batch_id, next_facts(self._session.facts(place.batch_id), run, written)
+        )
+        rows = [message.rows for message in done]
+        counts = MirrorCounts(
+            read=sum(each.read for each in rows),
+            written=sum(each.written for each in rows),
+            skipped=sum(each.skipped for each in rows),
+            batches=1,
+        )
+        self._session.count(place.run, counts)
+        self._session.end_write(place.write_id, written)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Stored rows stay; the next execution skips them."""
-
-
-def _commit(session: MirrorSession, messages: Sequence[WriterCommitMessage | None]) -> None:
-    done = [each for each in messages if isinstance(each, MirrorMessage)]
-    if not done:
-        return
-    written: dict[Place, SourceFacts] = {}
-    for message in done:
-        if both := sorted(written.keys() & message.rows.sources.keys()):
-            raise MirrorError(f"two tasks stored rows of {both[0]}")
-        written |= message.rows.sources
-    place = done[0].place
-    # Writes outside of a stream may run at the same time, so none can know that all others have ended.
-    run = _BATCH_QUERY if place.batch_id is None else place.run
-    session.close_batch(place.batch_id, next_facts(session.facts(place.batch_id), run, written))
-    rows = [message.rows for message in done]
-    counts = MirrorCounts(
-        read=sum(each.read for each in rows),
-        written=sum(each.written for each in rows),
-        skipped=sum(each.skipped for each in rows),
-        batches=1,
-    )
-    session.count(place.run, counts)
-    session.end_write(place.write_id, written)
 
 
 def _context() -> TaskContext:

@@ -70,27 +70,22 @@ class AtLeastOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
 
     def write(self, iterator: Iterator[Any]) -> WrittenRows:
         """Send one task's rows. Raises ClientError, OptionError for rows that cannot be sent."""
-        return WrittenRows(write_rows(self._options, iterator))
+        written = 0
+        with LoopThread() as loop:
+            sender = BatchSender(make_producer(self._options))
+            try:
+                for table in chunks(iterator):
+                    if not written:
+                        loop.run(sender.producer.start())
+                    written += send_rows(self._options, sender, loop, table)
+                loop.run(sender.finish())
+            finally:
+                # No batch is in flight any more, or the task has failed.
+                loop.run(sender.close(0))
+        return WrittenRows(written)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """Nothing is left to do: all is stored."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
         """What is stored stays."""
-
-
-def write_rows(options: SinkOptions, batches: Iterator[Any]) -> int:
-    """Store the rows of Arrow batches with the sink's columns. Returns their number."""
-    written = 0
-    with LoopThread() as loop:
-        sender = BatchSender(make_producer(options))
-        try:
-            for table in chunks(batches):
-                if not written:
-                    loop.run(sender.producer.start())
-                written += send_rows(options, sender, loop, table)
-            loop.run(sender.finish())
-        finally:
-            # No batch is in flight any more, or the task has failed.
-            loop.run(sender.close(0))
-    return written

@@ -49,11 +49,9 @@ def find_bounds(
     config: ClusterConfig,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
-    *,
-    read_committed: bool = False,
 ) -> dict[Place, tuple[int, int]]:
-    """The bounds that `find_logs` finds."""
-    return find_logs(config, topics, assigned, read_committed=read_committed).bounds
+    """The bounds that `find_logs` finds, up to the high watermarks."""
+    return find_logs(config, topics, assigned).bounds
 
 
 def find_logs(

@@ -29,7 +29,7 @@ from tidelog.client import Consumer as TidelogConsumer
 from tidelog.client import TopicPartition
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.arrow.columnar import decode_record_batches
-from tidelog.pipeline.source.fetch import find_bounds, read_answers
+from tidelog.pipeline.source.fetch import find_logs, read_answers
 from tidelog.pipeline.source.offsets import OffsetRange, Place
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
@@ -235,7 +235,7 @@ def by_kafka_python(address: str, count: int) -> Values:
 def by_the_source(address: str, count: int) -> Values:
     cluster = ClusterConfig(bootstrap_servers=address)
     place = Place(TOPIC, 0)
-    start, end = find_bounds(cluster, None, [place], read_committed=True)[place]
+    start, end = find_logs(cluster, None, [place], read_committed=True).bounds[place]
     found: Values = []
     for answer in read_answers(cluster, OffsetRange(TOPIC, 0, start, end), read_committed=True):
         hidden = AbortedTransactions(answer.aborted) if answer.aborted else None

@@ -46,7 +46,6 @@ def test_encoded_batches_equal_the_builders(rows: list, source: bool, skipped: i
     columns = columns_of(rows, source, skipped)
     done = 0
     for batch in encode(columns, size):
-        assert batch.first_row == done
         plain = RecordBatchBuilder()
         for number in range(done, done + batch.record_count):
             timestamp, key, value, headers = rows[number]
