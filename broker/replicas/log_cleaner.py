@@ -120,7 +120,11 @@ class LogCleaner:
                 uncleanable_bytes += found.dirty_bytes
                 continue
             if config.max_compaction_lag_ms < _NEVER_MS and found.dirty_bytes:
-                times = await asyncio.to_thread(replica.log.compaction.first_timestamps, found)
+                try:
+                    times = await asyncio.to_thread(replica.log.compaction.first_timestamps, found)
+                except OSError as error:
+                    self._report_failure(replica, error)
+                    continue
                 found = found._replace(overdue_ms=overdue_ms(times, config, now_ms))
             percent = max(percent, int(100 * found.dirty_ratio))
             delay_ms = max(delay_ms, found.overdue_ms)

@@ -272,10 +272,10 @@ class LogSegments:
             segment.close()
 
     def sync_logs(self, from_offset: int) -> None:
-        """Make logs, their names and whose they are durable, from `from_offset` on. Raises OSError."""
+        """Make durable whose the logs are, the logs and their names, from `from_offset` on; OSError."""
+        sync_topic_id(self._disk, self._folder)
         for segment in self._reaching(from_offset):
             self._disk.fdatasync(segment.log.fd)
-        sync_topic_id(self._disk, self._folder)
         self._disk.fsync_directory(self._folder)
         self.has_new_names = False
 

@@ -119,12 +119,13 @@ class FlushWork:
     def _sync(self) -> None:
         for step in self.before:
             step()
+        if self.folder is not None:
+            # First: a start does not know whose records they are in a folder without its topic id.
+            sync_topic_id(self.disk, self.folder)
         for file in self.files:
             self.disk.fdatasync(file.fd)
         self._check_last_file()
         if self.folder is not None:
-            # The folder's names and its topic id must be as durable as its records.
-            sync_topic_id(self.disk, self.folder)
             self.disk.fsync_directory(self.folder)
 
     def _check_last_file(self) -> None:

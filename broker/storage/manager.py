@@ -22,6 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -195,6 +196,10 @@ class LogManager:
                     error=str(error),
                     advice=_FOREIGN_ADVICE if is_foreign else _OPEN_ADVICE,
                 )
+        if any(log.recovery.below_recovery_point for log in self.logs.values()):
+            # Else the next crash would take what is appended below the old point for durable.
+            with suppress(OSError):
+                self.write_checkpoints()
         if not self._is_same_boot:
             note_boot(self._disk, self.data_dir)
         return self.logs

@@ -270,7 +270,11 @@ class Segment:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
         first_timestamp = self.first_timestamp
         if first_timestamp is None:
-            first_timestamp = self.first_timestamp = next(self.walk(0)).max_timestamp
+            first_timestamp = NO_TIMESTAMP
+            # A damaged first batch must not keep later ones from being written.
+            with suppress(CorruptSegmentError):
+                first_timestamp = next(self.walk(0)).max_timestamp
+            self.first_timestamp = first_timestamp
         if first_timestamp >= 0 and timestamp >= 0:
             return timestamp - first_timestamp
         return now_ms - self.created_ms
@@ -287,7 +291,7 @@ class Segment:
     def is_older_than(self, moment_ms: int) -> bool:
         """Whether all timestamps lie before `moment_ms`, and so does the last write where a batch has none.
 
-        May read all headers, the first time. Raises OSError, CorruptSegmentError.
+        May read all headers, the first time. Raises OSError.
         """
         if self.max_timestamp >= moment_ms:
             return False
@@ -299,11 +303,14 @@ class Segment:
         return self._disk.modified_ms(self.path)
 
     def _holds_untimed(self) -> bool:
-        """Whether a batch has no timestamps."""
+        """Whether a batch has no timestamps, or may have none because it is damaged."""
         if self._has_noted_untimed:
             return True
         if self._has_untimed is None:
-            self._has_untimed = any(place.max_timestamp < 0 for place in self.walk(0))
+            try:
+                self._has_untimed = any(place.max_timestamp < 0 for place in self.walk(0))
+            except CorruptSegmentError:
+                self._has_untimed = True
         return self._has_untimed
 
     def cut_back(self) -> None:

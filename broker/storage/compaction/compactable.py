@@ -80,11 +80,15 @@ class Compactable:
 
         Raises OSError, CorruptSegmentError.
         """
-        return [
-            next(segment.walk(0)).max_timestamp
-            for segment in self._segments.segments
-            if found.first_dirty_offset < segment.end_offset <= found.end_offset and segment.size_bytes
-        ]
+        times = []
+        for segment in self._segments.segments:
+            if found.first_dirty_offset < segment.end_offset <= found.end_offset and segment.size_bytes:
+                try:
+                    times.append(next(segment.walk(0)).max_timestamp)
+                except OSError:
+                    if not segment.log.is_closed:  # Else it was deleted meanwhile.
+                        raise
+        return times
 
     def begin(
         self, config: LogConfig, found: Cleanable, stable_offset: int, now_ms: int, map_bytes: int

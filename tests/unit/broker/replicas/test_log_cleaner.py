@@ -127,6 +127,18 @@ async def test_a_log_is_cleaned_once_max_compaction_lag_has_passed(services: Ser
     assert values(late) == [(b"a", b"1"), (b"b", b"1")]
 
 
+async def test_a_damaged_log_keeps_no_other_from_being_cleaned(services: Services) -> None:
+    lag = {"max.compaction.lag.ms": "86400000"}
+    damaged, sound = await topic(services, "damaged", **lag), await topic(services, "sound", **lag)
+    for replica in (damaged, sound):
+        await fill(services, replica)
+    (first, *_) = sorted(damaged.log.folder.glob("*.log"))
+    first.write_bytes(bytes(first.stat().st_size))
+    assert await services.cleaner.clean_dirtiest()
+    assert values(sound) == [(b"a", b"1"), (b"b", b"1")]
+    assert not await services.cleaner.clean_dirtiest()
+
+
 async def test_records_younger_than_min_compaction_lag_stay(services: Services) -> None:
     young = await topic(services, "young", **{"min.compaction.lag.ms": "60000"})
     await fill(services, young)

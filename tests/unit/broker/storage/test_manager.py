@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -395,6 +396,54 @@ def test_a_log_that_ends_before_its_recovery_point_is_damaged_after_a_power_cut_
     cut(max(log.folder.glob("*.log")), len(batch(1, 0, 0)) if whole_batches else 5)
     machine.life = "second"
     assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
+
+
+def test_what_follows_a_loss_is_not_taken_for_durable_by_the_recovery_point_before_it(tmp_path: Path) -> None:
+    machine = Machine()
+    logs = manager(tmp_path, machine)
+    log = create(logs)
+    fill(log)
+    checkpoint(logs)
+    kill(logs)
+    first, second, *_ = sorted(log.folder.glob("*.log"))
+    for path in log.folder.glob("*.log"):
+        if path != first:
+            path.unlink()
+    logs = manager(tmp_path, machine)
+    log = logs.open_all([("topic", TOPIC_ID, 0, SMALL)], NOW_MS)["topic", 0]
+    for number in range(20):
+        append(log, batch(2, 0, number, timestamp=NOW_MS + number))
+    kill(logs)
+    cut(second, 5)
+    machine.life = "second"
+    logs = manager(tmp_path, machine)
+    log = create(logs)
+    assert not log.holes
+    assert log.end_offset == 2 * int(second.stem) - 1
+    logs.close()
+
+
+def test_a_topic_id_is_durable_before_the_first_record(tmp_path: Path) -> None:
+    synced = []
+
+    class Noting(Disk):
+        def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+            fd = super().open(path, flags)
+            names[fd] = path.name
+            return fd
+
+        def fdatasync(self, fd: int) -> None:
+            synced.append(names[fd])
+
+    names: dict[int, str] = {}
+    logs = manager(tmp_path, Noting())
+    (log,) = logs.create_many("topic", TOPIC_ID, [0], SMALL, NOW_MS)
+    fill(log, 1)
+    assert [name for name in synced if "meta" in name or ".log" in name] == [
+        "partition.metadata",
+        f"{0:020d}.log",
+    ]
+    logs.close()
 
 
 def zero(path: Path, count: int) -> None:

@@ -348,6 +348,25 @@ def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_serv
     assert again.read(20, 1, upper_offset=40).next_offset == 21
 
 
+def test_a_first_batch_that_is_damaged_takes_no_log_offline_and_keeps_no_segment_from_retention(
+    tmp_path: Path,
+) -> None:
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=200, retention_bytes=0)
+    log = open_log(tmp_path, config=config)
+    for number in range(40):
+        append(log, batch(1, 0, number, timestamp=NOW_MS + number))
+    log.close(clean=True)
+    for path in tmp_path.glob("*.log"):
+        data = bytearray(path.read_bytes())
+        data[8:12] = b"\x7f\xff\xff\xff"
+        path.write_bytes(data)
+    again = open_log(tmp_path, config=config, clean=True, recovery_point=40)
+    assert append(again, batch(1, 0, 40, timestamp=NOW_MS + 40)).base_offset == 40
+    flush(again)
+    # By now too old, but for the last write of the files.
+    assert again.apply_retention(NOW_MS + again.config.retention_ms + 100) == 41
+
+
 def test_left_overs_of_deletions_and_unfinished_writes_are_removed(tmp_path: Path) -> None:
     log = written(tmp_path, 10)
     log.close(clean=True)
