@@ -177,7 +177,9 @@ def _parsed(data: bytes) -> Found:
     cluster = after[-1] if after else None
     if data.startswith(_GIVEN_UP):
         return Found(None, "given up on a full disk", newest, is_end_known=True)
-    is_end_known = _size_in(fields) == len(data) and not (rest and rest.strip(b"\0"))
+    # A power cut leaves any part of the last line.
+    unread = data[text.rfind(b"\n") + 1 :].rstrip(b"\0")
+    is_end_known = _size_in(fields) == len(data) and b"\n" not in unread[:-1]
     is_current = bool(fields and fields[0] and fields[0].get("format") == FORMAT)
     return Found(None if problem else cluster, problem, newest, cluster, is_end_known, is_current=is_current)
 

@@ -268,13 +268,11 @@ class Segment:
 
     def _age_ms(self, now_ms: int, timestamp: int) -> int:
         """How long it has been filling, as Kafka counts: by its batches' timestamps if they have any."""
+        if self.first_timestamp is None:
+            self.first_timestamp = NO_TIMESTAMP
+            with suppress(CorruptSegmentError):  # Damage there keeps no later batch from being written.
+                self.first_timestamp = next(self.walk(0)).max_timestamp
         first_timestamp = self.first_timestamp
-        if first_timestamp is None:
-            first_timestamp = NO_TIMESTAMP
-            # A damaged first batch must not keep later ones from being written.
-            with suppress(CorruptSegmentError):
-                first_timestamp = next(self.walk(0)).max_timestamp
-            self.first_timestamp = first_timestamp
         if first_timestamp >= 0 and timestamp >= 0:
             return timestamp - first_timestamp
         return now_ms - self.created_ms
@@ -304,14 +302,11 @@ class Segment:
 
     def _holds_untimed(self) -> bool:
         """Whether a batch has no timestamps, or may have none because it is damaged."""
-        if self._has_noted_untimed:
-            return True
-        if self._has_untimed is None:
-            try:
+        if self._has_untimed is None and not self._has_noted_untimed:
+            self._has_untimed = True
+            with suppress(CorruptSegmentError):
                 self._has_untimed = any(place.max_timestamp < 0 for place in self.walk(0))
-            except CorruptSegmentError:
-                self._has_untimed = True
-        return self._has_untimed
+        return self._has_noted_untimed or bool(self._has_untimed)
 
     def cut_back(self) -> None:
         """Cut off what lies behind the last batch: the bytes of a write that failed. Raises OSError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +159,22 @@ async def test_what_was_committed_and_not_copied_when_the_process_died_is_copied
     assert is_held(tmp_path, catalog)
     assert store.is_newest
     await store.close()
+
+
+async def test_any_part_of_the_last_line_may_be_missing_after_a_power_cut(tmp_path: Path) -> None:
+    store, catalog = await begun(tmp_path / "before")
+    await commit(store, catalog, TopicCreated(topic("a")))
+    before = (tmp_path / "before" / COPY).read_bytes()
+    await commit(store, catalog, TopicCreated(topic("b", 300)))
+    after = (tmp_path / "before" / COPY).read_bytes()
+    await store.close()
+    first, end = len(before.rstrip(b"\0")), len(after.rstrip(b"\0"))
+    for start, stop in ((first, end - 9), (first + 20, end - 20), (first + 20, end)):
+        shutil.copytree(tmp_path / "before", tmp_path / "cut", dirs_exist_ok=True)
+        (tmp_path / "cut" / COPY).write_bytes(after[:start] + bytes(stop - start) + after[stop:])
+        cut = SqliteStore(tmp_path / "cut" / DATABASE, node_id=1, was_clean=False)
+        assert facts_of(await cut.load()) == facts_of(catalog)
+        await cut.close()
 
 
 async def test_an_older_sqlite_file_is_replaced_by_the_copy_and_kept(
