@@ -29,7 +29,7 @@ from tidelog.client.metadata import EMPTY, ClusterImage, apply_metadata
 from tidelog.client.quota_admin import QuotaAdmin
 from tidelog.client.signatures import shows_settings
 from tidelog.client.transaction_admin import TransactionAdmin
-from tidelog.client.types import TopicPartition
+from tidelog.client.types import TopicPartition, topic_partition
 from tidelog.client.user_admin import UserAdmin
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
@@ -121,11 +121,17 @@ class Admin:
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition; -1 deletes all. Gives the new first offsets.
 
-        An offset behind records that the broker's disk has lost accepts their loss.
+        An offset behind records that the broker's disk has lost accepts their loss. Raises UnknownTopicError,
+        and deletes nothing then. Raises other errors after it has tried all partitions.
         """
-        self._cluster.watch_topics({key.topic for key in before})
-        await self._cluster.refresh()
-        return {key: await self._delete_before(key, offset) for key, offset in before.items()}
+        wanted = {topic_partition(key): offset for key, offset in before.items()}
+        await self._find_leaders(wanted)
+        tried = [self._delete_before(key, offset) for key, offset in wanted.items()]
+        results = await asyncio.gather(*tried, return_exceptions=True)
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+        return {key: first for key, first in zip(wanted, results, strict=True) if isinstance(first, int)}
 
     async def _delete_before(self, key: TopicPartition, offset: int) -> int:
         partition = {"partition_index": key.partition, "offset": offset}
@@ -216,16 +222,13 @@ class Admin:
     async def describe_producers(
         self, topic: str, partitions: Sequence[int] | None = None
     ) -> dict[TopicPartition, list[ProducerDescription]]:
-        """The idempotent producers that each of these partitions (default: all) knows."""
+        """The idempotent producers that each of these partitions (default: all) knows. Raises
+        UnknownTopicError and others."""
         (described,) = await self.describe_topics([topic])
-        wanted = [each.partition for each in described.partitions] if partitions is None else list(partitions)
-        self._cluster.watch_topics([topic])
-        await self._cluster.refresh()
-        found: dict[TopicPartition, list[ProducerDescription]] = {}
-        for index in wanted:
-            key = TopicPartition(topic, index)
-            found[key] = await self._producers_of(key)
-        return found
+        wanted = [each.partition for each in described.partitions] if partitions is None else partitions
+        keys = [TopicPartition(topic, number) for number in wanted]
+        await self._find_leaders(keys)
+        return {key: await self._producers_of(key) for key in keys}
 
     async def _producers_of(self, key: TopicPartition) -> list[ProducerDescription]:
         values = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
@@ -257,6 +260,20 @@ class Admin:
         }
         answer = await self._retry(lambda: self._cluster.call_any(ApiKey.METADATA, values), lambda _: ())
         return apply_metadata(EMPTY, answer)
+
+    async def _find_leaders(self, keys: Iterable[TopicPartition]) -> None:
+        """Raises UnknownTopicError and others. A partition without a leader at the moment is no error."""
+        self._cluster.watch_topics({key.topic for key in keys})
+        image: ClusterImage = await self._retry(self._cluster.refresh, lambda _: ())
+        for key in keys:
+            info = image.topics.get(key.topic)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+            if info is not None and code is ErrorCode.NONE and not 0 <= key.partition < len(info.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is not ErrorCode.NONE:
+                error = broker_error(code, f"partition {key.topic}-{key.partition}")
+                if not error.retriable or _is_unknown(error):
+                    raise error
 
     async def _ask_controller(
         self,

@@ -42,6 +42,7 @@ from tidelog.client.types import (
     RecordColumns,
     TopicPartition,
     offset_and_metadata,
+    topic_partition,
 )
 from tidelog.client.waiters import Waiters
 
@@ -203,8 +204,8 @@ class Consumer:
         """
         if self._config.group_id is not None and self._subscription is not None:
             raise ValueError("the group assigns partitions of subscribed topics; call unsubscribe() first")
+        self._read([topic_partition(key) for key in partitions])
         self._subscription, self._is_assigned_by_hand = None, True
-        self._read(TopicPartition(*key) for key in partitions)
         self._watch()
 
     def assignment(self) -> set[TopicPartition]:
@@ -263,8 +264,7 @@ class Consumer:
         """Undo `pause`."""
         for key in partitions:
             self._assignment.reader(key).is_paused = False
-        self._on_data()
-        self._changed()
+        self._on_place()
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that `pause` stopped."""
@@ -293,13 +293,13 @@ class Consumer:
         if offsets is None:
             positions = {key: reader.position for key, reader in self._readers.items()}
             offsets = {key: position for key, position in positions.items() if position is not None}
-        await group.commit({TopicPartition(*key): offset_and_metadata(each) for key, each in offsets.items()})
+        await group.commit({topic_partition(key): offset_and_metadata(each) for key, each in offsets.items()})
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset that the group committed, None for none. Raises ValueError without a group_id, and
         ClientError."""
-        found = await self._require_group().offsets.fetch([TopicPartition(*partition)])
-        committed = found.get(TopicPartition(*partition))
+        key = topic_partition(partition)
+        committed = (await self._require_group().offsets.fetch([key])).get(key)
         return None if committed is None else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -335,8 +335,7 @@ class Consumer:
         lags = [self.lag(key) or 0 for key in self._readers]
         own: dict[str, float] = {"assigned-partitions": len(lags), "records-lag-max": max(lags, default=0)}
         if self._group is not None:
-            own["commit-total"] = self._group.commits
-            own["rebalance-total"] = self._group.membership.rebalances
+            own |= {"commit-total": self._group.commits, "rebalance-total": self._group.membership.rebalances}
         return self._cluster.metrics.snapshot(monotonic()) | own
 
     async def partitions_for_topic(self, topic: str) -> set[int]:
@@ -350,7 +349,7 @@ class Consumer:
         """The next record of these or all assigned partitions. Waits until one is available.
 
         Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...),
-        what ended the membership in the group, or ClientClosedError.
+        RecordDeserializationError, what ended the membership in the group, or ClientClosedError.
         """
         if not partitions and (record := self._next_at_once()) is not None:
             return record
@@ -480,12 +479,14 @@ class Consumer:
         return True
 
     def _converted(self, reader: PartitionReader, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        good: list[ConsumerRecord] = []
         try:
-            return converted(records, *self._deserializers)
-        except BaseException:
-            reader.seek(records[0].offset)
-            self._changed()
-            raise
+            good = converted(records, *self._deserializers)
+        finally:
+            if len(good) < len(records):
+                reader.seek(records[len(good)].offset)
+                self._changed()
+        return good
 
     # Readers
 

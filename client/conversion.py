@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
+from tidelog.client.errors import RecordDeserializationError
 from tidelog.client.types import ConsumerRecord, RecordColumns, TimestampType, TopicPartition
 from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns, decode_plain_batches
 from tidelog.protocol.types import NO_LEADER_EPOCH
@@ -83,16 +84,21 @@ def columns_of(records: Sequence[ConsumerRecord]) -> RecordColumns:
 def converted(
     records: list[ConsumerRecord], to_key: Deserializer | None, to_value: Deserializer | None
 ) -> list[ConsumerRecord]:
-    """`records` with deserialized keys and values. Raises what the deserializers raise."""
+    """`records` with deserialized keys and values, up to the first for which a deserializer raises. Raises
+    RecordDeserializationError if that is the first of all."""
     if to_key is None and to_value is None:
         return records
-    return [
-        record._replace(
-            key=record.key if to_key is None else to_key(record.key),  # type: ignore[arg-type]
-            value=record.value if to_value is None else to_value(record.value),  # type: ignore[arg-type]
-        )
-        for record in records
-    ]
+    done: list[ConsumerRecord] = []
+    for record in records:
+        try:
+            key = record.key if to_key is None else to_key(record.key)  # type: ignore[arg-type]
+            value = record.value if to_value is None else to_value(record.value)  # type: ignore[arg-type]
+        except Exception as error:
+            if done:
+                break
+            raise RecordDeserializationError(error, record.topic, record.partition, record.offset) from error
+        done.append(record._replace(key=key, value=value))
+    return done
 
 
 def _sizes(contents: Sequence[bytes | None]) -> Iterable[int]:

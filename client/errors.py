@@ -30,6 +30,7 @@ __all__ = [
     "NoOffsetError",
     "OffsetOutOfRangeError",
     "ProducerFencedError",
+    "RecordDeserializationError",
     "RecordTooLargeError",
     "RecordsLostError",
     "RequestTimeoutError",
@@ -65,7 +66,7 @@ class ClientError(Exception):
 class ClientClosedError(ClientError):
     """The client was closed, or was never started."""
 
-    hint = "Use it inside `async with`, or call start() first"
+    hint = "Use it inside `async with`, or call start() first. After its end, make a new one"
 
 
 class BrokerUnavailableError(ClientError):
@@ -197,6 +198,20 @@ class CorruptRecordError(ClientError):
     """The fetched bytes are not a valid record batch."""
 
     hint = "To continue without this batch, seek past the offset above"
+
+
+class RecordDeserializationError(ClientError, ValueError):
+    """A deserializer raised for the record of this `topic`, `partition` and `offset`. `__cause__` is what it
+    raised. The position is before the record."""
+
+    hint = "To continue without the record, seek to the offset after it"
+
+    def __init__(self, cause: Exception, topic: str, partition: int, offset: int) -> None:
+        what = f"a deserializer raised {type(cause).__name__}: {cause}"
+        super().__init__(f"{topic}-{partition} at offset {offset}: {what}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
 
 
 class RecordTooLargeError(ClientError, ValueError):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error, read_error
-from tidelog.client.types import OffsetAndTimestamp, TopicPartition
+from tidelog.client.types import OffsetAndTimestamp, TopicPartition, topic_partition
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 
@@ -26,7 +26,7 @@ async def edge_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], edge: int, isolation_level: int = 0
 ) -> dict[TopicPartition, int]:
     """The first offset of each log (EARLIEST) or its end (LATEST). Raises as `look_up_offsets` does."""
-    wanted = {TopicPartition(*key): edge for key in partitions}
+    wanted = {topic_partition(key): edge for key in partitions}
     found = await look_up_offsets(cluster, wanted, isolation_level)
     return {key: place.offset for key, place in found.items()}
 
@@ -44,7 +44,7 @@ async def look_up_offsets(
     are older. `on_found` is called for each as it is found, while others still wait. Raises
     UnknownTopicError, another BrokerError, or RequestTimeoutError after request_timeout_ms.
     """
-    timestamps = {TopicPartition(*key): timestamp for key, timestamp in timestamps.items()}
+    timestamps = {topic_partition(key): timestamp for key, timestamp in timestamps.items()}
     for topic in {key.topic for key in timestamps}:
         await cluster.topic(topic)
     config = cluster.config

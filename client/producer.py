@@ -41,6 +41,7 @@ from tidelog.client.types import (
     RecordMetadata,
     TopicPartition,
     offset_and_metadata,
+    topic_partition,
 )
 from tidelog.protocol.records import BATCH_HEADER_SIZE, FIELD_SIZES, RecordBatchBuilder
 
@@ -317,7 +318,7 @@ class Producer:
         transactions = self._require_transactions()
         self._require_open()
         member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
-        taken = {TopicPartition(*key): offset_and_metadata(each) for key, each in offsets.items()}
+        taken = {topic_partition(key): offset_and_metadata(each) for key, each in offsets.items()}
         await transactions.commit_offsets(taken, member)
 
     def metrics(self) -> dict[str, float]:

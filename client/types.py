@@ -6,6 +6,7 @@ timestamps and epochs are plain ints; -1 means "none", as in the protocol.
 
 from collections.abc import Sequence
 from enum import IntEnum
+from operator import index
 from typing import NamedTuple
 
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP
@@ -22,6 +23,7 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "offset_and_metadata",
+    "topic_partition",
 ]
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
@@ -39,6 +41,14 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
+
+
+def topic_partition(key: tuple[str, int]) -> TopicPartition:
+    """The one form of a partition that an application names. Raises TypeError."""
+    match key:
+        case (str() as topic, partition) if hasattr(partition, "__index__"):
+            return TopicPartition(topic, index(partition))
+    raise TypeError(f"a partition is {key!r:.200}, expected TopicPartition(topic, number)")
 
 
 class RecordMetadata(NamedTuple):
@@ -105,8 +115,17 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
-    """The one form of a position that an application gives."""
-    return OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
+    """The one form of a position that an application gives. Raises TypeError or ValueError."""
+    match offset:
+        case int():
+            taken = OffsetAndMetadata(offset)
+        case (int(), str()):
+            taken = OffsetAndMetadata(*offset)
+        case _:
+            raise TypeError(f"an offset to commit is {offset!r:.200}, expected an int or (int, str)")
+    if taken.offset < 0:
+        raise ValueError(f"an offset to commit is {taken.offset}, expected 0 or more")
+    return taken
 
 
 class PreparedTransaction(NamedTuple):

@@ -14,6 +14,7 @@ from tidelog.client import (
     NewTopic,
     NoOffsetError,
     OffsetOutOfRangeError,
+    RecordDeserializationError,
     TimestampType,
     TopicAlreadyExistsError,
     TopicPartition,
@@ -259,17 +260,19 @@ async def test_an_offset_that_the_log_does_not_hold_follows_the_policy(site: Sit
         assert (await consumer.getone()).value == b"only"
 
 
-async def test_a_deserializer_that_raises_moves_no_position(site: Site) -> None:
+async def test_a_record_that_cannot_be_deserialized_is_named_and_can_be_skipped(site: Site) -> None:
     await site.create()
     async with site.producer() as producer:
-        await producer.send(TOPIC, b"1")
-        await producer.send_and_wait(TOPIC, b"x")
+        for value in b"1", b"x", b"3":
+            await producer.send(TOPIC, value)
     async with site.consumer(TOPIC, value_deserializer=lambda raw: int(raw)) as consumer:
-        for _ in range(2):
-            with pytest.raises(ValueError, match="invalid literal"):
-                await consumer.getmany(timeout_ms=5_000)
-            assert await consumer.position(FIRST) == 0
-        assert (await consumer.getone()).value == 1
+        assert [each.value for each in (await consumer.getmany(timeout_ms=60_000))[FIRST]] == [1]
+        for read in consumer.getmany(timeout_ms=60_000), consumer.getone():
+            with pytest.raises(RecordDeserializationError, match="ValueError: invalid literal") as caught:
+                await read
+            assert caught.value.offset == await consumer.position(FIRST) == 1
+        consumer.seek(FIRST, caught.value.offset + 1)
+        assert (await consumer.getone()).value == 3
 
 
 async def test_a_topic_that_is_not_there_is_an_error_at_the_start(site: Site) -> None:

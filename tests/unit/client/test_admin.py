@@ -5,9 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.scripted import Request, ScriptedBroker
+from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import Admin, BrokerError, BrokerUnavailableError, NewTopic
+from tidelog.client import (
+    Admin,
+    BrokerError,
+    BrokerUnavailableError,
+    NewTopic,
+    OffsetOutOfRangeError,
+    TopicPartition,
+    UnknownTopicError,
+)
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -130,3 +138,25 @@ async def test_a_broker_that_is_away_for_a_moment_is_waited_for() -> None:
                 await until(lambda: len(tried) > 1)
             async with broker:
                 await asyncio.wait_for(asyncio.gather(*calls), DEADLINE_SECONDS)
+
+
+async def test_records_of_an_unknown_partition_are_refused_at_once_and_none_are_deleted() -> None:
+    async with ScriptedBroker() as broker, Admin(bootstrap_servers=broker.address) as admin:
+        with pytest.raises(UnknownTopicError, match="partition t-1"):
+            await admin.delete_records({TopicPartition(TOPIC, 0): 5, TopicPartition(TOPIC, 1): 5})
+        assert not broker.seen(ApiKey.DELETE_RECORDS)
+
+
+async def test_a_partition_whose_records_cannot_be_deleted_keeps_no_other_from_it() -> None:
+    def deleted(request: Request) -> dict[str, Any]:
+        (topic,) = request.values.topics
+        (partition,) = topic.partitions
+        code = ErrorCode.NONE if partition.partition_index else ErrorCode.OFFSET_OUT_OF_RANGE
+        result = {"partition_index": partition.partition_index, "low_watermark": 5, "error_code": code}
+        return {"topics": [{"name": TOPIC, "partitions": [result]}]}
+
+    async with ScriptedBroker(partitions=2) as broker, Admin(bootstrap_servers=broker.address) as admin:
+        broker.scripts[ApiKey.DELETE_RECORDS] = deleted
+        with pytest.raises(OffsetOutOfRangeError, match="records of t-0"):
+            await admin.delete_records({TopicPartition(TOPIC, 0): 5, TopicPartition(TOPIC, 1): 5})
+        assert len(broker.seen(ApiKey.DELETE_RECORDS)) == 2

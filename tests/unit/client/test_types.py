@@ -1,0 +1,35 @@
+"""What an application names: partitions and offsets, in each form, and what is none of them."""
+
+from typing import Any
+
+import pytest
+
+from tidelog.client import OffsetAndMetadata, TopicPartition
+from tidelog.client.types import offset_and_metadata, topic_partition
+
+
+@pytest.mark.parametrize("key", [TopicPartition("t", 1), ("t", 1)])
+def test_a_partition_is_a_topic_and_a_number(key: tuple[str, int]) -> None:
+    assert topic_partition(key) == TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize("key", ["t1", ("t", "1"), ("t",), (1, "t"), None])
+def test_what_names_no_partition_is_refused(key: Any) -> None:
+    with pytest.raises(TypeError, match="expected TopicPartition"):
+        topic_partition(key)
+
+
+@pytest.mark.parametrize("offset", [5, (5, ""), OffsetAndMetadata(5)])
+def test_an_offset_to_commit_has_three_forms(offset: Any) -> None:
+    assert offset_and_metadata(offset) == OffsetAndMetadata(5)
+
+
+@pytest.mark.parametrize("offset", ["5", 5.0, ("5", ""), (5, "", 1), None])
+def test_what_is_no_offset_is_refused(offset: Any) -> None:
+    with pytest.raises(TypeError, match="expected an int"):
+        offset_and_metadata(offset)
+
+
+def test_a_negative_offset_is_not_committed() -> None:
+    with pytest.raises(ValueError, match="-5, expected 0 or more"):
+        offset_and_metadata(-5)
