@@ -16,7 +16,7 @@ from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import Consumer, Producer, ProducerFencedError
 
-HUNG_MS = 300
+HUNG_MS = 2_000
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from tidelog.protocol.scram import ScramMechanism
 HANDSHAKE, AUTHENTICATE, VERSIONS = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS
 ALICE, BOB = b"\0alice\0secret", b"\0bob\0secret"
 SHORT_MS = 300
+LATE_MS = 1_000
 LISTENERS = ("SASL_PLAINTEXT", "AGAIN", "LATE")
 
 
@@ -38,7 +39,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         sasl_enabled_mechanisms=("PLAIN", "SCRAM-SHA-256"),
         listener_overrides={
             "listener.name.again.connections.max.reauth.ms": str(SHORT_MS),
-            "listener.name.late.connection.authentication.timeout.ms": str(SHORT_MS),
+            "listener.name.late.connection.authentication.timeout.ms": str(LATE_MS),
         },
         connection_failed_authentication_delay_ms=20,
     )
@@ -222,8 +223,8 @@ async def test_a_client_that_does_not_authenticate_in_time_is_cut_off_and_others
     secured: RunningBroker,
 ) -> None:
     async with client(secured, "LATE") as silent, client(secured, "LATE") as half, client(secured) as quick:
-        await signed_in(quick)
         await half.send_request(HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        await signed_in(quick)
         assert await silent.closed()
         async with asyncio.timeout(DEADLINE_SECONDS):
             assert b"PLAIN" in await half._reader.read()

@@ -248,7 +248,7 @@ async def test_an_abandoned_request_is_not_answered(
 
 
 async def test_streams_and_other_requests_are_answered_in_the_order_of_arrival(tmp_path: Path) -> None:
-    config = BrokerConfig(data_dir=tmp_path, port=0)
+    config = BrokerConfig(data_dir=tmp_path, port=0, http_port=-1)
     async with await Broker.start(config) as broker, await Peer.connect(broker.port) as peer:
         topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         await peer.ask(ApiKey.CREATE_TOPICS, 2, {"topics": [topic], "timeout_ms": 1000})
