@@ -81,30 +81,33 @@ class ClientQuotas:
         if mutation_burst_seconds is not None:
             self._burst_seconds[CONTROLLER_MUTATION_RATE] = mutation_burst_seconds
         self._quotas: Quotas = {}
+        self._revision = 0
         self.is_empty = True
         """No user and no client id has a quota."""
-        self._clients: OrderedDict[tuple[str, str], ClientBuckets] = OrderedDict()
+        self._clients: OrderedDict[tuple[str, str], tuple[int, ClientBuckets]] = OrderedDict()
+        """With the revision of the quotas when the buckets were looked up: older ones keep what was used."""
         # A bucket that several clients share (those of one user) lives as long as one of them is remembered.
         self._buckets: WeakValueDictionary[tuple[str, str | None, str | None], Bucket] = WeakValueDictionary()
 
     def replace(self, quotas: Quotas) -> None:
         """These quotas hold from now on. Buckets whose quota has not changed keep what was used."""
         self._quotas = quotas
-        self._clients.clear()
+        self._revision += 1
         self.is_empty = all(entity[0][0] == IP for entity in quotas)
 
     def buckets(self, user: str, client_id: str) -> ClientBuckets:
         """Those of a client."""
         client_id = client_id[:MOST_CLIENT_ID_CHARACTERS]
         key = (user, client_id)
-        found = self._clients.get(key)
-        if found is not None:
+        known = self._clients.get(key)
+        if known is not None and known[0] == self._revision:
             self._clients.move_to_end(key)
-            return found
+            return known[1]
         found = ClientBuckets(*(self._bucket(quota, user, client_id) for quota in QUOTAS_OF_CLIENTS))
         if found == NO_QUOTA:
             found = NO_QUOTA
-        self._clients[key] = found
+        self._clients[key] = self._revision, found
+        self._clients.move_to_end(key)
         if len(self._clients) > MOST_CLIENTS:
             self._clients.popitem(last=False)
         return found

@@ -64,13 +64,20 @@ def test_clients_of_a_user_share_the_users_quota_and_those_of_a_pair_do_not() ->
 
 def test_a_change_of_other_quotas_forgets_no_use() -> None:
     quotas = quotas_with({entity("alice"): 10.0})
-    bucket = quotas.buckets("alice", "app").produced_bytes
-    assert bucket is not None
-    bucket.charge(1000.0, 0.0)
+
+    def delay_seconds() -> float:
+        bucket = quotas.buckets("alice", "app").produced_bytes
+        assert bucket is not None
+        return bucket.delay_seconds(0.0)
+
+    first = quotas.buckets("alice", "app").produced_bytes
+    assert first is not None
+    first.charge(1000.0, 0.0)
+    del first  # Only the quotas remember it.
     quotas.replace({entity("alice"): {PRODUCER_BYTE_RATE: 10.0}, entity("bob"): {PRODUCER_BYTE_RATE: 1.0}})
-    assert quotas.buckets("alice", "app").produced_bytes is bucket
+    assert delay_seconds() > 0
     quotas.replace({entity("alice"): {PRODUCER_BYTE_RATE: 20.0}})
-    assert quotas.buckets("alice", "app").produced_bytes is not bucket
+    assert delay_seconds() == 0
 
 
 def test_memory_is_bounded_however_many_client_ids_a_peer_invents() -> None:
