@@ -179,6 +179,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def refuse(self, reason: str, advice: str = "") -> None:
         """End a connection that uses no TLS, or not as it should, with one event."""
+        self._handshakes.ended(self)
         self._handshakes.refused(self._raw, self._listener, reason, advice)
         self._is_closing = self._is_ended = True
         if not self._is_in_step:

@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
 from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving
+from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -293,6 +294,20 @@ async def test_of_too_many_handshakes_the_oldest_ends_and_the_newest_is_served(
         streams[1].close()
     (event,) = logged  # A client that only connects and leaves, as a health check does, is no event.
     assert event["reason"].startswith("more than 2 handshakes are under way")
+
+
+async def test_of_too_many_handshakes_that_begin_at_once_only_the_newest_go_on(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes_module, "MOST", 2)
+    async with serving(HANDLERS, **tls_settings(certificates)) as server:
+        peers = await asyncio.gather(*(Peer.connect(server.port) for _ in range(8)))
+        for peer in peers[:6]:
+            assert await peer.closed() == b""
+        assert len(server.handshakes) == 2
+        assert value(server.metrics, "tidelog_tls_failures_total") == 6
+        for peer in peers:
+            await peer.close()
 
 
 async def test_handshakes_count_among_the_connections_of_their_address(
