@@ -6,8 +6,8 @@ connection.
 Invariants: a frame's announced length is checked before memory is allocated, and memory grows only with
 received bytes: the buffer grows fourfold, and only after it was full. A received byte is copied at most once
 to the front of the buffer, and at most once more each time the buffer grows, for chunks of any size. A buffer
-larger than `_KEPT_BYTES` is freed with the frame that needed it; a smaller one after many small frames. After
-a ProtocolError a reader cannot be used any more: close the connection.
+larger than `_KEPT_BYTES` is freed once its frames are served (`frames_served`); a smaller one after many
+small frames. After a ProtocolError a reader cannot be used any more: close the connection.
 
 Source: the protocol guide's "Request and Response Headers", KIP-482, KIP-511.
 """
@@ -235,11 +235,20 @@ class FrameReader:
             self._end = pending
         return self._view[self._end :]
 
+    def frames_served(self) -> None:
+        """Free a buffer that is larger than what is kept. Only if no view is in use."""
+        if self._capacity > _KEPT_BYTES + _READ_BYTES and self._needed <= _KEPT_BYTES:
+            self._move(max(_READ_BYTES, self._end - self._start))
+
     def release(self) -> None:
         """Shrink to a new reader's memory. Only if no frame has begun to arrive and no view is in use."""
         if self._end == self._start and self._capacity > _START_BYTES:
             self._start = self._end = 0
             self._replace_buffer(_START_BYTES)
+
+    def close(self) -> None:
+        """Free the memory, even if something still refers to this reader, which is not used any more."""
+        self._replace_buffer(0)
 
     def buffer_updated(self, count: int) -> list[memoryview]:
         """The frames that are complete after `count` more bytes, valid until the next `get_buffer`.
@@ -274,14 +283,12 @@ class FrameReader:
         return frames
 
     def _settle(self, large: bool) -> None:
-        """Free a large buffer with its frames, and count how long a medium one was not needed."""
+        """Count how long a large buffer was not needed."""
         self.completed += 1
         if large or self._needed > _READ_BYTES:
             self._small_rounds = 0
         else:
             self._small_rounds += 1
-        if self._capacity > _KEPT_BYTES + _READ_BYTES and self._needed <= _KEPT_BYTES:
-            self._move(max(_READ_BYTES, self._end - self._start))
 
     def _make_room(self) -> None:
         """The buffer was full, so more bytes are likely: enlarge it as far as that helps."""

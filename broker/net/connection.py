@@ -234,6 +234,8 @@ class Connection(asyncio.BufferedProtocol):
                 if answer is None:
                     answer = dispatch(self, frames.pop(), arrived)
                     if answer is None:
+                        if self._mute_timer is not None:
+                            break
                         continue
                     stream = None if is_metered else self.stream
                 if not isinstance(answer, list):
@@ -243,12 +245,8 @@ class Connection(asyncio.BufferedProtocol):
                         self._holder = answer
                     if (answer.reserved_bytes or answer.held_bytes) and isinstance(answer, Pending):
                         self._park(answer)
-                    elif not (
-                        self._holder
-                        or self._closing
-                        or is_metered
-                        or memory.is_short
-                        or self._may_wait() <= 0
+                    elif self._may_wait() > 0 and not (
+                        self._holder or self._closing or is_metered or memory.is_short
                     ):
                         continue  # Nothing else that is checked below has changed.
                 elif queue:
@@ -313,12 +311,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read_or_pause(self) -> None:
         """Read the socket only while the bounds allow it and every received frame has been dispatched."""
-        keeps_frame = self._holder is not None and self._holder.keeps_frame
-        pause = self._backlog is not None or keeps_frame or self._is_full()
-        if pause is self._paused or self._closing:
+        if self._closing:
             return
-        self._paused = pause
-        (self._transport.pause_reading if pause else self._transport.resume_reading)()
+        has_frames = self._has_frames()
+        if not has_frames:
+            self._reader.frames_served()
+        pause = has_frames or self._is_full()
+        if pause is not self._paused:
+            self._paused = pause
+            (self._transport.pause_reading if pause else self._transport.resume_reading)()
+
+    def _has_frames(self) -> bool:
+        """Whether the receive buffer holds frames that are still to be dispatched, or read."""
+        return self._backlog is not None or (self._holder is not None and self._holder.keeps_frame)
 
     def go_on(self) -> None:
         """Call when frames may no longer have to wait: dispatches what was left, then reads again."""
@@ -467,7 +472,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def release_unused(self) -> None:
         """Free memory that holds no data."""
-        if self._backlog is None:
+        if not self._has_frames():
             self._reader.release()
 
     def held_bytes(self) -> int:
@@ -499,10 +504,7 @@ class Connection(asyncio.BufferedProtocol):
     def hold_back(self, is_held_back: bool) -> None:
         """Whether to read and dispatch nothing until the next call."""
         self._is_held_back = is_held_back
-        if is_held_back:
-            self._read_or_pause()
-        else:
-            self.go_on()
+        (self._read_or_pause if is_held_back else self.go_on)()
 
     def cut(self) -> None:
         """End at once; nothing more is served or sent."""
@@ -587,6 +589,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state.when_moved = None
         self.stream = None  # It refers to this.
         self._backlog = None
+        self._reader.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._out.clear()

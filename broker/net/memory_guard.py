@@ -84,7 +84,7 @@ class MemoryGuard:
     def _look(self) -> None:
         began = time.perf_counter()
         memory = self.memory
-        was_exhausted, was_short = memory.is_exhausted, memory.is_short
+        was_short = memory.is_short
         for connection in self._connections:
             connection.release_unused()
         memory.measured(self._total_bytes(), len(self._connections))
@@ -94,7 +94,7 @@ class MemoryGuard:
         else:
             self._patience.clear()
             self._hold_back(set())
-        if was_exhausted or (was_short and not memory.is_short):
+        if was_short:  # A share may have grown.
             for connection in list(self._connections):
                 connection.go_on()
 

@@ -58,6 +58,28 @@ async def test_the_account_knows_what_arrives_waits_and_leaves_and_ends_where_it
         assert queued(server) == idle
 
 
+async def test_a_large_frame_counts_while_it_waits_behind_a_change_and_ends_with_its_connection() -> None:
+    held = Held()
+    async with (
+        serving({**handlers(held), ApiKey.CREATE_TOPICS: held.handle}) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        peer.request(ApiKey.CREATE_TOPICS, 5, {"topics": []})
+        await held.arrived(1)
+        (connection,) = server._connections
+        peer.send(produce_frame(9, [("t", [(0, bytes(4 * MIB))])]))
+        await until(lambda: connection._backlog)
+        assert queued(server) > 4 * MIB
+        held.futures[0].set_result({"topics": []})
+        await held.arrived(2)
+        assert queued(server) < MIB
+        peer.send(produce_frame(9, [("t", [(0, bytes(4 * MIB))])])[:-1])
+        await until(lambda: queued(server) > 4 * MIB)
+        await peer.close()
+        await until(lambda: server.metrics.connections == 0)
+        assert connection._reader.capacity_bytes == 0  # Also if something still refers to it.
+
+
 async def test_a_long_poll_counts_with_what_waits_for_it() -> None:
     woken = asyncio.Event()
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, serving
 from tests.unit.broker.observability.test_metrics import value
+from tests.waiting import until
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
@@ -55,7 +56,7 @@ class Seen:
 
     def produce(self, context: Any, request: Any) -> Any:
         self.produced += 1
-        return PRODUCED
+        return PRODUCED if request.acks else None
 
     def fetch(self, context: Any, request: Any) -> Any:
         self.fetch_max_bytes = context.connection.fetch_max_bytes
@@ -117,9 +118,8 @@ async def test_a_producer_that_expects_no_answer_waits_too(server: Running, seen
     frame = produce_frame(9, [("t", [(0, b"x" * 1000)])], acks=0)
     set_quotas(server, {PRODUCER_BYTE_RATE: 1.0}, burst_seconds=0.0)
     async with await Peer.connect(server.port) as peer:
-        peer.send(frame)
-        await produced(peer)
-        peer.send(frame)
+        peer.send(frame + frame)
+        await until(lambda: seen.produced)
         async with await Peer.connect(server.port) as other:
             await other.ask(ApiKey.API_VERSIONS, 3)
         assert seen.produced == 1
