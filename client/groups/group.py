@@ -12,7 +12,7 @@ Source: Kafka's ConsumerCoordinator; aiokafka for a group that works in the back
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -87,6 +87,7 @@ class Group:
         self._changed = asyncio.Event()
         self._heartbeat_is_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._heartbeats: asyncio.Task[None] | None = None
         self._committed: dict[TopicPartition, int] = {}
         # A commit that is repeated must not come after a later one: it would take the offsets back.
         self._commit_turn = asyncio.Lock()
@@ -99,13 +100,14 @@ class Group:
         """Begin to work. The loop must run."""
         self._cluster.add_listener(self._on_metadata)
         work: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            self._carry_out_steps,
             self._send_heartbeats,
+            self._carry_out_steps,
             self._watch_polls,
         ]
         if self.config.enable_auto_commit:
             work.append(self._commit_regularly)
         self._tasks = [asyncio.get_running_loop().create_task(each()) for each in work]
+        self._heartbeats = self._tasks[0]
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
@@ -153,11 +155,16 @@ class Group:
             self._not_committed("the coordinator does not answer")
         finally:
             left_s = limit_s - (loop.time() - began)
-            await self._end_tasks()
+            self._is_closed = True
+            await self._end(task for task in self._tasks if task is not self._heartbeats)
         owned = membership.owned
-        if owned:
-            await self._call_back("on_partitions_revoked", owned)
-            membership.revoked(owned)
+        try:
+            if owned:
+                # It may commit: the epoch for that comes by heartbeats, and a long callback needs them too.
+                await self._call_back("on_partitions_revoked", owned)
+                membership.revoked(owned)
+        finally:
+            await self._end(self._tasks)
         membership.subscribe(None)
         step = membership.next_step()
         if isinstance(step, Leave):
@@ -167,10 +174,9 @@ class Group:
             except (ClientError, TimeoutError) as error:
                 logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
 
-    async def _end_tasks(self) -> None:
-        self._is_closed = True
+    async def _end(self, tasks: Iterable["asyncio.Task[None]"]) -> None:
         # One of them, if a callback stops the consumer. It ends after the callback.
-        others = [task for task in self._tasks if task is not asyncio.current_task()]
+        others = [task for task in tasks if task is not asyncio.current_task()]
         for task in others:
             task.remove_done_callback(self._ended)
             task.cancel()

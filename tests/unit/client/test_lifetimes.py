@@ -5,6 +5,7 @@ import asyncio
 import gc
 from collections.abc import Coroutine
 from typing import Any
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,6 +17,7 @@ from tidelog.client import (
     Admin,
     ClientClosedError,
     Consumer,
+    ConsumerRebalanceListener,
     Producer,
     TopicPartition,
     UnsupportedVersionError,
@@ -174,3 +176,58 @@ async def test_a_consumer_that_was_never_stopped_leaves_no_task_to_its_loop() ->
         broker.scripts[ApiKey.FETCH] = lambda _: None
         await elsewhere(forget(broker.address))
     assert not asyncio.all_tasks(loops[0])
+
+
+async def test_a_callback_at_the_stop_commits_under_the_epoch_that_the_broker_has_now() -> None:
+    """While the consumer stops, the group goes on: the member learns the new epoch by a heartbeat."""
+    epoch, committed = 1, []
+    topic_id = UUID(int=7)
+
+    def metadata(_: Request) -> dict[str, Any]:
+        answer: dict[str, Any] = broker.metadata([TOPIC])
+        answer["topics"][0]["topic_id"] = topic_id
+        return answer
+
+    def heartbeat(request: Request) -> dict[str, object]:
+        assigned = {"topic_partitions": [{"topic_id": topic_id, "partitions": [0]}]}
+        return {
+            "error_code": 0,
+            "member_id": request.values.member_id,
+            "member_epoch": -1 if request.values.member_epoch < 0 else epoch,
+            "heartbeat_interval_ms": 60_000,
+            "assignment": None if request.values.member_epoch else assigned,
+        }
+
+    def commit(request: Request) -> dict[str, object]:
+        is_stale = request.values.generation_id_or_member_epoch != epoch
+        code = ErrorCode.STALE_MEMBER_EPOCH if is_stale else ErrorCode.NONE
+        if not is_stale:
+            committed.append(request.values.topics[0].partitions[0].committed_offset)
+        return {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "error_code": code}]}]}
+
+    class Committing(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            nonlocal epoch
+            epoch = 2
+            await it.commit({FIRST: 5})
+
+    async with ScriptedBroker() as broker:
+        broker.scripts |= {
+            ApiKey.METADATA: metadata,
+            ApiKey.FIND_COORDINATOR: coordinator,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: heartbeat,
+            ApiKey.OFFSET_COMMIT: commit,
+            ApiKey.OFFSET_FETCH: lambda _: None,
+        }
+        it = Consumer(
+            bootstrap_servers=broker.address,
+            group_id="g",
+            group_protocol="consumer",
+            enable_auto_commit=False,
+            request_timeout_ms=2_000,
+        )
+        it.subscribe([TOPIC], listener=Committing())
+        await it.start()
+        await until(lambda: FIRST in it.assignment())
+        await it.stop()
+    assert committed == [5]
