@@ -91,6 +91,8 @@ class Group:
         self._committed: dict[TopicPartition, int] = {}
         # A commit that is repeated must not come after a later one: it would take the offsets back.
         self._commit_turn = asyncio.Lock()
+        # What `on_partitions_assigned` runs for. If that is cancelled, `on_partitions_revoked` still comes.
+        self._announced: frozenset[TopicPartition] = frozenset()
         self._listener_error: Exception | None = None
         # Why the group does not read one of its topics. Others stay readable.
         self._refusal: ClientError | None = None
@@ -142,6 +144,22 @@ class Group:
         """Commit what is finished if commits are automatic, run the callback, and leave. Logs what fails. The
         coordinator gets request_timeout_ms for its answers. If cancelled, it does nothing more for the group.
         """
+        try:
+            left_s = await self._give_all_up()
+        finally:
+            await self._end(self._tasks)
+        self.membership.subscribe(None)
+        step = self.membership.next_step()
+        if isinstance(step, Leave):
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._leave(step)
+            except (ClientError, TimeoutError) as error:
+                logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
+
+    async def _give_all_up(self) -> float:
+        """Gives what is left of request_timeout_ms, in seconds. Heartbeats go on: the callback may take long,
+        or commit, which needs the present epoch."""
         membership = self.membership
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -153,28 +171,16 @@ class Group:
                     await self._commit_finished(frozenset(self._readers))
         except TimeoutError:
             self._not_committed("the coordinator does not answer")
-        finally:
-            left_s = limit_s - (loop.time() - began)
-            self._is_closed = True
-            await self._end(task for task in self._tasks if task is not self._heartbeats)
-        owned = membership.owned
-        try:
-            if owned:
-                # It may commit: the epoch for that comes by heartbeats, and a long callback needs them too.
-                await self._call_back("on_partitions_revoked", owned)
-                membership.revoked(owned)
-        finally:
-            await self._end(self._tasks)
-        membership.subscribe(None)
-        step = membership.next_step()
-        if isinstance(step, Leave):
-            try:
-                async with asyncio.timeout(left_s):
-                    await self._leave(step)
-            except (ClientError, TimeoutError) as error:
-                logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
+        left_s = limit_s - (loop.time() - began)
+        await self._end(task for task in self._tasks if task is not self._heartbeats)
+        owned = membership.owned | self._announced
+        if owned:
+            await self._call_back("on_partitions_revoked", owned)
+            membership.revoked(owned)
+        return left_s
 
     async def _end(self, tasks: Iterable["asyncio.Task[None]"]) -> None:
+        self._is_closed = True
         # One of them, if a callback stops the consumer. It ends after the callback.
         others = [task for task in tasks if task is not asyncio.current_task()]
         for task in others:
@@ -283,7 +289,9 @@ class Group:
         """What the group takes away while the callback runs is never read."""
         self._read(frozenset(self._readers) | partitions)
         self._suspend(partitions)
+        self._announced = partitions
         await self._call_back("on_partitions_assigned", partitions)
+        self._announced = frozenset()
         self.membership.adopted(partitions)
         if taken_away := partitions - self.membership.owned:
             await self._call_back("on_partitions_lost", taken_away)

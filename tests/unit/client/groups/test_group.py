@@ -138,6 +138,25 @@ async def test_new_partitions_are_not_read_before_their_callback_though_others_a
     assert stopped == [{KEY, OTHER}]
 
 
+async def test_what_a_callback_was_told_is_taken_back_though_the_stop_interrupts_it() -> None:
+    class Slow(Remembering):
+        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:  # type: ignore[override]
+            self.calls.append("assigned")
+            await asyncio.Event().wait()
+
+        def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+            self.calls.append(f"revoked {sorted(revoked)}")
+
+    offsets = Offsets()
+    offsets.gate.set()
+    group, _ = made(offsets, {})
+    group.listener = listener = Slow()
+    group._tasks = [asyncio.create_task(group._take_over(frozenset({KEY})))]
+    await asyncio.sleep(0)
+    await group.close()
+    assert listener.calls == ["assigned", f"revoked {[KEY]}"]
+
+
 async def test_a_callback_that_waits_for_a_cancelled_task_does_not_end_the_group() -> None:
     group, _ = made(Offsets(), {KEY: 1})
 
