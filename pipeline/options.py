@@ -5,6 +5,7 @@ Spark's own source. The settings of a cluster go by Kafka's names and are `Clust
 """
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.client.cluster_config import OPTIONS as CLUSTER_OPTIONS
@@ -51,7 +52,10 @@ def read_options(
     known = sorted({*CLUSTER_OPTIONS, *table})
     dropped = _small(foreign.without_effect)
     if unknown := sorted(given.keys() - _small(known) - dropped - set(ignored)):
-        raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(known)}")
+        names = {name.lower(): name for name in known}
+        close = get_close_matches(unknown[0], names, n=1, cutoff=0.8)
+        advice = f"did you mean {names[close[0]]}?" if close else f"known are {', '.join(known)}"
+        raise OptionError(f"unknown option {unknown[0]!r}; {advice}")
     return {name: text for name, text in given.items() if name not in dropped}
 
 

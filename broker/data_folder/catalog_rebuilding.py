@@ -94,7 +94,9 @@ class CatalogRebuilding:
             for name in topics.keys() - by_name.keys()
         ]
         if old is None:
-            self._notes.append("users and ACLs are only in the catalog: none are left")
+            self._notes.append(
+                "users, ACLs, quotas and the brokers' configuration are only in the catalog: all are lost"
+            )
         is_same = is_usable and rebuilt == topics
         catalog = Catalog(
             identity.cluster_id,
@@ -176,10 +178,9 @@ class CatalogRebuilding:
         missing = sorted(set(range(count)) - indexes)
         if missing:
             self._notes.append(f"{name}: partitions {missing} have no folder; they begin empty")
-        if not is_old:
+        if not is_old and name not in INTERNAL_TOPICS:
             self._notes.append(
-                f"{name}: settings of its own cannot be restored, the broker's hold; if it had any, set them "
-                "again with an admin client (AlterConfigs)"
+                f"{name}: its settings are lost, so it has the broker's; set others with `tidelog topic alter`"
             )
         partitions = tuple(
             self._assignment(name, index, known[index] if index < len(known) else None, node_id)

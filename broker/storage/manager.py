@@ -312,6 +312,8 @@ class LogManager:
 
     def _report(self, log: PartitionLog) -> None:
         report = log.recovery
+        # Thousands of partitions may report: only what was found.
+        found = {name: value for name, value in asdict(report).items() if value not in ("", [], None, -1)}
         if report.start_moved is not None:
             logger.warning(
                 "log_start_moved",
@@ -330,14 +332,14 @@ class LogManager:
                 logging.WARNING if is_power_cut else logging.ERROR,
                 "log_tail_truncated" if is_power_cut else "log_damage_found",
                 topic=log.topic,
-                **asdict(report) | {"holes": [str(hole) for hole in report.holes]},
+                **found | {"holes": [str(hole) for hole in report.holes]},
                 partition=log.partition,
                 advice=advice,
             )
         elif not report.clean_shutdown or report.rebuilt_indexes:
             # After a clean shutdown, indexes that have to be rebuilt are missing or damaged.
             level = logging.WARNING if report.clean_shutdown else logging.INFO
-            logger.log(level, "log_recovered", topic=log.topic, partition=log.partition, **asdict(report))
+            logger.log(level, "log_recovered", topic=log.topic, partition=log.partition, **found)
 
     def truncate_to(self, topic: str, partition: int, offset: int, now_ms: int) -> PartitionLog:
         """Take a log back so that it ends at `offset`, or before the batch that holds it: batches, indexes,

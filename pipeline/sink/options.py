@@ -193,7 +193,7 @@ def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) 
         )
     types = {field.name: field.dataType for field in schema.fields if field.name in _wanted(options)}
     if "key" not in types and "value" not in types:
-        raise OptionError("a record needs a column key or value")
+        raise OptionError(f"a record needs a column key or value; the columns are {', '.join(schema.names)}")
     if options.topic is None and "topic" not in types:
         raise OptionError("name the topic, by option topic or by a column of that name")
     if options.delivery == MIRROR and (missing := [name for name in POSITION_COLUMNS if name not in types]):

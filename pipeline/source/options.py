@@ -164,8 +164,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise OptionError(f"{name} is for streams only: a batch has no micro-batches")
     starting = _parse_positions("startingOffsets", _text(given, "startingOffsets"))
     ending = _parse_positions("endingOffsets", _text(given, "endingOffsets"))
-    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch")
-    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing")
+    _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch; use earliest")
+    _refuse(ending, EARLIEST, "endingOffsets", "earliest would read nothing; use latest")
     return _options(given, starting, ending)
 
 

@@ -27,6 +27,8 @@ def test_names_come_in_any_case_with_or_without_the_prefix() -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(OptionError, match=r"option 'somethin'; did you mean someThing\?"):
+        read_options({"someThin": "1"}, TABLE)
     with pytest.raises(OptionError, match=r"option 'thing'; known are .*bootstrap\.servers.*someThing"):
         read_options({"thing": "x"}, TABLE)
 
