@@ -329,7 +329,8 @@ async def _serve(config: BrokerConfig) -> int:
     )
     if config.faults_enable:
         logger.warning(
-            "faults_enabled", advice="whoever reaches the HTTP port can break this broker: for tests only"
+            "faults_enabled",
+            advice="all who can connect to the HTTP port can break this broker: for tests only",
         )
     _ = loop.run_in_executor(
         None, unsupported_api_versions_body

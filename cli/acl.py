@@ -119,7 +119,7 @@ def add(
     prefixed: Prefixed = False,
     host: Hosts = None,
     deny: Annotated[
-        bool, typer.Option("--deny", help="Deny what is named. It wins over all allowed.")
+        bool, typer.Option("--deny", help="Deny instead of allow. A denial overrides all permissions.")
     ] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:

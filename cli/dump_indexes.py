@@ -1,4 +1,4 @@
-"""The entries of `.index`, `.timeindex` and `.snapshot` files as lines.
+"""The entries of `.index`, `.timeindex`, `.txnindex` and `.snapshot` files as lines.
 
 Each function prints one file and says whether it is whole.
 """
@@ -12,6 +12,7 @@ from struct import Struct
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from tidelog.broker.storage.producer_table import ProducerTable
 from tidelog.broker.storage.snapshot import decode_snapshot
+from tidelog.broker.storage.transaction_index import decode_entries
 from tidelog.cli.tables import format_timestamp, print_table
 
 
@@ -30,6 +31,16 @@ def dump_time_index(path: Path) -> bool:
     rows = [(format_timestamp(timestamp), timestamp, base + offset) for timestamp, offset in entries]
     print_table(("TIME", "TIMESTAMP", "OFFSET"), rows)
     return whole
+
+
+def dump_transaction_index(path: Path) -> bool:
+    """Producer, first offset and marker of each aborted transaction, and the last stable offset after it.
+    Raises OSError."""
+    aborted, problem = decode_entries(path.read_bytes())
+    print_table(("PRODUCER ID", "FIRST OFFSET", "MARKER", "LAST STABLE OFFSET"), aborted)
+    if problem:
+        print(f"error: {path} is damaged: {problem}", file=sys.stderr)
+    return not problem
 
 
 def dump_snapshot(path: Path) -> bool:

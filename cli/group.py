@@ -141,9 +141,9 @@ def reset_offsets(
     ] = None,
     shift_by: Annotated[
         int | None,
-        typer.Option("--shift-by", help="By so many offsets, back where negative.", show_default=False),
+        typer.Option("--shift-by", help="By this number of offsets, negative for back.", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.")] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Change the committed offsets of a group without members.

@@ -1,7 +1,7 @@
 """`tidelog log dump`: what a file of a partition's folder holds, without a broker.
 
-Reads `.log`, `.index`, `.timeindex` and `.snapshot`; changes nothing, so it may look at the folder of a
-running broker, whose last batch may then be half written. Exits with 1 when a batch is damaged.
+Changes nothing, so it may read the folder of a running broker, whose last batch may then be half written.
+Exits with 1 when a batch is damaged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def dump(
 ) -> None:
     """Show the content of a file of a log.
 
-    These are the batches of a .log, or the entries of an .index, .timeindex or .snapshot.
+    These are the batches of a .log, or the entries of an .index, .timeindex, .txnindex or .snapshot.
     """
     from tidelog.cli import dump_indexes, dump_log
 
@@ -38,6 +38,7 @@ def dump(
         ".log": lambda path: dump_log.dump(path, with_records=records),
         ".index": dump_indexes.dump_offset_index,
         ".timeindex": dump_indexes.dump_time_index,
+        ".txnindex": dump_indexes.dump_transaction_index,
         ".snapshot": dump_indexes.dump_snapshot,
     }
     dumper = dumpers.get(file.suffix)

@@ -88,10 +88,12 @@ def add_user(
     cluster_id: Annotated[
         str | None,
         typer.Option(
-            "--cluster-id", help="For a folder of no broker yet. Else: a new one.", show_default=False
+            "--cluster-id",
+            help="Id of the cluster, for a new folder. Default: a new id.",
+            show_default=False,
         ),
     ] = None,
-    node_id: Annotated[int, typer.Option("--node-id", min=0, help="For a folder of no broker yet.")] = 1,
+    node_id: Annotated[int, typer.Option("--node-id", min=0, help="Id of the broker, for a new folder.")] = 1,
 ) -> None:
     """Make a user, or change its password, while no broker runs.
 

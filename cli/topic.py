@@ -234,7 +234,7 @@ def delete_records(
 ) -> None:
     """Delete the oldest records of a topic.
 
-    After the broker's disk has lost records, the offset behind them accepts the loss.
+    If the disk lost records, name the first offset after them: the log then begins there.
     """
     from tidelog.client import TopicPartition
 

@@ -114,7 +114,7 @@ async def _of(admin: Admin, transactional_id: str) -> TransactionDescription:
 async def _ongoing(admin: Admin, transactional_id: str) -> TransactionDescription:
     found = await _of(admin, transactional_id)
     if found.state != _ONGOING:
-        raise Failure(f"{transactional_id!r} is {found.state}: it has no transaction whose end is open")
+        raise Failure(f"{transactional_id!r} is {found.state}: it has no open transaction")
     return found
 
 
@@ -131,7 +131,7 @@ def commit(
     ] = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Commit a prepared transaction. Its producer cannot go on with it."""
+    """Commit a prepared transaction. Its producer cannot continue it."""
 
     async def work(admin: Admin) -> None:
         found = await _ongoing(admin, transactional_id)

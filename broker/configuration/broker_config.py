@@ -268,7 +268,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
         10_000, "Time that a stop waits for requests in flight before it closes their connections.", low=0
     )
     faults_enable: bool = _setting(
-        False, "Let everyone who reaches the HTTP port order faults with `tidelog fault`. For tests only."
+        False,
+        "Let all who can connect to the HTTP port order faults with `tidelog fault`. For tests only.",
     )
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -180,7 +180,7 @@ class CatalogRebuilding:
             self._notes.append(f"{name}: partitions {missing} have no folder; they begin empty")
         if not is_old and name not in INTERNAL_TOPICS:
             self._notes.append(
-                f"{name}: its settings are lost, so it has the broker's; set others with `tidelog topic alter`"
+                f"{name}: its settings are lost, it has the broker's; set others with `tidelog topic alter`"
             )
         partitions = tuple(
             self._assignment(name, index, known[index] if index < len(known) else None, node_id)

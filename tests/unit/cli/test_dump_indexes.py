@@ -8,6 +8,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from tidelog.broker.storage.producer_table import ProducerTable
 from tidelog.broker.storage.snapshot import snapshot_path, write_snapshot
+from tidelog.broker.storage.transaction_index import TRANSACTION_ENTRY
 from tidelog.cli.main import main
 
 NOW_MS = 1_700_000_000_000
@@ -35,6 +36,17 @@ def test_a_time_index_shows_times_and_offsets(tmp_path: Path, capsys: pytest.Cap
         str(NOW_MS),
         "1005",
     ]
+
+
+def test_a_transaction_index_shows_aborted_transactions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"{1000:020d}.txnindex"
+    path.write_bytes(TRANSACTION_ENTRY.pack(0, 7, 1000, 1005, 1006) + b"\0")
+    assert main(["log", "dump", str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].split() == ["7", "1000", "1005", "1006"]
+    assert "1 bytes are left over" in captured.err
 
 
 def test_an_index_with_half_an_entry_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
