@@ -124,6 +124,9 @@ def add(
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
     """Allow operations to principals, or deny them."""
+    for principal in principals:
+        if not principal.startswith("User:"):  # Any other type is stored, and matches nobody.
+            raise typer.BadParameter(f"expected a principal as User:NAME, not {principal!r}")
     resources = _resources(topic, group, transactional_id, of_cluster)
     if not resources:
         raise typer.BadParameter("name a resource: --topic, --group, --transactional-id or --cluster")
