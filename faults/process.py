@@ -1,15 +1,18 @@
 """A real `tidelog serve` process that can be killed, stopped, continued and started again.
 
 Owns one process at a time, its log lines and its addresses. The data folder belongs to the caller.
-Invariants: `port` and `http_port` are chosen at the first start and kept for all later ones. A method that
-ends the process returns only after it ended, so the folder's lock is free.
+Invariants: `port` and `http_port` are chosen at the first start and kept for all later ones; while the broker
+does not run, no other process is given them. A method that ends the process returns only after it ended, so
+the folder's lock is free.
 """
 
 import asyncio
 import contextlib
 import json
 import signal
+import socket
 import sys
+import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +30,7 @@ class BrokerProcess:
     """One broker on `data_dir`. `settings` are Kafka's names, as for `--set` (`{"log.segment.bytes":
     65536}`).
 
-    `port` 0 lets the broker choose; `started` holds the fields of its `broker_started` event.
+    `port` 0 stands for a free one; `started` holds the fields of its `broker_started` event.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class BrokerProcess:
         """Start it and return its port after `broker_started`. Raises BrokerProcessError without it."""
         if self.is_running:
             raise BrokerProcessError(f"the broker already runs as process {self.pid}")
+        self.port, self.http_port = self._chosen(self.port), self._chosen(self.http_port)
         arguments = [*self.command, "--data-dir", str(self.data_dir), "--port", str(self.port)]
         arguments += ["--http-port", str(self.http_port)]
         for name, value in self.settings.items():
@@ -103,6 +107,16 @@ class BrokerProcess:
             await self.kill_9()
             raise BrokerProcessError(self._complaint("the broker did not say broker_started"))
         return self.port
+
+    def _chosen(self, port: int) -> int:
+        """A free port for 0. A bound socket, beside which a broker can listen, keeps it as long as `self`."""
+        if port:
+            return port
+        held = socket.socket()
+        weakref.finalize(self, held.close)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
 
     async def kill_9(self) -> None:
         """SIGKILL, and wait for its end. Does nothing if it already ended."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conformance.commands import Type
 from tests.conformance.conftest import RunningBroker, broker_with
+from tests.ports import free_address
 
 broker = broker_with(faults_enable=True)
 plain = broker_with()
@@ -85,8 +86,7 @@ def test_where_no_http_port_answers_producers_are_listed_without_their_batches(
 ) -> None:
     tidelog("topic", "create", "plain")
     tidelog("produce", "plain", "--file", lines)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    nobody = free_address()
     code, shown, error = tidelog("producers", "plain", "--http", nobody)
     assert code == 0
     assert shown.splitlines()[1].split()[-1] == "-"

@@ -1,13 +1,13 @@
 """Our client and broker processes that die, move to another port, or stop answering."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from faults.process import BrokerProcess
+from tests.ports import free_address
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
     Admin,
@@ -35,12 +35,6 @@ async def process(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
 
 def address(port: int) -> str:
     return f"127.0.0.1:{port}"
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 async def through(servers: list[str], trouble: Callable[[], Awaitable[None]]) -> None:
@@ -79,7 +73,7 @@ async def test_a_broker_that_is_killed_and_comes_back_on_its_port(process: Broke
 async def test_a_broker_that_comes_back_on_another_port_is_found_by_the_second_server(
     process: BrokerProcess,
 ) -> None:
-    servers = [address(process.port), address(free_port())]
+    servers = [address(process.port), free_address()]
 
     async def trouble() -> None:
         await process.kill_9()

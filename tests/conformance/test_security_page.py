@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from tests.blocks import commands, fits
 from tests.conformance.commands import typist
 from tests.frameworks.secure_broker import BLOCKS
+from tests.ports import free_port
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.cli.command_config import read_command_config
@@ -22,11 +22,6 @@ _PORT = "9093"
 _BLOCK = re.compile(r"^```(console|toml|properties|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return str(found.getsockname()[1])
-
-
 def test_the_steps_of_the_page_lead_to_a_secure_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -34,7 +29,7 @@ def test_the_steps_of_the_page_lead_to_a_secure_broker(
     monkeypatch.setenv("TIDELOG_HTTP_PORT", "-1")
     tidelog = typist(capfd)
     steps, _, _ = PAGE.read_text().partition("## TLS")
-    steps = steps.replace(_PORT, free_port())
+    steps = steps.replace(_PORT, str(free_port()))
     log = tmp_path / "broker.log"
     serving = None
     try:

@@ -1,6 +1,7 @@
 """A broker process can be killed, stopped and started again, and says when it cannot."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -33,6 +34,9 @@ async def test_a_killed_broker_comes_back_on_the_same_ports(broker: BrokerProces
     await broker.kill_9()
     assert not broker.is_running
     assert broker.pid is None
+    for port in ports:
+        with pytest.raises(OSError, match="in use"), socket.socket() as other:
+            other.bind(("127.0.0.1", port))
     await broker.restart()
     assert (broker.port, broker.http_port) == ports
     assert broker.pid != first_pid

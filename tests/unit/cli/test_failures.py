@@ -1,17 +1,9 @@
 """A broker that is not there is said at once, in one line."""
 
-import socket
-
 import pytest
 
+from tests.ports import free_address
 from tidelog.cli.main import main
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize(
@@ -22,7 +14,7 @@ def free_port() -> int:
 def test_no_broker_is_one_line_and_exit_code_1(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = free_address()
     assert main([*command, "-b", address]) == 1
     error = capsys.readouterr().err
     assert error.startswith(f"error: no broker can be reached ({address}: ")
@@ -39,7 +31,7 @@ def test_an_address_that_is_none_is_refused(address: str, capsys: pytest.Capture
 def test_the_environment_names_the_broker(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    address = free_address()
     monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", address)
     assert main(["topic", "list"]) == 1
     assert address in capsys.readouterr().err

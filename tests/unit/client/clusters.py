@@ -4,7 +4,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.unit.client.scripted import Request, ScriptedBroker
+from tests.unit.client.scripted import Request
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig
 
@@ -26,12 +26,6 @@ async def opened(
         yield cluster
     finally:
         await cluster.close()
-
-
-async def free_address() -> str:
-    """Where nobody listens."""
-    async with ScriptedBroker() as broker:
-        return broker.address
 
 
 class Noted:

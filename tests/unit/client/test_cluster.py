@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.clusters import Noted, cut, free_address, opened
+from tests.ports import free_address
+from tests.unit.client.clusters import Noted, cut, opened
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
@@ -198,7 +199,7 @@ async def test_a_topic_that_a_broker_does_not_know_is_unknown_also_if_the_broker
 
 
 async def test_a_server_that_is_dead_does_not_keep_from_the_next() -> None:
-    dead = [await free_address() for _ in range(3)]
+    dead = [free_address() for _ in range(3)]
     async with ScriptedBroker() as broker:
         for seed in range(5):
             async with opened(*dead, broker.address, rng=random.Random(seed)) as cluster:
@@ -206,7 +207,7 @@ async def test_a_server_that_is_dead_does_not_keep_from_the_next() -> None:
 
 
 async def test_when_all_servers_are_dead_the_error_names_them_after_the_time_given() -> None:
-    dead = [await free_address(), await free_address()]
+    dead = [free_address(), free_address()]
     loop = asyncio.get_running_loop()
     began = loop.time()
     with pytest.raises(BrokerUnavailableError) as raised:
@@ -238,7 +239,7 @@ async def test_a_silent_server_is_named_with_the_time_it_was_given() -> None:
 
 async def test_a_server_that_comes_up_while_a_client_starts_is_found() -> None:
     broker = ScriptedBroker()
-    broker.port = int((await free_address()).rpartition(":")[2])
+    broker.port = int(free_address().rpartition(":")[2])
     async with opened(broker.address, start=False, reconnect_backoff_max_ms=50) as cluster:
         starting = asyncio.create_task(cluster.start())
         await until(lambda: bool(cluster._links._links) and cluster._useless_refreshes > 1)
@@ -249,7 +250,7 @@ async def test_a_server_that_comes_up_while_a_client_starts_is_found() -> None:
 
 async def test_when_every_node_is_gone_the_servers_of_the_beginning_are_asked_again() -> None:
     new = ScriptedBroker()
-    new.port = int((await free_address()).rpartition(":")[2])
+    new.port = int(free_address().rpartition(":")[2])
     async with ScriptedBroker() as old, opened(old.address, new.address) as cluster:
         assert cluster.image.nodes[1].port == old.port
         old.scripts[ApiKey.API_VERSIONS] = lambda _: None
@@ -267,13 +268,13 @@ async def test_an_api_that_a_broker_lacks_says_more_than_that_another_is_dead() 
     async with ScriptedBroker(InitProducerId=(90, 99)) as broker:
         for seed in range(4):
             rng = random.Random(seed)
-            async with opened(await free_address(), broker.address, rng=rng) as cluster:
+            async with opened(free_address(), broker.address, rng=rng) as cluster:
                 with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
                     await cluster.call_any(ApiKey.INIT_PRODUCER_ID, {})
 
 
 async def test_an_idempotent_producer_at_a_broker_without_producer_ids_says_what_is_missing() -> None:
-    dead = await free_address()
+    dead = free_address()
     async with ScriptedBroker(InitProducerId=(90, 99)) as broker:
         async with Producer(bootstrap_servers=[dead, broker.address]) as producer:
             delivery = await producer.send(TOPIC, b"x")

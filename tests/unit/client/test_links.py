@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.clusters import Noted, cut, free_address, opened
+from tests.ports import free_address
+from tests.unit.client.clusters import Noted, cut, opened
 from tests.unit.client.scripted import ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError
@@ -89,7 +90,7 @@ async def test_after_a_success_the_waits_begin_anew() -> None:
 
 
 async def test_who_failed_just_now_is_asked_last() -> None:
-    host, _, port = (await free_address()).rpartition(":")
+    host, _, port = free_address().rpartition(":")
     async with (
         ScriptedBroker() as broker,
         opened(broker.address, reconnect_backoff_ms=60_000, reconnect_backoff_max_ms=60_000) as cluster,
@@ -109,7 +110,7 @@ async def test_who_failed_just_now_is_asked_last() -> None:
 
 
 async def test_a_leader_that_cannot_be_reached_is_a_reason_to_ask_again() -> None:
-    host, _, port = (await free_address()).rpartition(":")
+    host, _, port = free_address().rpartition(":")
     async with ScriptedBroker() as broker, opened(broker.address) as cluster:
         answer = broker.metadata([])
         answer["brokers"] = [{"node_id": 1, "host": host, "port": int(port), "rack": None}]
