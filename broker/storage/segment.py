@@ -470,12 +470,16 @@ class Segment:
         if entry is not None and start < entry[1] <= limit:
             walk = self.walk_from_entry(entry, nowait=nowait)
         cut, next_offset = start, -1
-        for place in walk:
-            if place.position < start:
-                continue
-            if place.end > limit or place.last_offset >= upper_offset:
-                return place.position, place.base_offset
-            cut, next_offset = place.end, place.last_offset + 1
+        try:
+            for place in walk:
+                if place.position < start:
+                    continue
+                if place.end > limit or place.last_offset >= upper_offset:
+                    return place.position, place.base_offset
+                cut, next_offset = place.end, place.last_offset + 1
+        except CorruptSegmentError:
+            if cut == start:
+                raise  # Else what lies before the damage is given.
         return cut, next_offset
 
     def load_sealed_indexes(self, index_interval: int) -> bool:
@@ -496,12 +500,9 @@ class Segment:
 
     def time_entry_holds(self, entry: tuple[int, int]) -> bool:
         """Whether the batch that an entry of the time index names confirms it."""
-        place = self.find(self.base_offset + entry[1])
-        return (
-            place is not None
-            and place.last_offset == self.base_offset + entry[1]
-            and place.max_timestamp == entry[0]
-        )
+        expected = (self.base_offset + entry[1], entry[0])
+        place = self.find(expected[0])
+        return place is not None and (place.last_offset, place.max_timestamp) == expected
 
     def load_max_timestamp(self) -> bool:
         """Find the largest timestamp by the last entry of the time index and the batches that follow it.

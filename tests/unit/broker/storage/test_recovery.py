@@ -348,6 +348,22 @@ def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_serv
     assert again.read(20, 1, upper_offset=40).next_offset == 21
 
 
+def test_what_lies_before_damage_is_read_more_than_once(tmp_path: Path) -> None:
+    log = written(tmp_path, 40)
+    log.close(clean=True)
+    path = tmp_path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    one = len(batch(1, 0, 0))
+    data[4 * one + 8] ^= 0x40
+    path.write_bytes(data)
+    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
+    for max_bytes in (1 << 20, 1 << 20, 5 * one, 4 * one):
+        assert again.read(0, max_bytes, upper_offset=40).next_offset == 4
+        assert again.read(3, max_bytes, upper_offset=40).next_offset == 4
+    with pytest.raises(ApiError):
+        again.read(4, 100, upper_offset=40)
+
+
 def test_a_first_batch_that_is_damaged_takes_no_log_offline_and_keeps_no_segment_from_retention(
     tmp_path: Path,
 ) -> None:
