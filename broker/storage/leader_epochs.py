@@ -32,7 +32,7 @@ class LeaderEpochs:
         self.is_dirty = False
 
     def load(self, found: list[tuple[int, int]], end_offset: int) -> str | None:
-        """Read the file, add what recovery found in batches, drop what the log no longer holds.
+        """Read the file, add what recovery found in the last batches, drop what the log does not hold.
 
         Returns what was wrong with the file, if anything.
         """
@@ -42,6 +42,9 @@ class LeaderEpochs:
         except CheckpointError as error:
             problem, stored = str(error), []
         kept = [entry for entry in stored if entry[1] < end_offset]
+        if found and kept and kept[-1][0] > found[-1][0]:
+            problem = f"{self._path}: it names epoch {kept[-1][0]}, and the last batch has {found[-1][0]}"
+            kept = [entry for entry in kept if entry[0] <= found[-1][0]]
         self.is_dirty = kept != stored or problem is not None
         self.entries = kept
         self.latest = kept[-1][0] if kept else NO_LEADER_EPOCH

@@ -401,13 +401,15 @@ def test_the_checkpointed_start_offset_holds_after_a_restart(tmp_path: Path) -> 
     assert sequences(again)[0][0] == 17
 
 
-def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["0\n7\nbroken", "0\n1\n8 0\n"])
+def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path, text: str) -> None:
     log = written(tmp_path, 5)
     crash(log)
-    (tmp_path / "leader-epoch-checkpoint").write_text("0\n7\nbroken")
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
     again = open_log(tmp_path, config=SMALL)
     assert again.leader_epoch_for(3) == 0
     assert again.recovery.file_problems
+    assert append(again, batch(1, 0, 5)).base_offset == 5
 
 
 @pytest.mark.parametrize("snapshot_first", [True, False])
