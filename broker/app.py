@@ -323,7 +323,7 @@ async def _serve(config: BrokerConfig) -> int:
         http_port=broker.http_port,
         listeners=[listener.listened for listener in broker.config.listener_configs],
         advertised_listeners=[listener.advertised for listener in broker.config.listener_configs],
-        data_dir=str(config.data_dir),
+        data_dir=str(config.data_dir.absolute()),
         node_id=config.node_id,
         cluster_id=broker.services.catalog.cluster_id,
     )

@@ -135,7 +135,7 @@ def _require_extra() -> None:
     if missing:
         raise Failure(
             f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
-            " pip install 'tidelog[pipeline]'"
+            " pip install 'tidelog[pipeline]' (in a checkout: pip install '.[pipeline]')"
         )
 
 

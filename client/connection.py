@@ -15,6 +15,7 @@ Source: the protocol guide ("Network", "Common Request and Response Structure"),
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -141,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
                 await connection._begin(host, port, config)
         except (OSError, ConnectionLostError) as error:
             waited = f"no answer within {config.connect_timeout_ms} ms"
-            reason = getattr(error, "message", str(error)) or waited
+            reason = _reason(error) or waited
             if isinstance(error, _BROKEN_OFF) and not connection._is_negotiated:
                 tls_advice = "Does the port use TLS, and does the broker need a certificate (ssl_certfile)?"
                 plain_advice = "Does the port need another security_protocol?"
@@ -409,3 +410,12 @@ class Connection(asyncio.BufferedProtocol):
 
 def _deadline_of(waiting: _Waiting) -> float:
     return waiting.deadline
+
+
+def _reason(error: OSError | ConnectionLostError) -> str:
+    """Why connecting failed, as the system names it: asyncio's own text leaves out the cause."""
+    if isinstance(error, ConnectionLostError):
+        return error.message
+    if isinstance(error, ssl.SSLError) or error.errno is None:
+        return str(error)
+    return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)

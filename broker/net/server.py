@@ -99,7 +99,7 @@ def bind_error(host: str, port: int, setting: str, error: OSError) -> BindError:
     """The error for `host` and `port`, chosen by `setting`, when they cannot be bound."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     advice = {
-        errno.EADDRINUSE: f"stop what uses it or choose another {setting} (0 lets the system choose)",
+        errno.EADDRINUSE: f"stop what uses it or choose another port: {setting} (0 lets the system choose)",
         errno.EADDRNOTAVAIL: "this machine does not have that address; 0.0.0.0 listens on all that it has",
         errno.EACCES: f"this user may not use the port; choose another {setting}, 1024 or larger",
     }.get(error.errno or 0, f"choose another address or {setting}")
