@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+from weakref import WeakSet
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
 from tidelog.client.backoff import Backoff
@@ -94,6 +95,8 @@ class Sender:
         self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
+        # Connections with requests that get no answer (acks=0), since the last `flush`.
+        self._unanswered: WeakSet[Connection] = WeakSet()
         # Brokers that throttle this client (KIP-219), and when the throttling ends.
         self._throttled_until_ms: dict[Connection, int] = {}
         self._is_scheduled = False
@@ -130,13 +133,24 @@ class Sender:
             self._loop.call_soon(self._pump)
 
     async def flush(self) -> None:
-        """Wait until every present batch is resolved. Batches do not linger meanwhile."""
+        """Wait until each present batch is resolved, and read by a broker. They do not linger meanwhile."""
         self._accumulator.hurry()
         self.wake()
         try:
             await self.outcomes.wait_for_all()
+            await self._wait_for_readers()
         finally:
             self._accumulator.relax()
+
+    async def _wait_for_readers(self) -> None:
+        """With acks=0: wait until the brokers have read the requests, or their connections end. An answer to
+        any request proves that all before it were read."""
+        values = {"topics": [], "allow_auto_topic_creation": False}
+        asked = [each.call(ApiKey.METADATA, values) for each in self._unanswered]
+        self._unanswered.clear()
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, Exception) and not isinstance(answer, ClientError):
+                raise answer
 
     async def settle(self) -> None:
         """Wait until no batch is in flight and every one is resolved."""
@@ -296,6 +310,7 @@ class Sender:
             body = encode_produce_request(version, request)
             if self._acks == 0:
                 connection.send_unanswered(ApiKey.PRODUCE, version, body)
+                self._unanswered.add(connection)
             else:
                 connection.send(
                     ApiKey.PRODUCE, version, body, partial(self._on_answer, connection, version, batches)

@@ -231,3 +231,26 @@ async def test_a_callback_at_the_stop_commits_under_the_epoch_that_the_broker_ha
         await until(lambda: FIRST in it.assignment())
         await it.stop()
     assert committed == [5]
+
+
+async def test_a_stop_waits_until_the_broker_has_read_what_it_does_not_acknowledge() -> None:
+    gate = asyncio.Event()
+
+    async def produced(_: Request) -> None:
+        await gate.wait()  # Meanwhile nothing more is read from the connection.
+
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.PRODUCE] = produced
+        it = Producer(
+            bootstrap_servers=broker.address, acks=0, enable_idempotence=False, max_request_size=1 << 24
+        )
+        await it.start()
+        await it.send(TOPIC, b"1")
+        await until(lambda: bool(broker.seen(ApiKey.PRODUCE)))
+        await it.send(TOPIC, bytes(1 << 23))  # More than the kernel takes.
+        stopping = asyncio.create_task(it.stop())
+        await asyncio.wait([stopping], timeout=0.1)
+        gate.set()
+        await stopping
+        await until(lambda: not broker._writers)
+        assert len(broker.seen(ApiKey.PRODUCE)) == 2
