@@ -31,6 +31,13 @@ def test_the_top_of_the_package_has_every_public_name_and_no_other() -> None:
         _ = tidelog.Producers
 
 
+def test_a_type_checker_knows_the_names_at_the_top_of_the_package() -> None:
+    class Listener(tidelog.ConsumerRebalanceListener):
+        """mypy --strict refuses a base class of unknown type."""
+
+    assert issubclass(Listener, client.ConsumerRebalanceListener)
+
+
 def test_a_broker_pays_for_no_client() -> None:
     ask = "import sys, tidelog.broker.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
