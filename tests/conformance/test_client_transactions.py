@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.test_transactions import read
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import (
     Admin,
@@ -71,7 +72,7 @@ async def committed(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> 
         **QUICK,  # type: ignore[arg-type]
     )
     values: list[Any] = []
-    async with consumer, asyncio.timeout(20):
+    async with consumer, asyncio.timeout(DEADLINE_SECONDS):
         keys = [TopicPartition(topic, number) for number in range(partitions)]
         ends = await consumer.end_offsets(keys)
         while any([await consumer.position(key) < ends[key] for key in keys]):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conformance.raw import FETCH_VERSION, NOW_MS, PRODUCE_VERSION, RawClient, batch, connected
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.served_apis import SERVED_APIS, Kind
@@ -213,7 +214,9 @@ PAIRS: Mapping[ApiKey, Pair] = {
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
+async def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RawClient]:
+    # A slow disk may take longer than the default.
+    monkeypatch.setattr("tidelog.broker.handlers.fetch.FLUSH_PATIENCE_SECONDS", DEADLINE_SECONDS)
     config = BrokerConfig(
         data_dir=tmp_path,
         port=0,

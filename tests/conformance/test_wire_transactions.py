@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.raw import NOW_MS, RawClient, connected
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
@@ -20,7 +21,11 @@ Named = Mapping[str, Any]
 
 
 @pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[RawClient]:
+async def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RawClient]:
+    # A request behind EndTxn waits for the markers, which a slow disk may take longer for than the default.
+    monkeypatch.setattr(
+        "tidelog.broker.coordinator.transaction_coordinator.ENDING_WAIT_SECONDS", DEADLINE_SECONDS
+    )
     config = BrokerConfig(data_dir=tmp_path, port=0, http_port=-1)
     async with await Broker.start(config) as broker, connected(broker.port) as connection:
         await connection.create()
