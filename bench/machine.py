@@ -81,13 +81,13 @@ def _commit() -> str:
         return ""
 
 
-def fdatasync_seconds(path: Path, appends: int = _APPENDS) -> list[float]:
+def fdatasync_seconds(path: Path) -> list[float]:
     """Append and fdatasync, one after the other; the time of each fdatasync, ascending. Removes the file."""
     data = bytes(_APPEND_BYTES)
     taken: list[float] = []
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
-        for _ in range(appends):
+        for _ in range(_APPENDS):
             os.write(file, data)
             begin = time.perf_counter()
             os.fdatasync(file)

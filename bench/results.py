@@ -8,8 +8,8 @@ unit.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from bench.statistics import median, ratios
+from operator import truediv
+from statistics import median
 
 SUBJECT = "tidelog"
 REFERENCE = "reference"
@@ -57,10 +57,13 @@ class Row:
         return median(values) if values else None
 
     def ratio(self, against: str, of: str = SUBJECT) -> float | None:
-        """The median of one target's values over another's, or None when one of them was not measured."""
+        """The median of one target's values over another's, or None when one of them was not measured.
+
+        The ratio is taken within each round, where both met the same noise. A ratio of two medians would
+        compare different minutes.
+        """
         mine, other = self.values.get(of), self.values.get(against)
-        rounds = min(len(mine), len(other)) if mine and other else 0
-        return median(ratios(mine[:rounds], other[:rounds])) if mine and other else None
+        return median(map(truediv, mine, other)) if mine and other else None
 
     def busy(self, target: str) -> float:
         """The part of the processors that others used in the middle round; 0 where nobody looked."""

@@ -254,10 +254,6 @@ class Accumulator:
                 late.append(self.drain(queue))
         return late
 
-    def next_deadline_ms(self) -> int | None:
-        """The earliest delivery deadline among the batches that wait."""
-        return min((queue.batches[0].deadline_ms for queue in self._waiting), default=None)
-
     def drain_all(self) -> list[ProducerBatch]:
         """Drain every waiting batch, because the producer is being closed."""
         return [self.drain(queue) for queue in list(self._waiting) for _ in range(len(queue.batches))]

@@ -140,7 +140,6 @@ class Link:
             self.in_flight[correlation_id] = request
             self._broker_writer.writelines((_SIZE.pack(len(frame)), frame))
             self._policy.count("requests_forwarded")
-            self._policy.count("bytes_to_broker", len(frame) + _SIZE.size)
             self._policy.on_change()
             if action is Action.CUT_AFTER:
                 self._last_answer = correlation_id

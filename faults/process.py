@@ -30,21 +30,18 @@ class BrokerProcess:
     """One broker on `data_dir`. `settings` are Kafka's names, as for `--set` (`{"log.segment.bytes":
     65536}`).
 
-    `port` 0 stands for a free one; `started` holds the fields of its `broker_started` event.
+    Its ports are free ones. `started` holds the fields of its `broker_started` event.
     """
 
     def __init__(
         self,
         data_dir: Path,
-        port: int = 0,
         *,
-        http_port: int = 0,
         settings: Mapping[str, object] | None = None,
         command: Sequence[str] = (sys.executable, "-m", "tidelog.broker"),
     ) -> None:
         self.data_dir = data_dir
-        self.port = port
-        self.http_port = http_port
+        self.port = self.http_port = 0
         self.settings = dict(settings or {})
         self.started: dict[str, Any] = {}
         self.log_lines: deque[str] = deque(maxlen=LINES_KEPT)

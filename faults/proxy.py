@@ -36,7 +36,6 @@ class ProxyCounters:
     requests_dropped: int = 0
     responses_forwarded: int = 0
     responses_dropped: int = 0
-    bytes_to_broker: int = 0
     bytes_to_client: int = 0
 
 
@@ -62,7 +61,7 @@ class Fault:
 
 
 class FaultProxy(Policy):
-    """Forwards `host:port` (port 0: any free one) to the upstream address, and breaks what it is told to
+    """Forwards 127.0.0.1:`port` (port 0: any free one) to the upstream address, and breaks what it is told to
     break.
 
     `delay_ms` may be set at any time: each response is held back that long, without loss of pipelining.
@@ -70,13 +69,10 @@ class FaultProxy(Policy):
     with each request before it goes to the broker.
     """
 
-    def __init__(
-        self, upstream_host: str, upstream_port: int, *, host: str = "127.0.0.1", port: int = 0
-    ) -> None:
+    def __init__(self, upstream_host: str, upstream_port: int, *, port: int = 0) -> None:
         self.upstream_host = upstream_host
         self.upstream_port = upstream_port
-        self.host = host
-        self.port = port
+        self.host, self.port = "127.0.0.1", port
         self.delay_ms = 0.0
         self.refusing = False
         self.tap: Callable[[Request], None] | None = None

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import time
+from collections.abc import Awaitable, Callable
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
@@ -76,24 +77,24 @@ async def consume(given: SimpleNamespace) -> dict[str, float]:
 
     `cpu_seconds` is this process's share of it.
     """
+    read: Callable[[Any, int], Awaitable[int]]
     if given.client == CONFLUENT:
-        confluent = open_confluent(given.port, given.topic)
-        begin, cpu_begin = time.perf_counter(), time.process_time()
-        records = _by_consume(confluent, given.records)
-        taken, cpu_taken = time.perf_counter() - begin, time.process_time() - cpu_begin
-        confluent.close()
-        return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
-    consumer = await open_consumer(given.client, given.port, given.topic)
-    has_columns = given.way == "columns" and hasattr(consumer, "getmany_columns")
-    read = _by_columns if has_columns else _by_iteration if given.way == "async for" else _by_getmany
+        consumer, read = open_confluent(given.port, given.topic), _by_consume
+    else:
+        consumer = await open_consumer(given.client, given.port, given.topic)
+        has_columns = given.way == "columns" and hasattr(consumer, "getmany_columns")
+        read = _by_columns if has_columns else _by_iteration if given.way == "async for" else _by_getmany
     begin, cpu_begin = time.perf_counter(), time.process_time()
     records = await read(consumer, given.records)
     taken, cpu_taken = time.perf_counter() - begin, time.process_time() - cpu_begin
-    await consumer.stop()
+    if given.client == CONFLUENT:
+        consumer.close()
+    else:
+        await consumer.stop()
     return {"records": records, "seconds": taken, "cpu_seconds": cpu_taken}
 
 
-def _by_consume(consumer: Any, wanted: int) -> int:
+async def _by_consume(consumer: Any, wanted: int) -> int:
     records = 0
     while records < wanted:
         for message in consumer.consume(MOST_RECORDS, 1.0):

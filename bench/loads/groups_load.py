@@ -9,10 +9,10 @@ import contextlib
 import gc
 import time
 from collections.abc import Awaitable, Iterable, Mapping
+from statistics import median
 from struct import Struct
 from typing import Any
 
-from bench.statistics import median
 from bench.targets.process import cpu_seconds, resident_bytes
 from bench.wire import HOST, WireError
 from tidelog.protocol.errors import ErrorCode

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
-from bench.statistics import median
 from bench.wire import HOST, WireError
 
 _INTERVAL_MS = 400

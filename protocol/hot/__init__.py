@@ -18,7 +18,6 @@ from tidelog.protocol.hot.fetch_response import (
     FetchPartitionResult,
     FetchResponse,
     decode_fetch_response,
-    encode_fetch_response,
     encode_fetch_response_steps,
 )
 from tidelog.protocol.hot.produce import (
@@ -53,7 +52,6 @@ __all__ = [
     "decode_produce_request_steps",
     "decode_produce_response",
     "encode_fetch_request",
-    "encode_fetch_response",
     "encode_fetch_response_steps",
     "encode_produce_request",
     "encode_produce_response",

@@ -26,7 +26,7 @@ from tidelog.protocol.hot.wire import (
     write_tags,
 )
 from tidelog.protocol.schema import APIS, MAX_RESPONSE_ELEMENTS, ApiKey
-from tidelog.protocol.steps import Pace, Steps, finish
+from tidelog.protocol.steps import Pace, Steps
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
@@ -75,21 +75,6 @@ class FetchResponse(NamedTuple):
     topics: Sequence[tuple[str, Sequence[FetchPartitionResult]]]
 
 
-def encode_fetch_response(
-    version: int,
-    error_code: int,
-    session_id: int,
-    topics: Sequence[tuple[str, Sequence[FetchPartitionResult]]],
-    throttle_time_ms: int = 0,
-) -> list[Buffer]:
-    """The response as buffers to write in order. Its record buffers are the caller's, not copies.
-
-    Raises ProtocolError as `encode_produce_response` does.
-    """
-    steps = encode_fetch_response_steps(version, error_code, session_id, topics, throttle_time_ms)
-    return finish(steps)
-
-
 def encode_fetch_response_steps(
     version: int,
     error_code: int,
@@ -97,7 +82,10 @@ def encode_fetch_response_steps(
     topics: Sequence[tuple[str, Sequence[FetchPartitionResult]]],
     throttle_time_ms: int = 0,
 ) -> Steps[list[Buffer]]:
-    """`encode_fetch_response` in steps."""
+    """Steps to the response as buffers to write in order. Its record buffers are the caller's, not copies.
+
+    Raises ProtocolError as `encode_produce_response` does.
+    """
     form = FETCH_FORMS[version]
     pace = Pace()
     try:

@@ -181,12 +181,12 @@ def batch_crc_is_valid(buffer: Buffer, header: BatchHeader, position: int = 0) -
     return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end]) == header.crc)
 
 
-def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from `position` on, as (position, header). Stops silently at a truncated batch.
+def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch, as (position, header). Stops silently at a truncated batch.
 
     CRCs are not checked. Raises ProtocolError for a length that is too small or a magic other than 2.
     """
-    size = len(buffer)
+    position, size = 0, len(buffer)
     while size - position >= BATCH_HEADER_SIZE:
         header = read_batch_header(buffer, position)
         if header.magic != CURRENT_MAGIC:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.protocol.test_hot import encode_fetch_response
 from tidelog.protocol import hot, schema
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
@@ -261,7 +262,7 @@ def test_fetch_responses_equal_the_schema(version: int, response: hot.FetchRespo
     throttle_time_ms, error_code, session_id, topics = response
     values = fetch_response_values(response)
     encoded = outcome(
-        lambda: hot.encode_fetch_response(version, error_code, session_id, topics, throttle_time_ms)
+        lambda: encode_fetch_response(version, error_code, session_id, topics, throttle_time_ms)
     )
     assert encoded == outcome(lambda: schema.encode_response(ApiKey.FETCH, version, values))
     if encoded is not None:
@@ -344,7 +345,7 @@ def well_formed(decode: Any, version: int) -> st.SearchStrategy[bytes]:
         )
     else:
         encoded = topics_of(fetch_results).map(
-            lambda topics: outcome(lambda: hot.encode_fetch_response(version, 0, 0, topics))
+            lambda topics: outcome(lambda: encode_fetch_response(version, 0, 0, topics))
         )
     return encoded.map(lambda value: b"\0" * 12 if value is None else value)
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from bench.targets.maven import FetchError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
+from tests.spark.brokers import RunningBroker, running_broker
 from tests.spark.forked_python import served
 from tests.spark.small import CHECKPOINTS, SMALL
 from tidelog.pipeline.spark.spark_session import start_session
@@ -58,3 +59,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         patch.undo()
         yield session
         session.stop()
+
+
+@pytest.fixture
+def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs run in the tests' session, and leave it to them."""
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker

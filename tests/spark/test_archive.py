@@ -1,7 +1,7 @@
 """An archive holds each record of its topics once, for any reader, whatever happens to its runs."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.brokers import RunningBroker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.client.cluster_config import ClusterConfig
@@ -29,12 +29,6 @@ from tidelog.pipeline.source.offsets import OffsetsLostError, Place
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS
 DAYS = ("2023-11-14", "2023-11-15", "2023-11-16")
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
 
 
 class Topic:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.blocks import Reader, blocks
 from tests.tidy.house import ROOT
@@ -15,12 +14,6 @@ _DOCUMENTS = [
     for document in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
     if any(blocks(document)) and document.name not in _TESTED_ELSEWHERE
 ]
-
-
-@pytest.fixture
-def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs run in the tests' session, and leave it to them."""
-    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 
 @pytest.mark.usefixtures("shared_spark")

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.brokers import RunningBroker
 from tests.unit.pipeline.batches import make_batch
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
@@ -25,12 +24,6 @@ POSITION = (
     "partition AS source_partition",
     "offset AS source_offset",
 )
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
 
 
 class Mirror:

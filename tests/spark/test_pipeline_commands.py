@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, broker_with_orders
 from tidelog.cli.main import main
@@ -15,12 +14,6 @@ from tidelog.cli.main import main
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     with broker_with_orders(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
-
-
-@pytest.fixture
-def shared_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run in the tests' session, and leave it to them."""
-    monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 
 @pytest.mark.usefixtures("shared_spark")

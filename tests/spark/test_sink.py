@@ -1,6 +1,5 @@
 """`format("tidelog")` stores the rows of batches and streams as records; what it cannot store it refuses."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +7,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.brokers import RunningBroker
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.client.partitioner import murmur2_partition
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
 
 
 def write(frame: DataFrame, broker: RunningBroker, **options: str) -> None:

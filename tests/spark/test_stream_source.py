@@ -1,6 +1,5 @@
 """A stream over `format("tidelog")` reads every record once, in bounded batches, across restarts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,18 +7,12 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.brokers import RunningBroker
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.pipeline.source.micro_batches import offsets_behind_latest
 
 TIME = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
 
 
 def append(broker: RunningBroker, topic: str, first: int, count: int) -> None:

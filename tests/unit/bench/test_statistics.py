@@ -1,17 +1,12 @@
-"""Medians, percentiles, and ratios that are taken round by round."""
+"""Percentiles."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.statistics import median, percentile, ratios
+from bench.statistics import percentile
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=1, max_size=60)
-
-
-def test_a_median_is_the_middle_or_the_mean_of_the_two_in_the_middle() -> None:
-    assert median([3, 1, 2]) == 2
-    assert median([4, 1, 3, 2]) == 2.5
 
 
 @given(numbers, st.floats(0, 1))
@@ -30,19 +25,8 @@ def test_p99_of_a_hundred_leaves_one_above() -> None:
     assert percentile(list(range(1, 101)), 0.99) == 99
 
 
-def test_ratios_are_taken_round_by_round() -> None:
-    assert ratios([10, 200, 30], [5, 100, 60]) == [2, 2, 0.5]
-
-
 def test_nothing_is_computed_from_nothing() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        median([])
     with pytest.raises(ValueError, match="at least one"):
         percentile([], 0.5)
     with pytest.raises(ValueError, match="0 to 1"):
         percentile([1], 1.5)
-
-
-def test_rounds_that_do_not_pair_up_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 rounds cannot be compared with 1"):
-        ratios([1, 2], [1])

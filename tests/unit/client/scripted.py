@@ -65,6 +65,17 @@ class ScriptedBroker:
     def seen(self, api_key: ApiKey) -> list[Request]:
         return [request for request in self.requests if request.api_key == api_key]
 
+    def hold(self, api_key: ApiKey) -> asyncio.Event:
+        """Answer requests of this API as usual, but only when the event is set."""
+        release = asyncio.Event()
+
+        async def script(request: Request) -> Answer:
+            await release.wait()
+            return self._usual(request)
+
+        self.scripts[api_key] = script
+        return release
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = self.connections
         self.connections += 1

@@ -68,14 +68,8 @@ async def test_a_refresh_asked_for_while_another_fails_is_made_after_it() -> Non
 
 async def test_whoever_asks_while_metadata_is_under_way_shares_the_next_request() -> None:
     async with ScriptedBroker() as broker, opened(broker.address) as cluster:
-        release = asyncio.Event()
         count = len(broker.seen(ApiKey.METADATA))
-
-        async def slow(request: Request) -> dict[str, object]:
-            await release.wait()
-            return broker.metadata([each.name for each in request.values.topics])
-
-        broker.scripts[ApiKey.METADATA] = slow
+        release = broker.hold(ApiKey.METADATA)
         first = asyncio.create_task(cluster.refresh())
         await until(lambda: len(broker.seen(ApiKey.METADATA)) == count + 1)
         others = [asyncio.create_task(cluster.refresh()) for _ in range(20)]

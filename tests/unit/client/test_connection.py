@@ -113,14 +113,8 @@ async def test_a_peer_that_accepts_and_says_nothing_is_given_up() -> None:
 
 
 async def test_requests_are_answered_by_correlation_id_and_pipelined() -> None:
-    release = asyncio.Event()
-
-    async def when_released(request: Request) -> dict[str, object]:
-        await release.wait()
-        return broker.metadata([each.name for each in request.values.topics])
-
     async with ScriptedBroker() as broker, Opened(broker) as opened:
-        broker.scripts[ApiKey.METADATA] = when_released
+        release = broker.hold(ApiKey.METADATA)
         calls = [
             asyncio.ensure_future(opened.connection.call(ApiKey.METADATA, {"topics": [{"name": name}]}))
             for name in "abc"
@@ -186,14 +180,8 @@ async def test_bytes_that_are_no_answer_close_the_connection(answer: bytes) -> N
 
 
 async def test_cancelling_a_call_leaves_the_connection_usable() -> None:
-    release = asyncio.Event()
-
-    async def when_released(request: Request) -> dict[str, object]:
-        await release.wait()
-        return broker.metadata([])
-
     async with ScriptedBroker() as broker, Opened(broker) as opened:
-        broker.scripts[ApiKey.METADATA] = when_released
+        release = broker.hold(ApiKey.METADATA)
         call = asyncio.ensure_future(opened.connection.call(ApiKey.METADATA, NO_TOPICS))
         await asyncio.sleep(0)
         call.cancel()

@@ -51,25 +51,17 @@ async def test_records_sent_without_a_pause_share_a_batch() -> None:
 
 
 async def test_five_batches_of_one_partition_are_in_flight_and_not_one_more() -> None:
-    release = asyncio.Event()
-    waiting = []
-
-    async def hold(request: Request) -> dict[str, object]:
-        waiting.append(request)
-        await release.wait()
-        return broker.produced(request)
-
     async with ScriptedBroker() as broker:
         # The script's answers do not hold the reading of further requests up.
         broker.is_concurrent = True
-        broker.scripts[ApiKey.PRODUCE] = hold
+        release = broker.hold(ApiKey.PRODUCE)
         async with producer(broker, max_batch_size=100) as it:
             for number in range(8):
                 await it.send(TOPIC, b"%d" % number * 30)
-            await until(lambda: len(waiting) == 5)
+            await until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 5)
             # A round trip to the broker: whatever was to be sent has been sent meanwhile.
             await it._cluster.refresh()
-            assert len(waiting) == 5
+            assert len(broker.seen(ApiKey.PRODUCE)) == 5
             release.set()
             await it.flush()
     assert [sequence for _, sequence, _ in batches(broker)] == list(range(8))
@@ -152,15 +144,9 @@ async def test_a_split_batch_is_delivered_when_all_its_parts_are() -> None:
 
 
 async def test_send_waits_while_memory_is_full_and_goes_on_when_it_is_free() -> None:
-    release = asyncio.Event()
-
-    async def hold(request: Request) -> dict[str, object]:
-        await release.wait()
-        return broker.produced(request)
-
     async with ScriptedBroker() as broker:
         broker.is_concurrent = True
-        broker.scripts[ApiKey.PRODUCE] = hold
+        release = broker.hold(ApiKey.PRODUCE)
         async with producer(broker, max_batch_size=1_000, buffer_memory=2_000) as it:
             done: list[int] = []
 
@@ -181,14 +167,8 @@ async def test_send_waits_while_memory_is_full_and_goes_on_when_it_is_free() -> 
 
 
 async def test_a_cancelled_send_has_sent_nothing_and_a_cancelled_wait_takes_nothing_back() -> None:
-    release = asyncio.Event()
-
-    async def hold(request: Request) -> dict[str, object]:
-        await release.wait()
-        return broker.produced(request)
-
     async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.PRODUCE] = hold
+        release = broker.hold(ApiKey.PRODUCE)
         async with producer(broker, max_batch_size=1_000, buffer_memory=1_000) as it:
             delivery = await it.send(TOPIC, b"kept" + b"x" * 600)
             blocked = asyncio.ensure_future(it.send(TOPIC, b"cancelled" + b"x" * 600))

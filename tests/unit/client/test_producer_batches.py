@@ -1,23 +1,16 @@
 """How records share batches while the way to the broker is busy, and where keyless batches go."""
 
-import asyncio
 from itertools import pairwise
 
-from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.unit.client.scripted import TOPIC, ScriptedBroker
 from tests.unit.client.test_producer import batches, producer
 from tests.waiting import until
 from tidelog.protocol.schema import ApiKey
 
 
 async def test_what_cannot_be_sent_yet_waits_in_one_growing_batch() -> None:
-    release = asyncio.Event()
-
-    async def hold(request: Request) -> dict[str, object]:
-        await release.wait()
-        return broker.produced(request)
-
     async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.PRODUCE] = hold
+        release = broker.hold(ApiKey.PRODUCE)
         async with producer(broker, max_in_flight_requests_per_connection=1) as it:
             await it.send(TOPIC, b"first")
             await until(lambda: bool(broker.seen(ApiKey.PRODUCE)))
@@ -28,15 +21,9 @@ async def test_what_cannot_be_sent_yet_waits_in_one_growing_batch() -> None:
 
 
 async def test_a_burst_leaves_in_worthwhile_batches_while_the_broker_has_work_and_its_rest_at_once() -> None:
-    release = asyncio.Event()
-
-    async def hold(request: Request) -> dict[str, object]:
-        await release.wait()
-        return broker.produced(request)
-
     async with ScriptedBroker() as broker:
         broker.is_concurrent = True
-        broker.scripts[ApiKey.PRODUCE] = hold
+        release = broker.hold(ApiKey.PRODUCE)
         async with producer(broker) as it:
             await it.send(TOPIC, b"first")
             await until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 1)

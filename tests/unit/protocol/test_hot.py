@@ -8,6 +8,7 @@ import pytest
 from tidelog.protocol import hot
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.schema import APIS, MAX_REQUEST_ELEMENTS, ApiKey
+from tidelog.protocol.steps import finish
 from tidelog.protocol.types import Buffer
 
 RECORDS = bytes(range(200))
@@ -19,6 +20,10 @@ PRODUCE_VERSIONS, FETCH_VERSIONS = (
 
 def join(buffers: list[Buffer]) -> bytes:
     return b"".join(buffers)
+
+
+def encode_fetch_response(*values: Any) -> list[Buffer]:
+    return finish(hot.encode_fetch_response_steps(*values))
 
 
 def produce_request(*partitions: tuple[int, Buffer | None]) -> hot.ProduceRequest:
@@ -73,7 +78,7 @@ def test_records_of_a_produce_request_are_never_copied(version: int, partitions:
 def test_records_of_a_fetch_response_are_never_copied(version: int) -> None:
     parts = [memoryview(RECORDS)[:50], memoryview(RECORDS)[50:]]
     topics = [("topic", [hot.FetchPartitionResult(index, 0, 5, 5, 0, None, -1, parts) for index in range(2)])]
-    buffers = hot.encode_fetch_response(version, 0, 0, topics)
+    buffers = encode_fetch_response(version, 0, 0, topics)
     assert [buffer for buffer in buffers if isinstance(buffer, memoryview)] == parts * 2
     body = join(buffers)
     response = hot.decode_fetch_response(version, body)
@@ -92,7 +97,7 @@ def test_records_of_a_fetch_response_in_one_buffer_in_several_or_none(version: i
         (None, None),
     ]:
         topics = [("t", [hot.FetchPartitionResult(0, 0, records=records)])]
-        body = join(hot.encode_fetch_response(version, 0, 0, topics))
+        body = join(encode_fetch_response(version, 0, 0, topics))
         assert hot.decode_fetch_response(version, body).topics[0][1][0].records == expected
 
 
@@ -131,10 +136,10 @@ def test_where_to_turn_is_told_from_version_10() -> None:
 
 def test_a_fetch_tells_the_leader_and_the_epoch_where_logs_part() -> None:
     result = hot.FetchPartitionResult(0, 6, current_leader=(2, 7), diverging_epoch=(3, 99))
-    body = join(hot.encode_fetch_response(12, 0, 0, [("t", [result])]))
+    body = join(encode_fetch_response(12, 0, 0, [("t", [result])]))
     assert hot.decode_fetch_response(12, body).topics == [("t", [result])]
     with pytest.raises(ProtocolError, match="version 12"):
-        hot.encode_fetch_response(11, 0, 0, [("t", [result])])
+        encode_fetch_response(11, 0, 0, [("t", [result])])
 
 
 FETCH = hot.FetchRequest(-1, 500, 1, 1 << 20, 0, 7, 8, [("t", [hot.FetchPartition(0, 1, 2, -1, 4, 5)])])
@@ -157,11 +162,9 @@ def test_what_must_not_be_dropped_is_refused() -> None:
     with pytest.raises(ProtocolError, match="last_fetched_epoch"):
         hot.encode_fetch_request(11, FETCH._replace(topics=topics))
     with pytest.raises(ProtocolError, match="session_id"):
-        hot.encode_fetch_response(6, 0, 1, [])
+        encode_fetch_response(6, 0, 1, [])
     with pytest.raises(ProtocolError, match="preferred_read_replica"):
-        hot.encode_fetch_response(
-            10, 0, 0, [("t", [hot.FetchPartitionResult(0, 0, preferred_read_replica=1)])]
-        )
+        encode_fetch_response(10, 0, 0, [("t", [hot.FetchPartitionResult(0, 0, preferred_read_replica=1)])])
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
@@ -182,7 +185,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         (lambda: hot.decode_produce_response(99, b""), f"expected 3 to {PRODUCE_VERSIONS[-1]}"),
         (lambda: hot.decode_fetch_request(3, b""), f"expected 4 to {FETCH_VERSIONS[-1]}"),
         (lambda: hot.encode_fetch_request(99, FETCH), f"expected 4 to {FETCH_VERSIONS[-1]}"),
-        (lambda: hot.encode_fetch_response(99, 0, 0, []), f"expected 4 to {FETCH_VERSIONS[-1]}"),
+        (lambda: encode_fetch_response(99, 0, 0, []), f"expected 4 to {FETCH_VERSIONS[-1]}"),
         (lambda: hot.decode_fetch_response(3, b""), f"expected 4 to {FETCH_VERSIONS[-1]}"),
     ],
 )

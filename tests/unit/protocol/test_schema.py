@@ -246,6 +246,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol import hot
+from tidelog.protocol.steps import finish
 
 assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
 assert RouteTable({{key: print}}, Metrics(), AuthenticationStep.NOT_REQUIRED)[key, new] is not None
@@ -259,7 +260,8 @@ if key is ApiKey.PRODUCE:
 else:
     request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [("t", [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
     assert hot.decode_fetch_request(new, hot.encode_fetch_request(new, request)).topics == request.topics
-    body = b"".join(hot.encode_fetch_response(new, 0, 0, [("t", [hot.FetchPartitionResult(0, 0, 5)])]))
+    results = [("t", [hot.FetchPartitionResult(0, 0, 5)])]
+    body = b"".join(finish(hot.encode_fetch_response_steps(new, 0, 0, results)))
     assert hot.decode_fetch_response(new, body).topics[0][1][0].high_watermark == 5
 """
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.unit.broker.test_services import Clock
+from tests.unit.broker.test_stopping import FullDisk
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment, PartitionsChanged
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -21,29 +23,11 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.types import Buffer
 
-NOW_MS = 1_700_000_000_000
 HURT, WHOLE = "hurt", "whole"
 """Two groups of different partitions."""
 COMMITS = 30
 Open = Callable[..., Any]
-
-
-class Clock:
-    now_ms = NOW_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-class FullDisk(Disk):
-    is_full = False
-
-    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        if self.is_full:
-            raise OSError(errno.ENOSPC, "the disk is full")
-        return super().writev(fd, buffers, position)
 
 
 @pytest.fixture

@@ -1,32 +1,17 @@
 """Partitions that come and go under clients that use them meanwhile."""
 
 import asyncio
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.broker.replicas.test_reconciler import Gate
 from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.store import StoreError
-from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.protocol.errors import ErrorCode
-
-
-class Gate(Disk):
-    """Holds whoever makes a folder until the test opens it."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Event()
-        self.open_gate = threading.Event()
-
-    def make_directory(self, path: Path) -> None:
-        if path.name.startswith("t-"):
-            self.reached.set()
-            self.open_gate.wait(10)
-        super().make_directory(path)
 
 
 async def test_a_topic_is_there_only_once_all_its_partitions_are(tmp_path: Path) -> None:
