@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-import re
 import signal
 import subprocess
 import sys
@@ -32,6 +31,7 @@ import typer
 
 from tidelog.cli.command_config import take_command_configs
 from tidelog.cli.failures import Failure, run
+from tidelog.cli.pipeline_errors import as_flags, reason
 from tidelog.cli.pipeline_progress import Screen, progress_shown, watched
 from tidelog.cli.pipeline_reports import show
 
@@ -43,32 +43,6 @@ if TYPE_CHECKING:
 
 # So long a process that was killed may take to be gone.
 _DYING_S = 0.5
-# How the error of a Spark task tells which of ours, or of the machine's, it was.
-_OURS = re.compile(
-    r"^(?:tidelog\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$",
-    re.MULTILINE,
-)
-_OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
-# What Spark says of a stream's error around it, and of a Python process that ended.
-_OF_STREAM = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: (.*?)(?: SQLSTATE: \w+)?$")
-_PYTHON_ENDED = re.compile(r"Python worker (?:exited|failed)|terminated with exception: null")
-_STOPPED = "Cannot call methods on a stopped SparkContext"
-_GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
-_AGAIN = {"set failOnDataLoss=false to skip lost records, with a warning in the log": "run it again"}
-_BY_A_BROKER = {"give bootstrap.servers, or explicit endingOffsets in a batch": "give --bootstrap-servers"}
-_FLAGS = {
-    "archive": _GOES_ON | _BY_A_BROKER | {"read.path:": "--read-path:"},
-    "audit": _AGAIN,
-    "stats": _AGAIN | _BY_A_BROKER | {"read.path:": "--path:"},
-    "mirror": _GOES_ON | {"a new checkpointLocation": "a new --checkpoint"},
-    "replay": {
-        "option mirror.gaps=allow": "--allow-gaps",
-        "with allow_gaps": "with --allow-gaps",
-        "a new checkpointLocation or session.path": "a new --session",
-        "a new checkpointLocation": "a new --session",
-        "another checkpointLocation or session.path": "another --session",
-    },
-}
 
 
 def run_job(job: str, given: Mapping[str, Any]) -> None:
@@ -180,14 +154,14 @@ def _run(
             with suppress(Py4JError, OSError):  # Nothing is left to stop.
                 spark.stop()
     except OptionError as error:
-        raise typer.BadParameter(_as_flags(job, str(error))) from None
+        raise typer.BadParameter(as_flags(job, str(error))) from None
     except (*ours, ClientError, FileNotFoundError, JavaNotFoundError) as error:
-        raise Failure(_as_flags(job, " ".join(str(error).split()))) from None
+        raise Failure(as_flags(job, " ".join(str(error).split()))) from None
     except AnalysisException as error:
         # Below its first line comes Spark's plan of the query.
-        raise Failure(_as_flags(job, _reason(str(error)))) from None
+        raise Failure(as_flags(job, reason(str(error)))) from None
     except (PySparkException, Py4JJavaError) as error:
-        raise Failure(_as_flags(job, _reason(str(error)))) from None
+        raise Failure(as_flags(job, reason(str(error)))) from None
     return report
 
 
@@ -211,32 +185,6 @@ async def _find(topics: Sequence[str], cluster: ClusterConfig) -> None:
     if topics:
         async with Admin(cluster=cluster) as admin:
             await admin.describe_topics(topics)
-
-
-def _as_flags(job: str, text: str) -> str:
-    """What an error of the source or the sink says of its options, in the words of the job's command."""
-    for option, flag in _FLAGS.get(job, {}).items():
-        text = text.replace(option, flag)
-    return text
-
-
-def _reason(text: str) -> str:
-    """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else its
-    first line."""
-    if _STOPPED in text:
-        return (
-            "Spark's master did not answer, or ended the application. Does it run, and does --master name the"
-            " address that it writes to its log? Spark's log says more"
-        )
-    if found := _OURS.findall(text):
-        return str(found[-1])
-    if _PYTHON_ENDED.search(text):
-        return (
-            "a Python process of Spark ended before its work was done. It may have been killed, or there was"
-            " not enough memory. Run the job again; Spark's log says more"
-        )
-    found = _OF_JAVA.findall(text)
-    return str(found[-1]) if found else _OF_STREAM.sub(r"\1", text.strip().partition("\n")[0])
 
 
 @contextmanager

@@ -71,11 +71,10 @@ class _Span(NamedTuple):
 def _spans(
     segments: Mapping[Place, Sequence[Segment]], wanted: OffsetRange, losses: list[str] | None
 ) -> Iterator[_Span]:
-    place = Place(wanted.topic, wanted.partition)
-    files = segments.get(place, ())
+    files = segments.get(wanted.place, ())
     if not files or files[0].base_offset > wanted.start:
         begin = min(files[0].base_offset, wanted.end) if files else wanted.end
-        lose(f"{place}: no segment file holds the offsets {wanted.start} to {begin - 1}", losses)
+        lose(f"{wanted.place}: no segment file holds the offsets {wanted.start} to {begin - 1}", losses)
         wanted = wanted._replace(start=begin)
     bases = [each.base_offset for each in files]
     for number in range(max(bisect_right(bases, wanted.start) - 1, 0), bisect_right(bases, wanted.end - 1)):

@@ -40,7 +40,7 @@ class RecordsMissingError(RuntimeError):
 
     def __init__(self, offsets: OffsetRange, position: int, end: int) -> None:
         super().__init__(
-            f"{offsets.topic}-{offsets.partition}: no record at offset {position}. The log ends at {end}, but"
+            f"{offsets.place}: no record at offset {position}. The log ends at {end}, but"
             f" it reached {offsets.end} when the read was planned"
         )
 
@@ -202,7 +202,7 @@ class _RangeReader:
         fetch_bytes: int,
         read_committed: bool,
     ) -> None:
-        self._place = Place(offsets.topic, offsets.partition)
+        self._place = offsets.place
         self._topic_id = topic_id
         self._fetch_bytes = fetch_bytes
         self._read_committed = read_committed

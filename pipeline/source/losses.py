@@ -31,7 +31,7 @@ def count_losses(folder: Path) -> int:
     places: dict[Place, list[tuple[int, int]]] = {}
     for path in folder.glob("*.json"):
         lost = OffsetRange(*json.loads(path.read_text()))
-        places.setdefault(Place(lost.topic, lost.partition), []).append((lost.start, lost.end))
+        places.setdefault(lost.place, []).append((lost.start, lost.end))
     count = 0
     for spans in places.values():
         reached = -1
@@ -45,7 +45,7 @@ def left_out(wanted: Mapping[Place, tuple[int, int]], taken: Iterable[OffsetRang
     """Those of the wanted offsets [start, end) that lie in no taken range."""
     ranges: dict[Place, list[OffsetRange]] = {}
     for each in taken:
-        ranges.setdefault(Place(each.topic, each.partition), []).append(each)
+        ranges.setdefault(each.place, []).append(each)
     for place, (start, end) in wanted.items():
         for each in sorted(ranges.get(place, ())):
             if start < each.start:

@@ -59,6 +59,10 @@ class OffsetRange(NamedTuple):
     end: int
 
     @property
+    def place(self) -> Place:
+        return Place(self.topic, self.partition)
+
+    @property
     def size(self) -> int:
         return self.end - self.start
 

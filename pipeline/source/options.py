@@ -277,8 +277,7 @@ def options_of_ranges(ranges: Iterable[OffsetRange]) -> dict[str, str]:
     starts, ends = {}, {}
     for each in ranges:
         assigned.setdefault(each.topic, []).append(each.partition)
-        place = Place(each.topic, each.partition)
-        starts[place], ends[place] = each.start, each.end
+        starts[each.place], ends[each.place] = each.start, each.end
     values = {"assign": assigned, "startingOffsets": to_json(starts), "endingOffsets": to_json(ends)}
     return {name: json.dumps(value) for name, value in values.items()}
 

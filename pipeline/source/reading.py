@@ -156,7 +156,7 @@ def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> I
     aborted = aborted_transactions(piece) if options.read_committed else []
     file = open_piece(piece)
     if file is None:
-        what = f"{offsets.topic}-{offsets.partition}: {piece.path} was deleted after the read was planned"
+        what = f"{offsets.place}: {piece.path} was deleted after the read was planned"
         losses: list[str] | None = None if options.fail_on_data_loss else []
         lose(f"{what}, with it the offsets {offsets.start} to {offsets.end - 1}", losses)
         report_losses(losses)
@@ -165,8 +165,7 @@ def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> I
     batch_filter = AbortedTransactions(aborted) if aborted else None
     with file:
         # Behind the opening: an open file stays that of its topic.
-        place = Place(offsets.topic, offsets.partition)
-        found = topic_ids_in_folder(Path(piece.path).parent, [place])
+        found = topic_ids_in_folder(Path(piece.path).parent, [offsets.place])
         require_same_topic(offsets.topic, topic_id, found.get(offsets.topic))
         for data in file.read(offsets.start, offsets.end):
             yield from decode_record_batches(
@@ -203,7 +202,7 @@ def _fetch_range(
         except OffsetOutOfRangeError as error:
             if options.fail_on_data_loss:
                 lose(str(error), None)
-            place = Place(offsets.topic, offsets.partition)
+            place = offsets.place
             log_start, _ = find_bounds(cluster, None, [place])[place]
             if log_start <= offsets.start:
                 raise

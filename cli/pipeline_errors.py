@@ -1,0 +1,61 @@
+"""Why a job failed, in one line: what of Spark's error a person needs, in the words of the job's command.
+
+Pure. Owns the patterns of Spark's errors, and which flag stands for which option.
+"""
+
+from __future__ import annotations
+
+import re
+
+# How the error of a Spark task tells which of ours, or of the machine's, it was.
+_OURS = re.compile(
+    r"^(?:tidelog\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$",
+    re.MULTILINE,
+)
+_OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
+# What Spark says of a stream's error around it, and of a Python process that ended.
+_OF_STREAM = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: (.*?)(?: SQLSTATE: \w+)?$")
+_PYTHON_ENDED = re.compile(r"Python worker (?:exited|failed)|terminated with exception: null")
+_STOPPED = "Cannot call methods on a stopped SparkContext"
+_GOES_ON = {"set failOnDataLoss=false": "give --no-fail-on-data-loss"}
+_AGAIN = {"set failOnDataLoss=false to skip lost records, with a warning in the log": "run it again"}
+_BY_A_BROKER = {"give bootstrap.servers, or explicit endingOffsets in a batch": "give --bootstrap-servers"}
+_FLAGS = {
+    "archive": _GOES_ON | _BY_A_BROKER | {"read.path:": "--read-path:"},
+    "audit": _AGAIN,
+    "stats": _AGAIN | _BY_A_BROKER | {"read.path:": "--path:"},
+    "mirror": _GOES_ON | {"a new checkpointLocation": "a new --checkpoint"},
+    "replay": {
+        "option mirror.gaps=allow": "--allow-gaps",
+        "with allow_gaps": "with --allow-gaps",
+        "a new checkpointLocation or session.path": "a new --session",
+        "a new checkpointLocation": "a new --session",
+        "another checkpointLocation or session.path": "another --session",
+    },
+}
+
+
+def as_flags(job: str, text: str) -> str:
+    """What an error of the source or the sink says of its options, in the words of the job's command."""
+    for option, flag in _FLAGS.get(job, {}).items():
+        text = text.replace(option, flag)
+    return text
+
+
+def reason(text: str) -> str:
+    """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else its
+    first line."""
+    if _STOPPED in text:
+        return (
+            "Spark's master did not answer, or ended the application. Does it run, and does --master name the"
+            " address that it writes to its log? Spark's log says more"
+        )
+    if found := _OURS.findall(text):
+        return str(found[-1])
+    if _PYTHON_ENDED.search(text):
+        return (
+            "a Python process of Spark ended before its work was done. It may have been killed, or there was"
+            " not enough memory. Run the job again; Spark's log says more"
+        )
+    found = _OF_JAVA.findall(text)
+    return str(found[-1]) if found else _OF_STREAM.sub(r"\1", text.strip().partition("\n")[0])
