@@ -73,7 +73,6 @@ class Broker:
         self.config = config
         self.metrics = metrics
         self.services = services
-        self._endpoints = endpoints
         self._server = server
         self._http = http
         self._faults = faults

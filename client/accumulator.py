@@ -201,10 +201,6 @@ class Accumulator:
         self._enough_at_bytes = self._granted_bytes + missing
         return missing > 0
 
-    def head(self, queue: PartitionQueue) -> ProducerBatch | None:
-        """The queue's oldest batch."""
-        return queue.batches[0] if queue.batches else None
-
     def drain(self, queue: PartitionQueue) -> ProducerBatch:
         """Take the oldest batch out for good; it takes no more records."""
         batch = queue.batches.popleft()

@@ -44,7 +44,6 @@ class LogHoleError(CorruptSegmentError):
             f"the records at offsets {hole} are lost, no segment file holds them; stop the broker and put"
             f" the files back, or delete the records before offset {hole.end_offset} to accept the loss"
         )
-        self.hole = hole
 
 
 class Extent(Protocol):
