@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 from uuid import UUID
 
@@ -69,7 +69,7 @@ class Partitions:
         async with self.disk_work:
             await asyncio.to_thread(settle_strays, self.logs, catalog)
 
-    async def open(self, wanted: Iterable[tuple[Topic, Sequence[int]]]) -> None:
+    async def open(self, wanted: Sequence[tuple[Topic, Sequence[int]]]) -> None:
         """Open the logs of these partitions of topics, making what is missing.
 
         Logs that cannot be opened are reported and left out. Raises OSError for too few file handles.
@@ -81,8 +81,13 @@ class Partitions:
                 for index in indexes:
                     yield topic.name, topic.topic_id, index, config
 
+        epochs = {
+            (topic.name, index): topic.partitions[index].leader_epoch
+            for topic, indexes in wanted
+            for index in indexes
+        }
         async with self.disk_work:
-            await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms()))
+            await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms(), epochs))
 
     @property
     def highest_producer_id(self) -> int:

@@ -2,7 +2,7 @@
 
 Owns the check of magic, length, CRC and offset. Recovery makes it for every batch that it reads; reads make
 it for batches that were not checked before. Offsets may be missing between two batches of a file only where a
-log was cleaned. The CRC does not cover the leader epoch, and no other place has it: it cannot be checked.
+log was cleaned. The CRC does not cover the leader epoch: a start sees only one that no leader had.
 
 Pure.
 """

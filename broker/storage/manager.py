@@ -20,7 +20,7 @@ import errno
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -42,6 +42,7 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.recovery import ANY_EPOCH
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -175,16 +176,20 @@ class LogManager:
         self._remove([(each.topic, each.partition) for each in found])
 
     def open_all(
-        self, partitions: Iterable[tuple[str, UUID, int, LogConfig]], now_ms: int
+        self,
+        partitions: Iterable[tuple[str, UUID, int, LogConfig]],
+        now_ms: int,
+        latest_epochs: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, PartitionLog]:
-        """Open or create the logs of (topic, topic id, partition, config).
+        """Open or create the logs of (topic, topic id, partition, config); their latest leader epochs beside.
 
         A log that cannot be opened is reported and missing in the answer; the others go on. Raises OSError
         where the process has too few file handles.
         """
         for topic, topic_id, partition, config in partitions:
             try:
-                self.create(topic, topic_id, partition, config, now_ms)
+                latest = (latest_epochs or {}).get((topic, partition), ANY_EPOCH)
+                self.create(topic, topic_id, partition, config, now_ms, latest)
             except OSError as error:
                 if is_out_of_handles(error):
                     raise  # This log is not damaged, and the next logs would find no handle either.
@@ -205,7 +210,13 @@ class LogManager:
         return self.logs
 
     def create(
-        self, topic: str, topic_id: UUID, partition: int, config: LogConfig, now_ms: int
+        self,
+        topic: str,
+        topic_id: UUID,
+        partition: int,
+        config: LogConfig,
+        now_ms: int,
+        latest_epoch: int = ANY_EPOCH,
     ) -> PartitionLog:
         """Open the log of a partition, making its folder if there is none. Raises OSError.
 
@@ -222,7 +233,8 @@ class LogManager:
                     logger.error("partition_folder_missing", **what, advice=_FOLDER_ADVICE)
                 self._folders.sync()
                 self._begin_anew([key])
-            log = self._open(key, folder.path, config, now_ms, is_clean=folder.is_new or self.was_clean)
+            is_clean = folder.is_new or self.was_clean
+            log = self._open(key, folder.path, config, now_ms, is_clean=is_clean, latest_epoch=latest_epoch)
         except OSError:
             # Its files were not checked to the end, so the next start must not trust them.
             self._unopened = True
@@ -287,7 +299,14 @@ class LogManager:
         )
 
     def _open(
-        self, key: TopicPartition, folder: Path, config: LogConfig, now_ms: int, *, is_clean: bool
+        self,
+        key: TopicPartition,
+        folder: Path,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_clean: bool,
+        latest_epoch: int = ANY_EPOCH,
     ) -> PartitionLog:
         topic, partition = key
         return PartitionLog.open(
@@ -302,6 +321,7 @@ class LogManager:
             recovery_point=self._checkpoints.recovery_point(key),
             start_offset=self._checkpoints.start_offset(key),
             same_boot=self._is_same_boot,
+            latest_epoch=latest_epoch,
             steady_ms=self._steady_ms,
         )
 

@@ -39,7 +39,7 @@ from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
 from tidelog.broker.storage.readable_log import ReadableLog
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
-from tidelog.broker.storage.recovery import Recovered, Recovery
+from tidelog.broker.storage.recovery import ANY_EPOCH, Recovered, Recovery
 from tidelog.broker.storage.segment import PREFIX_SIZE
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -119,13 +119,15 @@ class PartitionLog(ReadableLog):
         recovery_point: int,
         start_offset: int | None = None,
         same_boot: bool = False,
+        latest_epoch: int = ANY_EPOCH,
         steady_ms: Callable[[], int] | None = None,
     ) -> PartitionLog:
         """Open or create the log in `folder`; `recovery` reports what was found. Blocking; raises OSError.
 
-        `start_offset` is the log start that was checkpointed, if any: older records stay deleted. `steady_ms`
-        is the clock by which producers grow old, without it `now_ms` of each call. What was read back after
-        an unclean shutdown is made durable before this returns.
+        `start_offset` is the log start that was checkpointed, if any: older records stay deleted. No leader
+        had an epoch behind `latest_epoch`. `steady_ms` is the clock by which producers grow old, without it
+        `now_ms` of each call. What was read back after an unclean shutdown is made durable before this
+        returns.
         """
         recovery = Recovery(
             folder,
@@ -138,6 +140,7 @@ class PartitionLog(ReadableLog):
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
             same_boot=same_boot,
+            latest_epoch=latest_epoch,
         )
         try:
             recovered = recovery.run(start_offset)

@@ -58,6 +58,7 @@ _CHUNK_BYTES = 1 << 20
 _VIEWS_A_WRITE = 256
 _EVERYTHING = 2**63 - 1
 DAMAGED_SUFFIX = ".damaged"
+ANY_EPOCH = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -183,6 +184,7 @@ class Recovery:
         clean_shutdown: bool,
         recovery_point: int,
         same_boot: bool,
+        latest_epoch: int,
     ) -> None:
         self._folder = folder
         self._disk = disk
@@ -192,6 +194,7 @@ class Recovery:
         self._now_ms = now_ms
         self._steady_now_ms = steady_now_ms
         self._same_boot = same_boot
+        self._latest_epoch = latest_epoch
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
         self._segments: list[Segment] = []
@@ -380,7 +383,8 @@ class Recovery:
             segment.note(
                 position, len(view), header.last_offset, header.largest_timestamp, self._index_interval
             )
-            self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
+            if self._may_be_epoch(header, segment):
+                self._leader_epochs.setdefault(header.partition_leader_epoch, header.base_offset)
             if header.base_offset >= self._replay_from:
                 self._replay(segment, header, view)
             position += len(view)
@@ -393,9 +397,21 @@ class Recovery:
         """Why these bytes are not the batch that belongs here, or nothing."""
         latest = max(self._leader_epochs, default=NO_LEADER_EPOCH)
         problem = problem_of(header, view, 0, expected_offset, self._cleaned.offset)
-        if not problem and header.partition_leader_epoch < latest:
+        if not problem and NO_LEADER_EPOCH <= header.partition_leader_epoch < latest:
             return f"leader epoch {header.partition_leader_epoch} after {latest}"
         return problem
+
+    def _may_be_epoch(self, header: BatchHeader, segment: Segment) -> bool:
+        """Whether a leader had the epoch of a good batch. Else that field, which the CRC does not cover, is
+        damaged, and costs neither this batch nor those behind it."""
+        epoch = header.partition_leader_epoch
+        if NO_LEADER_EPOCH <= epoch <= self._latest_epoch:
+            return True
+        self.report.file_problems.append(
+            f"{segment.path.name} at offset {header.base_offset}: leader epoch {epoch}, the latest is"
+            f" {self._latest_epoch}; no record is lost"
+        )
+        return False
 
     def _replay(self, segment: Segment, header: BatchHeader, view: memoryview) -> None:
         """Change producers and the segment's aborted transactions as the append of this batch did."""

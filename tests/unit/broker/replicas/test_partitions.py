@@ -45,6 +45,30 @@ async def test_a_start_that_fails_calls_no_crash_a_clean_shutdown(tmp_path: Path
     await services.close()
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+async def test_a_leader_epoch_that_no_leader_had_costs_no_record_and_no_partition(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    for _ in range(3):
+        await stored(services, b"v")
+    await services.close(clean=is_clean)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    one = len(data) // 3
+    data[15] ^= 0x40
+    data[2 * one + 12] ^= 0x80
+    path.write_bytes(data)
+    services = await opened(tmp_path)
+    log = services.replicas["t", 0].log
+    assert log.end_offset == 3
+    assert len(log.recovery.file_problems) == 2
+    await stored(services, b"v")
+    assert log.end_offset == 4
+    await services.close()
+
+
 async def test_the_series_of_a_topic_end_with_it(tmp_path: Path) -> None:
     services = await opened(tmp_path)
     topic: Any = await services.topics.create("t")
