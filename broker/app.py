@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _GC_THRESHOLD = 50_000
 _FILES_WANTED = 65_536
 _SWITCH_SECONDS = 0.0005
@@ -308,7 +309,7 @@ async def _serve(config: BrokerConfig) -> int:
         else:
             asked.set_result(name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, ask, number.name)
     gc.disable()  # The start makes objects that stay, a million of them for ten thousand partitions.
     try:
@@ -342,6 +343,9 @@ async def _serve(config: BrokerConfig) -> int:
     logger.info("broker_stopping", signal=name)
     await broker.stop()
     logger.info("broker_stopped")
+    for number in _SIGNALS:  # Once more is too late to change the exit code.
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     return 0
 
 
