@@ -393,8 +393,12 @@ async def test_five_batches_of_a_transaction_are_in_flight_at_a_time(site: Site)
 
 @pytest.mark.usefixtures("versions")
 async def test_partitions_are_added_first_only_where_brokers_do_not_add_them(
-    site: Site, request: pytest.FixtureRequest
+    site: Site, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # On a slow disk, the second transaction would be refused until the markers of the first are written.
+    monkeypatch.setattr(
+        "tidelog.broker.coordinator.transaction_coordinator.ENDING_WAIT_SECONDS", DEADLINE_SECONDS
+    )
     await site.create(2)
     asked: list[int] = []
     async with site.producer(transactional_id="app") as writer:
