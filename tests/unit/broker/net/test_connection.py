@@ -59,21 +59,6 @@ async def server(held: Held) -> AsyncIterator[Running]:
         yield running
 
 
-async def test_answers_leave_in_the_order_of_the_requests_however_handlers_finish(
-    server: Running, held: Held
-) -> None:
-    async with await Peer.connect(server.port) as peer:
-        for correlation_id in range(3):
-            peer.send(produce_frame(9, [("t", [(0, b"x")])], correlation_id=correlation_id))
-        peer.request(ApiKey.API_VERSIONS, 3, {}, 3)
-        await held.arrived(3)
-        for future in reversed(held.futures):
-            future.set_result(PRODUCED)
-        ids = [(await peer.answer(ApiKey.PRODUCE, 9))[0] for _ in range(3)]
-        assert ids == [0, 1, 2]
-        assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 3
-
-
 async def test_late_answers_leave_in_order_and_what_goes_wrong_with_one_harms_no_other() -> None:
     late: list[LateAnswer] = []
 
@@ -111,24 +96,6 @@ async def test_nothing_leaves_before_the_first_answer_is_ready(server: Running, 
         assert not peer.reader._buffer  # type: ignore[attr-defined]
         held.futures[0].set_result(PRODUCED)
         assert (await peer.answer(ApiKey.PRODUCE, 9))[0] == 1
-
-
-async def test_acks_0_leaves_no_gap_and_no_answer() -> None:
-    async with (
-        serving({ApiKey.PRODUCE: lambda *_: None, ApiKey.API_VERSIONS: api_versions}) as server,
-        await Peer.connect(server.port) as peer,
-    ):
-        peer.send(produce_frame(9, [("t", [(0, b"x")])], acks=0, correlation_id=1))
-        peer.request(ApiKey.API_VERSIONS, 3, {}, 2)
-        assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 2
-
-
-async def test_a_frame_may_come_byte_by_byte(server: Running) -> None:
-    async with await Peer.connect(server.port) as peer:
-        for byte in request_frame(ApiKey.API_VERSIONS, 3, {}, 9):
-            peer.send(bytes((byte,)))
-            await peer.writer.drain()
-        assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 9
 
 
 async def test_no_more_is_read_while_too_many_requests_wait_and_all_are_served_in_the_end(held: Held) -> None:

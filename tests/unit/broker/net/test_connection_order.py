@@ -97,21 +97,6 @@ async def test_those_held_back_go_on_once_it_is_done_though_its_answer_must_wait
         assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == 3
 
 
-async def test_each_that_holds_back_is_waited_for_in_turn() -> None:
-    held = Held()
-    async with (
-        serving({ApiKey.CREATE_TOPICS: held.handle}) as server,
-        await Peer.connect(server.port) as peer,
-    ):
-        frames = [request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, number) for number in range(3)]
-        peer.send(b"".join(frames))
-        for answered in range(3):
-            await held.arrived(answered + 1)
-            assert len(held.futures) == answered + 1
-            held.futures[answered].set_result({"topics": []})
-            assert (await peer.answer(ApiKey.CREATE_TOPICS, 5))[0] == answered
-
-
 async def test_no_more_than_one_arrival_waits_behind_a_change() -> None:
     held, behind = Held(), Calls()
     both = handlers(ApiKey.CREATE_TOPICS, held, behind)
@@ -138,23 +123,6 @@ async def test_a_client_that_goes_while_a_change_is_under_way_is_noticed_at_once
             peer.send(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 1))
             await held.arrived(1)
         await until(lambda: server.metrics.connections == 0)
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 40])
-async def test_what_arrives_in_pieces_while_a_change_is_under_way_is_served_behind_it(pieces: int) -> None:
-    held, behind = Held(), Calls()
-    both = handlers(ApiKey.CREATE_TOPICS, held, behind)
-    async with serving(both) as server, await Peer.connect(server.port) as peer:
-        peer.send(request_frame(ApiKey.CREATE_TOPICS, 5, {"topics": []}, 0))
-        await held.arrived(1)
-        frames = b"".join(request_frame(ApiKey.API_VERSIONS, 3, {}, number) for number in range(1, 5))
-        size = -(-len(frames) // pieces)
-        for start in range(0, len(frames), size):
-            peer.send(frames[start : start + size])
-            await others_are_served(server)
-        assert behind.ids == []
-        held.futures[0].set_result({"topics": []})
-        await until(lambda: behind.ids == [1, 2, 3, 4])
 
 
 def with_append(answer: LateEffect, behind: Calls) -> dict[ApiKey, Handler]:
