@@ -366,6 +366,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._receive(frame)
         except ProtocolError as error:
             self.close(ConnectionLostError(f"{self.address}: the answer is malformed ({error})"))
+        self._reader.frames_served()
 
     def pause_writing(self) -> None:
         self.is_congested = True

@@ -127,6 +127,15 @@ async def test_requests_are_answered_by_correlation_id_and_pipelined() -> None:
         assert opened.connection.in_flight == 0
 
 
+async def test_the_memory_of_a_large_answer_is_freed() -> None:
+    async with ScriptedBroker() as broker, Opened(broker) as opened:
+        topics = [{"name": "t" * 30_000, "partitions": []}] * 100
+        broker.scripts[ApiKey.METADATA] = lambda _: {"brokers": [], "topics": topics}
+        answer = await opened.connection.call(ApiKey.METADATA, NO_TOPICS)
+        assert len(answer.topics) == 100
+        assert opened.connection._reader.capacity_bytes < 100_000
+
+
 async def test_a_late_answer_closes_the_connection_and_fails_all_that_wait() -> None:
     async with ScriptedBroker() as broker, Opened(broker) as opened:
         broker.scripts[ApiKey.METADATA] = lambda _: None
