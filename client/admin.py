@@ -8,7 +8,7 @@ for names.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from tidelog.client.acl_admin import AclAdmin
@@ -261,7 +261,7 @@ class Admin:
         answer = await self._retry(lambda: self._cluster.call_any(ApiKey.METADATA, values), lambda _: ())
         return apply_metadata(EMPTY, answer)
 
-    async def _find_leaders(self, keys: Iterable[TopicPartition]) -> None:
+    async def _find_leaders(self, keys: Collection[TopicPartition]) -> None:
         """Raises UnknownTopicError and others. A partition without a leader at the moment is no error."""
         self._cluster.watch_topics({key.topic for key in keys})
         image: ClusterImage = await self._retry(self._cluster.refresh, lambda _: ())

@@ -26,6 +26,14 @@ class BrokerProcessError(RuntimeError):
     """The broker did not start, or did not stop, as asked; the message ends with its last log lines."""
 
 
+def hold_free_port() -> socket.socket:
+    """A socket bound to a free port of 127.0.0.1. A server that sets SO_REUSEADDR can listen there."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
 class BrokerProcess:
     """One broker on `data_dir`. `settings` are Kafka's names, as for `--set` (`{"log.segment.bytes":
     65536}`).
@@ -106,13 +114,11 @@ class BrokerProcess:
         return self.port
 
     def _chosen(self, port: int) -> int:
-        """A free port for 0. A bound socket, beside which a broker can listen, keeps it as long as `self`."""
+        """A free port for 0. It is held as long as `self`."""
         if port:
             return port
-        held = socket.socket()
+        held = hold_free_port()
         weakref.finalize(self, held.close)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
         return int(held.getsockname()[1])
 
     async def kill_9(self) -> None:

@@ -6,14 +6,14 @@ who was given it. Without the socket, a test in another process could be given t
 
 import socket
 
+from faults.process import hold_free_port
+
 _held: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """Of 127.0.0.1. Whoever sets SO_REUSEADDR, as servers do, can listen there."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    held.bind(("127.0.0.1", 0))
+    """Of 127.0.0.1."""
+    held = hold_free_port()
     _held.append(held)
     return int(held.getsockname()[1])
 

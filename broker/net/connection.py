@@ -327,9 +327,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Call when frames may no longer have to wait: dispatches what was left, then reads again."""
-        if self._closing or self._is_full():
-            return
-        if self._backlog is not None and self._holder is None:
+        if self._backlog is not None and self._holder is None and not self._is_full():
             self._serve(self._backlog, time.perf_counter())
         else:
             self._read_or_pause()
@@ -504,7 +502,7 @@ class Connection(asyncio.BufferedProtocol):
     def hold_back(self, is_held_back: bool) -> None:
         """Whether to read and dispatch nothing until the next call."""
         self._is_held_back = is_held_back
-        (self._read_or_pause if is_held_back else self.go_on)()
+        self.go_on()
 
     def cut(self) -> None:
         """End at once; nothing more is served or sent."""
