@@ -1,6 +1,6 @@
 """`tidelog bench produce|consume`: how fast a broker is, any broker that speaks Kafka's protocol.
 
-Owns the two measurements and how they are told, to a person or as one JSON object. Producing measures from
+Owns the two measurements and how they are printed, as text or as one JSON object. Producing measures from
 the call of `send` to the acknowledgement; with more than `_MOST_SAMPLES` records, of every so many. Consuming
 measures how long a read waited for records. Sizes are values only, MB are 10^6 bytes.
 """
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
     latencies_ms: list[float]
 
     def fields(self) -> dict[str, Any]:
-        """What is told, by its names in the JSON."""
+        """What is printed, by its names in the JSON."""
         latency = {name: round(percentile(self.latencies_ms, share), 3) for name, share in _PERCENTILES}
         return {
             "records": self.records,
@@ -109,7 +109,7 @@ def produce(
     finally:
         progress.end()
     setting = {"topic": topic, "record_size": record_size, "acks": acks, "compression": compression}
-    _tell("produced", measured, {"work": "produce", **setting, "rate": rate}, as_json)
+    _print("produced", measured, {"work": "produce", **setting, "rate": rate}, as_json)
 
 
 @app.command("consume")
@@ -129,7 +129,7 @@ def consume(
         measured = run(_consume(topic, records, timeout_ms, check_crcs, progress, cluster), cluster)
     finally:
         progress.end()
-    _tell("consumed", measured, {"work": "consume", "topic": topic, "check_crcs": check_crcs}, as_json)
+    _print("consumed", measured, {"work": "consume", "topic": topic, "check_crcs": check_crcs}, as_json)
 
 
 async def _produce(
@@ -200,7 +200,7 @@ async def _consume(
     return Measured(done, size, ended - began, sorted(waits_ms))
 
 
-def _tell(verb: str, measured: Measured, setting: dict[str, Any], as_json: bool) -> None:
+def _print(verb: str, measured: Measured, setting: dict[str, Any], as_json: bool) -> None:
     fields = measured.fields()
     if as_json:
         print(json.dumps({**setting, **fields}))

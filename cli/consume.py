@@ -1,4 +1,4 @@
-"""`tidelog consume`: records of a topic as lines, from now on or from the beginning, until told to stop.
+"""`tidelog consume`: records of a topic as lines, from now on or from the beginning, until it is stopped.
 
 Values are written as the bytes they are. Ctrl-C and a reader that closes the pipe are the usual ends and exit
 with 0. Lines are flushed as often as records arrive.

@@ -43,7 +43,7 @@ class Progress:
         self._began = self._shown_at = time.monotonic()
 
     def show(self, done: int) -> None:
-        """Tell it, a few times a second at most."""
+        """Show it, a few times per second at most."""
         if not self.is_shown:
             return
         now = time.monotonic()

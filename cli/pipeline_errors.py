@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-# How the error of a Spark task tells which of ours, or of the machine's, it was.
+# Errors of a Spark task that are Tidelog's, or the machine's.
 _OURS = re.compile(
     r"^(?:tidelog\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$",
     re.MULTILINE,

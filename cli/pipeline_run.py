@@ -135,7 +135,7 @@ def _run(
     from tidelog.pipeline.source.offsets import OffsetsLostError, OptionError
     from tidelog.pipeline.spark.java import JavaNotFoundError
 
-    # Each error of a query, in JSON, before it is told below.
+    # Each error of a query, in JSON, before it is printed below.
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
     ours = (OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)

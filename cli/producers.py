@@ -1,8 +1,8 @@
 """`tidelog producers`: which idempotent producers the partitions of a topic remember.
 
-Who they are and their last sequences come by DescribeProducers, which every broker from Kafka 2.8 on
-answers. The batches that a broker would recognise again are Tidelog's to tell, on its HTTP port; where that
-cannot be asked the column stays empty and one line on standard error says why.
+DescribeProducers gives their ids and last sequences; every broker from Kafka 2.8 on answers it. Only Tidelog
+gives the batches that it would recognise, on its HTTP port. If that port does not answer, the column stays
+empty, and one line on standard error says why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COLUMNS = (
     "BATCHES (SEQUENCES@OFFSET)",
 )
 _Batches: TypeAlias = dict[tuple[int, int, int], list[dict[str, int]]]
-"""(partition, producer id, epoch) -> batches as the HTTP port tells them."""
+"""(partition, producer id, epoch) -> batches as the HTTP port gives them."""
 
 
 def producers(
@@ -73,7 +73,7 @@ def producers(
 def _batches(
     address: str | None, cluster: ClusterConfig, topic: str, cluster_id: str
 ) -> tuple[_Batches, str]:
-    """What the HTTP port tells, and why it tells nothing."""
+    """The batches from the HTTP port, or none and the reason."""
     if address is None:
         return {}, "the broker does not name its HTTP port. Name it with --http"
     query = urlencode({"topic": topic, "limit": _MOST_PRODUCERS})

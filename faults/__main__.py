@@ -103,7 +103,7 @@ async def _crash(console: Console, seed: int, seconds: float, folder: Path, say:
         f" a checkpoint each {settings.checkpoint_interval_ms} ms,"
         f" acks.all.durable={str(settings.acks_all_durable).lower()}"
     )
-    result = await run(settings, folder / "data", lambda _, text: say(text))
+    result = await run(settings, folder / "data", say)
     print_tables(result, console)
     tried = Counter({str(kind): count for kind, count in result.steps.items()})
     return Outcome(tried, result.findings, seconds=result.seconds)

@@ -30,13 +30,13 @@ class Kind(StrEnum):
     INVENTED = "never sent"
     WRONG_OFFSET = "not at its acknowledged offset"
     NOT_REFUSED = "stored though reported as not stored"
-    HANGING = "outcome never told"
+    HANGING = "no outcome"
     GAP = "offsets not continuous"
     SEQUENCE = "sequence of a producer broken in the log"
     DIFFERENT = "readers disagree"
     UNREADABLE = "could not be read back"
     ALARM = "the broker complained"
-    SILENT = "wrong, and not told with a remedy"
+    SILENT = "wrong, and no event names it and a remedy"
     COSTLY = "one peer cost the others too much"
     TORN = "a transaction is visible in part"
     DIRTY = "read, and not committed"
@@ -101,8 +101,8 @@ class Ledger:
         """Undo the last `sent`: the producer did not accept the record."""
         self.fates[partition].pop()
 
-    def told(self, partition: int, counter: int, fate: int) -> None:
-        """The producer gave the outcome of a record."""
+    def record_outcome(self, partition: int, counter: int, fate: int) -> None:
+        """The producer reported the outcome of a record."""
         self.fates[partition][counter] = fate
 
     def close(self) -> None:
@@ -214,15 +214,15 @@ def compare(partition: int, reader: str, seen: Sequence[Stored], stored: Sequenc
     for index, record in enumerate(seen):
         expected = stored[index] if index < len(stored) else None
         if record != expected:
-            text = f"partition {partition}, place {index}: {reader} had {_told(record)}, the wire has"
-            return [Finding(Kind.DIFFERENT, f"{text} {_told(expected)}")]
+            text = f"partition {partition}, place {index}: {reader} had {_text_of(record)}, the wire has"
+            return [Finding(Kind.DIFFERENT, f"{text} {_text_of(expected)}")]
     if len(seen) != len(stored):
         text = f"partition {partition}: {reader} has {len(seen)} records, the wire {len(stored)}"
         return [Finding(Kind.DIFFERENT, text)]
     return []
 
 
-def _told(record: Stored | None) -> str:
+def _text_of(record: Stored | None) -> str:
     if record is None:
         return "nothing"
     return f"offset {record.offset} ({record.mark or 'unknown bytes'})"

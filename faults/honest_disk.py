@@ -102,8 +102,8 @@ class NotingQueue:
         now = loop.time()
         for ticket, error in self._queue.finished():
             self._late.append((now + random.random() * self._delay_ms / 1000, ticket, error))
-        told = [(ticket, error) for due, ticket, error in self._late if due <= now]
-        for ticket, error in told:
+        finished = [(ticket, error) for due, ticket, error in self._late if due <= now]
+        for ticket, error in finished:
             before = self._before.pop(ticket)
             if error is None:
                 self._journal.note(before)
@@ -112,7 +112,7 @@ class NotingQueue:
             self._alarm.cancel()
         if self._late:
             self._alarm = loop.call_at(min(self._late)[0], os.eventfd_write, self.fileno(), 1)
-        return told
+        return finished
 
     def close(self) -> None:
         if self._alarm is not None:

@@ -61,8 +61,7 @@ class Fault:
 
 
 class FaultProxy(Policy):
-    """Forwards 127.0.0.1:`port` (port 0: any free one) to the upstream address, and breaks what it is told to
-    break.
+    """Forwards 127.0.0.1:`port` (port 0: any free one) to the upstream address, and breaks on request.
 
     `delay_ms` may be set at any time: each response is held back that long, without loss of pipelining.
     While `refusing` is true, new connections are reset as soon as they are made. `tap`, if set, is called

@@ -10,7 +10,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from faults.proxy import FaultProxy, ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur, Site
 from faults.schedule import WRITERS, FaultKind, Step, schedule
+from faults.trial import Say
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
 from faults.workload_keyed import (
@@ -117,19 +118,10 @@ class Result:
     seconds: float = 0.0
 
 
-Tell = Callable[[float, str], None]
-
-
-async def run(settings: Settings, data_dir: Path, tell: Tell) -> Result:
-    """Cause faults for `settings.seconds`, then check.
-
-    `tell` is called with the seconds since the start and a description of each step.
-    """
+async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
+    """Cause faults for `settings.seconds`, then check. `say` is called with a description of each step."""
     result = Result(settings)
     began = time.monotonic()
-
-    def say(text: str) -> None:
-        tell(time.monotonic() - began, text)
 
     async with _site(settings, data_dir, result) as (site, writers):
         follower = Follower(site.address, TOPIC, settings.partitions)
@@ -218,7 +210,7 @@ def _writers(job: Job) -> list[Writer]:
     ]
 
 
-async def _break(site: Site, settings: Settings, result: Result, say: Callable[[str], None]) -> None:
+async def _break(site: Site, settings: Settings, result: Result, say: Say) -> None:
     saboteur = Saboteur(site)
     weights = dict(WRITERS)
     if not settings.acks_all_durable:
@@ -235,7 +227,7 @@ async def break_for(
     saboteur: Saboteur,
     steps: Iterable[Step],
     seconds: float,
-    say: Callable[[str], None],
+    say: Say,
     *,
     least_steps: int = 0,
 ) -> None:
@@ -253,7 +245,7 @@ async def break_for(
         await saboteur.heal()
 
 
-async def _settle(writers: Sequence[Writer], result: Result, say: Callable[[str], None]) -> None:
+async def _settle(writers: Sequence[Writer], result: Result, say: Say) -> None:
     async def settle(writer: Writer) -> None:
         try:
             await writer.settle(_SETTLE_SECONDS)

@@ -175,7 +175,7 @@ class Saboteur:
         await self._site.broker.start()
 
     async def _cut_power(self, step: Step) -> None:
-        """Kill it in the middle of its work and lose what the disk was not told to keep."""
+        """Kill it in the middle of its work and lose what was not synced."""
         site = self._site
         with contextlib.suppress(TimeoutError):
             in_flight = site.proxy.in_flight

@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Trial(NamedTuple):
-    """A kind of trial: `run` takes the seed, the seconds it has, a folder of its own, and who is told.
+    """A kind of trial: `run` takes the seed, the seconds it has, a folder of its own, and `say`.
 
     `run` raises BrokerProcessError or ClientError only where it could not begin.
     """

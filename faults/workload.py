@@ -1,8 +1,8 @@
-"""Writers: producers that never stop sending, and remember in a ledger what they were told.
+"""Writers: producers that never stop sending, and record the outcomes in a ledger.
 
 Owns the pace of sending and the life of producers: one writer runs one producer after the other, each with a
 ledger of its own, as an application would that is restarted. Invariants: a record enters the ledger before
-its producer can have sent it; `settle` returns with every outcome told, or raises TimeoutError.
+its producer can have sent it; `settle` returns once every outcome is known, or raises TimeoutError.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Writer(ABC):
         await self.start()
 
     async def settle(self, timeout_s: float) -> None:
-        """Send nothing more, and wait until every outcome is told. TimeoutError past `timeout_s`."""
+        """Send nothing more, and wait until every outcome is known. TimeoutError past `timeout_s`."""
         await self._stop_sending()
         try:
             async with asyncio.timeout(timeout_s):
@@ -131,11 +131,11 @@ class Writer(ABC):
 
     @abstractmethod
     async def flush(self) -> None:
-        """Wait until the producer has told the outcome of every record."""
+        """Wait until the producer has reported the outcome of every record."""
 
     @abstractmethod
     async def abandon(self) -> None:
-        """Close the producer soon, and take in whatever it says last. Harmless when it is closed."""
+        """Close the producer soon, and record its last outcomes. Harmless when it is closed."""
 
 
 class TidelogWriter(Writer):
@@ -158,9 +158,9 @@ class TidelogWriter(Writer):
         self._producer = producer
         self._deliveries: deque[tuple[int, int, Delivery]] = deque()
         self._sent = asyncio.Event()
-        self._told = asyncio.Event()
-        self._telling = asyncio.create_task(self._take_in(self.ledger))
-        self._telling.add_done_callback(lambda _: self._told.set())
+        self._outcome_arrived = asyncio.Event()
+        self._receiving = asyncio.create_task(self._receive(self.ledger))
+        self._receiving.add_done_callback(lambda _: self._outcome_arrived.set())
 
     async def send(self, partition: int, counter: int, key: bytes, value: bytes) -> bool:
         try:
@@ -183,22 +183,22 @@ class TidelogWriter(Writer):
     async def flush(self) -> None:
         if not self.is_broken:
             await self._producer.flush()
-            await self._all_told()
+            await self._all_reported()
 
     async def abandon(self) -> None:
         await self._producer.stop(timeout_ms=_CLOSING_MS)
-        await self._all_told()
-        self._telling.cancel()
-        await asyncio.gather(self._telling, return_exceptions=True)
+        await self._all_reported()
+        self._receiving.cancel()
+        await asyncio.gather(self._receiving, return_exceptions=True)
 
-    async def _all_told(self) -> None:
+    async def _all_reported(self) -> None:
         while self._deliveries:
-            if self._telling.done():
-                self._telling.result()
-            self._told.clear()
-            await self._told.wait()
+            if self._receiving.done():
+                self._receiving.result()
+            self._outcome_arrived.clear()
+            await self._outcome_arrived.wait()
 
-    async def _take_in(self, ledger: Ledger) -> None:
+    async def _receive(self, ledger: Ledger) -> None:
         while True:
             while not self._deliveries:
                 self._sent.clear()
@@ -212,9 +212,9 @@ class TidelogWriter(Writer):
             except ClientError as error:
                 self._note(error)
                 fate = UNCERTAIN
-            ledger.told(partition, counter, fate)
+            ledger.record_outcome(partition, counter, fate)
             self._deliveries.popleft()
-            self._told.set()
+            self._outcome_arrived.set()
 
     def _note(self, error: ClientError) -> None:
         code = getattr(error, "code", None)

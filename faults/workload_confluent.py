@@ -43,9 +43,9 @@ class ConfluentWriter(Writer):
         self._polling = asyncio.create_task(self._poll())
 
     async def send(self, partition: int, counter: int, key: bytes, value: bytes) -> bool:
-        told = partial(self._on_delivery, self.ledger, partition, counter)
+        on_delivery = partial(self._on_delivery, self.ledger, partition, counter)
         try:
-            self._producer.produce(self.job.topic, value, key, partition, on_delivery=told)
+            self._producer.produce(self.job.topic, value, key, partition, on_delivery=on_delivery)
         except BufferError:
             return False
         except KafkaException as error:
@@ -60,7 +60,7 @@ class ConfluentWriter(Writer):
             await self._drained.wait()
 
     async def abandon(self) -> None:
-        """Purge, and hear the callbacks."""
+        """Purge, and run the callbacks."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -97,7 +97,8 @@ class ConfluentWriter(Writer):
     def _on_delivery(self, ledger: Ledger, partition: int, counter: int, error: Any, message: Any) -> None:
         if error is not None:
             self.job.count(f"{self.name}: record ended with {error.name()}")
-            ledger.told(partition, counter, UNCERTAIN)
+            fate = UNCERTAIN
         else:
             offset = message.offset()
-            ledger.told(partition, counter, offset if offset is not None and offset >= 0 else ACKED_SOMEWHERE)
+            fate = offset if offset is not None and offset >= 0 else ACKED_SOMEWHERE
+        ledger.record_outcome(partition, counter, fate)

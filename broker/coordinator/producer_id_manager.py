@@ -36,7 +36,7 @@ class _StoreJournal:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._told = 0
+        self._last_seen = 0
 
     async def news(self) -> Iterable[BlockReserved]:
         try:
@@ -44,16 +44,16 @@ class _StoreJournal:
         except (StoreError, OSError) as error:
             raise _store_failed(error) from error
         end = self._cluster.catalog.next_producer_id
-        if end == self._told:
+        if end == self._last_seen:
             return ()
-        self._told = end
+        self._last_seen = end
         return (BlockReserved(end),)
 
     async def write(self, records: Sequence[BlockReserved]) -> None:
         (record,) = records
 
         def plan(catalog: Catalog) -> ProducerIdsReserved:
-            if catalog.next_producer_id != self._told:
+            if catalog.next_producer_id != self._last_seen:
                 message = "another broker reserved producer ids at the same moment; ask again"
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
             return ProducerIdsReserved(record.end)
@@ -62,7 +62,7 @@ class _StoreJournal:
             await self._cluster.change(plan)
         except (StoreError, StoreConflict, OSError) as error:
             raise _store_failed(error) from error
-        self._told = record.end
+        self._last_seen = record.end
 
 
 def _store_failed(error: Exception) -> ApiError:

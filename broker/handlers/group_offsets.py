@@ -163,7 +163,7 @@ class GroupOffsetsHandler:
                 found = committed.get(index)  # noqa: B023
                 if found is None or not is_of(found, topic_id):  # noqa: B023
                     return _nothing(index, code)  # noqa: B023
-                return _told(index, found)
+                return _committed(index, found)
 
             partitions = yield from each(answer, indexes, pace)
             answers.append({"topic_id" if by_id else "name": key, "partitions": partitions})
@@ -186,7 +186,7 @@ class GroupOffsetsHandler:
                 if (name, index) in unstable:
                     partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 elif is_of(found, topic_id):
-                    partitions.append(_told(index, found))
+                    partitions.append(_committed(index, found))
                 if pace.spent():
                     yield
             if partitions:
@@ -245,7 +245,7 @@ def _answer(code: ErrorCode, index: int) -> dict[str, Any]:
     return {"partition_index": index, "error_code": code}
 
 
-def _told(index: int, committed: CommittedOffset) -> dict[str, Any]:
+def _committed(index: int, committed: CommittedOffset) -> dict[str, Any]:
     return {
         "partition_index": index,
         "committed_offset": committed.offset,

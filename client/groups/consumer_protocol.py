@@ -70,9 +70,9 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
     values = _decode(CONSUMER_PROTOCOL_SUBSCRIPTION, data, _SUBSCRIPTION_VERSION)
     owned, generation = _partitions(values.owned_partitions), values.generation_id
     if values.user_data:
-        told, told_generation = _read_user_data(values.user_data)
-        owned = owned or told
-        generation = max(generation, told_generation)
+        sticky, sticky_generation = _read_user_data(values.user_data)
+        owned = owned or sticky
+        generation = max(generation, sticky_generation)
     return Subscription(frozenset(values.topics), owned, generation, group_instance_id)
 
 

@@ -129,7 +129,7 @@ class Done(NamedTuple):
     files: tuple[Path, ...]
     details: str
 
-    def told(self, data_dir: Path) -> str:
+    def text(self, data_dir: Path) -> str:
         """What was done to which file."""
         return f"{self.files[0].relative_to(data_dir)} {self.damage} ({self.details})"
 

@@ -84,7 +84,7 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, rounds: int = 0
         if found:
             rng.setstate(before)
             _damage(samples[stop].copy_to(folder / f"round-{number}"), plan, rng)
-            where = f"round {number}, {stop}; {'; '.join(each.told(damaged) for each in done)}"
+            where = f"round {number}, {stop}; {'; '.join(each.text(damaged) for each in done)}"
             say(f"{where}: {len(found)} findings, kept in {folder / f'round-{number}'}")
             outcome.findings += [Finding(kind, f"round {number}, {text}") for kind, text in found]
         number += 1
@@ -178,7 +178,7 @@ async def _look(
             [path.name for each in shared for path in each.files]
             + [f"{path.parent.name}/{path.name}" for each in own for path in each.files],
         )
-        damage = "; ".join(each.told(data_dir) for each in [*own, *shared]) or "nothing done to it"
+        damage = "; ".join(each.text(data_dir) for each in [*own, *shared]) or "nothing done to it"
         for kind, text in judge_partition(case, seen, events):
             findings.append(Finding(kind, f"{sample.stop}, {damage}: {text}"))
     return findings

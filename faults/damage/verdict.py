@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 def judge_partition(case: Case, shown: Shown, events: Iterable[Mapping[str, Any]]) -> list[Finding]:
     """What is wrong with what a broker showed of one partition."""
-    told = any(_tells(event, case) for event in events)
+    is_reported = any(_reports(event, case) for event in events)
     name = "-".join(map(str, case.key))
     findings: list[Finding] = []
 
@@ -55,24 +55,24 @@ def judge_partition(case: Case, shown: Shown, events: Iterable[Mapping[str, Any]
         findings.append(Finding(kind, f"{name}: {text}"))
 
     if shown.code:
-        if not told:
+        if not is_reported:
             find(Kind.SILENT, f"offline (error {shown.code}) without an event that names it and a remedy")
         if shown.new is not None and not shown.new.code:
             find(Kind.INVENTED, "a batch was acknowledged while the partition is offline")
         return findings
     _judge_reading(case, shown, find)
-    if not told:
+    if not is_reported:
         _judge_times(case, shown, find)
     kept = _kept(case, shown.served)
     lost = [batch for batch in case.batches if batch.end_offset > case.start and batch.offset not in kept]
-    if lost and not told and not _is_undetectable(case, lost):
+    if lost and not is_reported and not _is_undetectable(case, lost):
         first, last = lost[0], lost[-1]
         text = f"{len(lost)} batches from offset {first.offset} to {last.end_offset - 1} are not served"
         find(Kind.SILENT, f"{text} (start {shown.start}, end {shown.end}), and no event says so")
-    if not told:
+    if not is_reported:
         _judge_committed(case, shown, bool(lost), find)
-    first_offset = max(case.start, shown.start) if told else case.start
-    _judge_producing(first_offset, shown, kept, bool(lost) or told, find)
+    first_offset = max(case.start, shown.start) if is_reported else case.start
+    _judge_producing(first_offset, shown, kept, bool(lost) or is_reported, find)
     return findings
 
 
@@ -84,7 +84,7 @@ def judge_refusal(files: Sequence[str], lines: Sequence[str]) -> list[Finding]:
     event = event_of(text) or {}
     names = [*files, *(file.split("/")[0] for file in files)]
     if any(file.startswith(_CATALOG) for file in files):
-        names.append(_CATALOG_NAME)  # Its files are told of as one.
+        names.append(_CATALOG_NAME)  # Events name its files as one.
     if not any(name in text for name in names):
         return [Finding(Kind.SILENT, f"does not start, and names none of the damaged files: {text}")]
     if not event.get("advice") and not _REMEDY.search(str(event.get("error"))):
@@ -139,7 +139,7 @@ def _judge_committed(case: Case, shown: Shown, may_be_open: bool, find: Callable
 
 
 def _judge_times(case: Case, shown: Shown, find: Callable[[Kind, str], None]) -> None:
-    """Offsets by time name the first batch that is late enough. Of a log with told damage they may not."""
+    """Offsets by time name the first batch that is late enough, unless damage of the log is reported."""
     ordered = sorted(case.batches, key=lambda batch: batch.offset)
     kept = _kept(case, shown.served)
     for timestamp, code, offset in shown.times:
@@ -203,7 +203,7 @@ def _is_undetectable(case: Case, lost: Sequence[SentBatch]) -> bool:
     )
 
 
-def _tells(event: Mapping[str, Any], case: Case) -> bool:
+def _reports(event: Mapping[str, Any], case: Case) -> bool:
     """Whether an event says that something is wrong with this partition, and what to do."""
     if not event.get("advice"):
         return False

@@ -55,14 +55,14 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 
             cost, text = await _measure(broker, attack, outcome)
             outcome.tried[kind] += 1
             worst.append((cost, text))
-            say(f"{text}; {_told(cost)}")
+            say(f"{text}; {_text_of(cost)}")
             outcome.findings += _judge(cost, text)
             if not broker.is_running:
                 outcome.findings.append(Finding(Kind.COSTLY, f"{text}: the broker is gone"))
                 await broker.start()
         outcome.findings += judge_words(broker.log_lines)
     if worst:
-        _tell_worst(worst, outcome)
+        _add_worst(worst, outcome)
     outcome.seconds = loop.time() - began
     return outcome
 
@@ -124,14 +124,14 @@ def _judge(cost: Cost, text: str) -> list[Finding]:
     return findings
 
 
-def _told(cost: Cost) -> str:
+def _text_of(cost: Cost) -> str:
     return (
         f"{cost.cpu_ms:,.0f} ms of processor, others waited for {cost.waited_cpu_ms:,.0f} ms at most and had"
         f" {cost.answered:,} answers, {cost.grown_kb // 1024:,} MiB more"
     )
 
 
-def _tell_worst(worst: list[tuple[Cost, str]], outcome: Outcome) -> None:
+def _add_worst(worst: list[tuple[Cost, str]], outcome: Outcome) -> None:
     waited, waited_text = max(worst, key=lambda each: each[0].waited_cpu_ms)
     grown, grown_text = max(worst, key=lambda each: each[0].grown_kb)
     answers = sum(cost.answered for cost, _ in worst)

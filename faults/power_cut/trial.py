@@ -105,7 +105,7 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, cuts: int = 0) 
 
 
 class _Site:
-    """A machine, its writers, and what they were told."""
+    """A machine, its writers, and the outcomes they received."""
 
     def __init__(self, image: Path, rng: random.Random, seed: int, outcome: Outcome) -> None:
         self._image = image
@@ -191,7 +191,7 @@ class _Site:
         await self._broker.start(_START_MS)
 
     async def judge(self) -> None:
-        """Wait until everything is told, read it back, compare."""
+        """Wait until every outcome is known, read it back, compare."""
         findings = self._outcome.findings
         for writer in self._writers:
             try:

@@ -72,13 +72,13 @@ def _check_followed(history: History) -> Iterator[Finding]:
             for index, stored in enumerate(log):
                 expected = final[index] if index < len(final) else None
                 if stored != expected:
-                    text = f"{place}, record {index}: {name} had {_told(stored)}, later it is"
+                    text = f"{place}, record {index}: {name} had {_text_of(stored)}, later it is"
                     kind = Kind.DIRTY if expected is None else Kind.DIFFERENT
-                    yield Finding(kind, f"{text} {_told(expected)}")
+                    yield Finding(kind, f"{text} {_text_of(expected)}")
                     break
 
 
-def _told(stored: Stored | None) -> str:
+def _text_of(stored: Stored | None) -> str:
     return "nothing" if stored is None else f"{stored.mark} at offset {stored.offset}"
 
 

@@ -1,4 +1,4 @@
-"""What was observed of transactions: the attempts, what each told, and what readers found.
+"""What was observed of transactions: the attempts, what each reported, and what readers found.
 
 Owns the identities (an attempt is one transaction of one process, an output is a record of one), and their
 layouts: the key and value of an output, and the lines of a process's journal. Pure.

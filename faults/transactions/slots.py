@@ -110,11 +110,11 @@ class Slot:
 
     async def _watch(self, name: str, process: Process) -> None:
         """Wait for its end, and start another if no process is left."""
-        _, told = await process.communicate()
+        _, errors = await process.communicate()
         del self._running[name]
         if process.returncode != -signal.SIGKILL:
             # The first words name the error; the rest may differ each time.
-            last = (told.decode(errors="replace").strip().splitlines() or ["silent"])[-1]
+            last = (errors.decode(errors="replace").strip().splitlines() or ["silent"])[-1]
             self.oddities[f"{self.client}: ended with {last.partition(':')[0]}"] += 1
         if self._is_open and not self._running:
             await asyncio.sleep(_PAUSE_BEFORE_NEXT_S)

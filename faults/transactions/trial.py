@@ -283,8 +283,8 @@ def _figures(made: _Run, saboteur: Saboteur) -> list[str]:
     figures = []
     for slot in made.slots:
         outcomes = Counter(attempt.outcome for attempt in slot.attempts().values())
-        told = ", ".join(f"{outcomes[outcome]:,} × {outcome}" for outcome in Outcome)
-        figures.append(f"{slot.name}: {slot.started:,} processes, {outcomes.total():,} transactions ({told})")
+        ends = ", ".join(f"{outcomes[outcome]:,} × {outcome}" for outcome in Outcome)
+        figures.append(f"{slot.name}: {slot.started:,} processes, {outcomes.total():,} transactions ({ends})")
     visible: Logs = {place: list(made.history.visible.get(place, ())) for place in PLACES}
     kills = sum(saboteur.done[kind] for kind in _KILLS)
     figures.append(

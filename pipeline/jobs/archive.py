@@ -22,7 +22,7 @@ from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, write_d
 from tidelog.pipeline.jobs.archive_log import Archive, missing_files
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.copies import origin_of
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, progress_to
 from tidelog.pipeline.source.losses import count_losses
 from tidelog.pipeline.source.micro_batches import batch_ranges, next_offsets
 from tidelog.pipeline.source.offsets import OffsetRange, Place
@@ -87,7 +87,7 @@ def run(
     """
     settings.check()
     stopping = stop or threading.Event()
-    tell = teller(on_progress)
+    show = progress_to(on_progress)
     job = _Job(spark, settings)
     with Archive(str(settings.path)) as archive:
         bounds = job.look(archive)
@@ -102,20 +102,20 @@ def run(
             if stopping.is_set():
                 return replace(report, behind=waiting)
             if waiting:
-                tell(JobProgress(report.rows, report.rows + waiting, report.rounds, "archives"))
+                show(JobProgress(report.rows, report.rows + waiting, report.rounds, "archives"))
                 report, now = job.round(archive, report, starts, bounds)
                 report = replace(report, lost_offsets=report.lost_offsets + lost)
                 bounds = shortened(bounds, now)
             elif settings.compact and compacted_at != report.rounds:
-                tell(JobProgress(report.rows, report.rows, report.rounds, "joins small files"))
+                show(JobProgress(report.rows, report.rows, report.rounds, "joins small files"))
                 compacted_at = report.rounds
                 gone = compact(archive.root, archive.drafts, settings.rows_per_file, settings.compression)
                 report = replace(report, compacted_files=report.compacted_files + gone)
             elif settings.interval_seconds is None:
-                tell(JobProgress(report.rows, report.rows, report.rounds, "has archived"))
+                show(JobProgress(report.rows, report.rows, report.rounds, "has archived"))
                 return report
             else:
-                tell(JobProgress(report.rows, None, report.rounds, "waits for records"))
+                show(JobProgress(report.rows, None, report.rounds, "waits for records"))
                 stopping.wait(min(settings.interval_seconds, threading.TIMEOUT_MAX))
                 bounds = job.look(archive)
 

@@ -1,4 +1,4 @@
-"""What an archive needs to be told: its table of settings, and what contradicts itself in it."""
+"""The settings of an archive: their table, and which of them contradict each other."""
 
 from dataclasses import dataclass
 

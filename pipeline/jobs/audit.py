@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress, teller
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, progress_to
 from tidelog.pipeline.segments.data_folders import Bounds, by_place, find_segments, folder_bounds
 from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.source.offsets import OffsetRange, Place
@@ -69,8 +69,8 @@ def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress 
     """Do the audit, write the findings where `output` says (replacing what is there), and report."""
     from pyspark.sql import functions as f
 
-    tell = teller(on_progress)
-    tell(JobProgress(0, None, 0, "reads the records"))
+    show = progress_to(on_progress)
+    show(JobProgress(0, None, 0, "reads the records"))
     read = records(spark, settings).persist()
     try:
         identified = f.col("producer_id") >= 0
@@ -78,7 +78,7 @@ def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress 
         total, judged, known = read.agg(
             f.count(f.lit(1)), f.count(f.when(identified, 1)), producers
         ).collect()[0]
-        tell(JobProgress(total, total, 1, "judges them"))
+        show(JobProgress(total, total, 1, "judges them"))
         # Asked behind the reading: retention cannot have taken anything before it.
         found = find(read, whole_logs(settings)).persist()
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}

@@ -1,4 +1,4 @@
-"""What an audit needs to be told: its table of settings, and what contradicts itself in it."""
+"""The settings of an audit: their table, and which of them contradict each other."""
 
 from dataclasses import dataclass
 

@@ -36,16 +36,16 @@ class JobProgress:
 
 
 OnProgress = Callable[[JobProgress], None]
-Tell = Callable[[JobProgress | Callable[[], JobProgress]], None]
+ShowProgress = Callable[[JobProgress | Callable[[], JobProgress]], None]
 
 
-def teller(on_progress: OnProgress | None) -> Tell:
+def progress_to(on_progress: OnProgress | None) -> ShowProgress:
     """Hands progress, or what a function finds out about it, to `on_progress`.
 
     Never raises: what goes wrong with progress is a warning, because progress must not end a job.
     """
 
-    def tell(progress: JobProgress | Callable[[], JobProgress]) -> None:
+    def show(progress: JobProgress | Callable[[], JobProgress]) -> None:
         if on_progress is None:
             return
         try:
@@ -53,7 +53,7 @@ def teller(on_progress: OnProgress | None) -> Tell:
         except Exception as error:
             _log.warning("progress is not shown: %s: %s", type(error).__name__, error)
 
-    return tell
+    return show
 
 
 class Report(Protocol):

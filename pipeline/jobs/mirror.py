@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client.errors import ClientError
 from tidelog.pipeline.jobs.copies import only_run
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, ShowProgress, progress_to, use_in_this_thread
 from tidelog.pipeline.jobs.mirror_origin import check_rivals
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
@@ -120,7 +120,7 @@ def run(
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):
         shutil.rmtree(lost, ignore_errors=True)
-        report = _run(settings, session, rows, teller(on_progress), stop)
+        report = _run(settings, session, rows, progress_to(on_progress), stop)
         return replace(report, lost_offsets=count_losses(lost))
 
 
@@ -128,7 +128,7 @@ def _run(
     settings: MirrorSettings,
     session: MirrorSession,
     rows: "DataFrame",
-    tell: Tell,
+    show: ShowProgress,
     stop: Event | None,
 ) -> MirrorReport:
     prepared = asyncio.run(prepare_topics(settings, session))
@@ -151,14 +151,14 @@ def _run(
     runs = _Runs(settings, session, writer, prepared.topics)
     try:
         while not runs.have_ended():
-            tell(runs.progress)
+            show(runs.progress)
             if stop is not None and stop.is_set():
                 break
     finally:
         # The next run repeats a batch that this interrupts.
         runs.query.stop()
     counts = runs.counts()
-    tell(JobProgress(counts.read, counts.read, counts.batches, "done"))
+    show(JobProgress(counts.read, counts.read, counts.batches, "done"))
     return MirrorReport(runs.topics, counts, time.monotonic() - began)
 
 

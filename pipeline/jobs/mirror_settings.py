@@ -1,4 +1,4 @@
-"""What a mirror needs to be told: its table of settings, and what contradicts itself in it."""
+"""The settings of a mirror: their table, and which of them contradict each other."""
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Which records a job passes on, and what becomes of them: `where` and `select` in SQL.
 
 Owns the rule that a record keeps its place: whatever is selected, the rows say in POSITION_COLUMNS where they
-come from, so that delivery=mirror can tell them apart. What chance decides is refused, for read again it
+come from, so that delivery=mirror can distinguish them. What chance decides is refused, for read again it
 would give other rows.
 """
 
@@ -45,7 +45,7 @@ def project(
     if not rows._jdf.queryExecution().analyzed().deterministic():
         raise OptionError(
             "select or where holds something that chance decides, such as rand(): read again, it would give"
-            " other rows, and nobody could tell which of them are stored"
+            " other rows, and nobody could know which of them are stored"
         )
     added = [name for name in ("headers", "timestamp") if name not in given]
     places = zip(PLACED, POSITION_COLUMNS, strict=True)

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline.jobs.copies import only_run
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller, use_in_this_thread
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, ShowProgress, progress_to, use_in_this_thread
 from tidelog.pipeline.jobs.projection import project
 from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Bounds, Records, TopicRecords
@@ -81,7 +81,7 @@ def run(
     """
     settings.check()
     use_in_this_thread(spark)
-    tell = teller(on_progress)
+    show = progress_to(on_progress)
     records = _records(spark, settings)
     bounds = _chosen(records, settings)
     if not bounds:
@@ -95,7 +95,7 @@ def run(
         asyncio.run(prepare_topics(settings, session, records.topic_ids(), bounds))
         # Also where nothing is left to be written: it would have been written otherwise.
         open_session(parse_sink_options(_sink_options(settings), is_stream=False))
-        return _run(spark, settings, records, bounds, session, tell, stop)
+        return _run(spark, settings, records, bounds, session, show, stop)
 
 
 def _run(
@@ -104,7 +104,7 @@ def _run(
     records: Records,
     bounds: Bounds,
     session: MirrorSession,
-    tell: Tell,
+    show: ShowProgress,
     stop: threading.Event | None,
 ) -> ReplayReport:
     began = time.monotonic()
@@ -117,7 +117,7 @@ def _run(
     before = _counts(session)
     rounds = 0
     while left := sum(end - starts[place] for place, (_, end) in bounds.items()):
-        tell(JobProgress(total - left, total, rounds, "replays"))
+        show(JobProgress(total - left, total, rounds, "replays"))
         if stop is not None and stop.is_set():
             break
         ends = next_offsets(starts, bounds, settings.max_rows, None)
@@ -125,7 +125,7 @@ def _run(
         rows = _rows(spark, settings, records, ranges)
         rows.write.format("tidelog").mode("append").options(**_sink_options(settings)).save()
         starts, rounds = ends, rounds + 1
-    tell(JobProgress(total - left, total, rounds, "has replayed"))
+    show(JobProgress(total - left, total, rounds, "has replayed"))
     read, written, skipped = (after - first for after, first in zip(_counts(session), before, strict=True))
     seconds = round(time.monotonic() - began, 3)
     return ReplayReport(len(bounds), rounds, read, written, skipped, left, seconds)

@@ -1,4 +1,4 @@
-"""What a replay needs to be told: its table of settings, and what contradicts itself in it."""
+"""The settings of a replay: their table, and which of them contradict each other."""
 
 import re
 from dataclasses import MISSING, dataclass

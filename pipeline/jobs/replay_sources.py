@@ -115,7 +115,7 @@ class ArchivedRecords:
             raise OptionError(f"there is no archive in {root}")
         if not paths and self._ends:
             raise OptionError(f"no file is left of the archive in {root}: bring back what was taken away")
-        self._gone, self._told = frozenset(gone), set[str]()
+        self._gone, self._warned_of = frozenset(gone), set[str]()
         files = [_file(path) for path in sorted(paths)]
         self._files = [each for each in files if not chosen or each.topic in chosen]
         if absent := sorted(chosen - {each.topic for each in files}):
@@ -180,9 +180,9 @@ class ArchivedRecords:
             what = f"{gone[0]} is gone from the archive" + (f", and {len(gone) - 1} more" if gone[1:] else "")
             if not self._allow_gaps:
                 raise ArchiveError(f"{what}: bring it back, or replay without its records, with allow_gaps")
-            if set(gone) - self._told:
+            if set(gone) - self._warned_of:
                 _log.warning("replayed without its records: %s", what)
-            self._told.update(gone)
+            self._warned_of.update(gone)
         return [each for each in files if each.path not in self._gone]
 
     def _load(self, files: Sequence[_File]) -> "DataFrame":

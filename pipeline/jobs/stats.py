@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client.cluster_config import ClusterConfig
-from tidelog.pipeline.jobs.job import JobProgress, OnProgress, Tell, teller
+from tidelog.pipeline.jobs.job import JobProgress, OnProgress, ShowProgress, progress_to
 from tidelog.pipeline.jobs.quantities import as_duration, as_number, as_size
 from tidelog.pipeline.jobs.stats_settings import StatsSettings
 from tidelog.pipeline.jobs.stats_sketches import METRICS, PARTS, merge, metrics, size_of_record, sketch
@@ -102,15 +102,15 @@ def run(
     Raises OptionError, ClientError.
     """
     settings.check()
-    tell = teller(on_progress)
+    show = progress_to(on_progress)
     began_ms = time.time_ns() // 1_000_000
     seconds = None
     if settings.follow_seconds is None:
-        tell(JobProgress(0, None, 0, f"reads {', '.join(settings.topics)}"))
+        show(JobProgress(0, None, 0, f"reads {', '.join(settings.topics)}"))
         parts = sketch(measure(spark, settings), settings.window)
     else:
         until = stop or threading.Event()
-        parts, seconds = _follow(spark, settings, settings.follow_seconds, tell, until)
+        parts, seconds = _follow(spark, settings, settings.follow_seconds, show, until)
     parts = parts.persist()
     try:
         windows = _windows(parts, settings)
@@ -125,7 +125,7 @@ def run(
             _draw(parts, settings, settings.plot)
     finally:
         parts.unpersist()
-    tell(JobProgress(total["records"], total["records"], 1, "measured"))
+    show(JobProgress(total["records"], total["records"], 1, "measured"))
     return StatsReport(settings.follow_seconds is not None, count, total, tuple(partitions))
 
 
@@ -195,7 +195,7 @@ def _follow(
     spark: "SparkSession",
     settings: StatsSettings,
     seconds: int,
-    tell: Tell,
+    show: ShowProgress,
     stop: threading.Event,
 ) -> tuple["DataFrame", float]:
     """What arrives from now on, for `seconds` or until `stop`, and the time that took."""
@@ -209,11 +209,11 @@ def _follow(
         seen, batches = seen + sum(row["records"] for row in new), batches + 1
         if len(rows) > _MOST_PARTS:
             rows = merge(spark.createDataFrame(rows, PARTS), *_WINDOW).collect()
-        tell(JobProgress(seen, None, batches, "watches"))
+        show(JobProgress(seen, None, batches, "watches"))
 
     measured = measure(spark, settings)
     began = time.monotonic()
-    tell(JobProgress(0, None, 0, f"watches {', '.join(settings.topics)} for {seconds} s"))
+    show(JobProgress(0, None, 0, f"watches {', '.join(settings.topics)} for {seconds} s"))
     query = measured.writeStream.foreachBatch(take).trigger(processingTime=_MICRO_BATCH).start()
     try:
         while not stop.is_set() and time.monotonic() < began + seconds:

@@ -1,4 +1,4 @@
-"""What the stats need to be told: their table of settings, and what contradicts itself in it."""
+"""The settings of the stats: their table, and which of them contradict each other."""
 
 import re
 from dataclasses import dataclass

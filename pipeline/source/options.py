@@ -170,7 +170,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_stream_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a stream, which starts at the latest offsets unless told otherwise.
+    """Read the options of a stream, which starts at the latest offsets by default.
 
     Raises OptionError as `parse_options`, and for options that would end the stream.
     """
@@ -338,7 +338,7 @@ def _parse_times(edge: str, given: Mapping[str, str]) -> Positions | None:
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Spark's own source leaves the headers out unless told otherwise, this one only where told so."""
+    """All columns by default. In Spark's own source, headers are off by default."""
     with_headers = choice_of(given, OPTIONS, "includeHeaders", "true", "false") == "true"
     if (text := given.get("columns")) is None:
         return tuple(name for name in COLUMNS if with_headers or name != "headers")

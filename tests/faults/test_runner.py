@@ -13,7 +13,7 @@ from tidelog.protocol.records import iter_batches
 async def test_a_short_run_with_a_fixed_seed_survives_and_a_lost_batch_would_be_found(tmp_path: Path) -> None:
     steps: list[str] = []
     settings = Settings(seed=20, seconds=6, least_steps=5, checkpoint_interval_ms=100)
-    result = await run(settings, tmp_path / "data", lambda seconds, text: steps.append(text))
+    result = await run(settings, tmp_path / "data", steps.append)
     assert result.findings == [], f"seed {settings.seed}, steps {steps}"
     assert sum(result.steps.values()) >= 5
     assert result.records_stored > 0

@@ -1,10 +1,10 @@
-"""How a measurement is told."""
+"""How a measurement is printed."""
 
 import json
 
 import pytest
 
-from tidelog.cli.bench import Measured, _tell, percentile
+from tidelog.cli.bench import Measured, _print, percentile
 from tidelog.cli.main import main
 
 
@@ -14,14 +14,14 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed() -> None
     assert percentile([7.0], 0.5) == 7
 
 
-def test_it_is_told_in_sentences_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_printed_in_sentences_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     measured = Measured(2_000, 200_000, 0.5, [1.0, 2.0, 30.0])
-    _tell("produced", measured, {}, False)
+    _print("produced", measured, {}, False)
     assert capsys.readouterr().out == (
         "produced 2,000 records in 0.50 s: 4,000 records/s, 0.4 MB/s\n"
         "latency p50 2.00 ms, p95 30.00 ms, p99 30.00 ms, p999 30.00 ms, max 30.00 ms\n"
     )
-    _tell("produced", measured, {"work": "produce"}, True)
+    _print("produced", measured, {"work": "produce"}, True)
     told = json.loads(capsys.readouterr().out)
     assert (told["work"], told["records_per_second"], told["megabytes_per_second"]) == ("produce", 4_000, 0.4)
     assert told["latency_ms"] == {"p50": 2, "p95": 30, "p99": 30, "p999": 30, "max": 30}

@@ -22,7 +22,7 @@ def ledger(*fates: int, writer: int = 0, partition: int = 0) -> Ledger:
     """A writer that sent one record for each fate."""
     made = Ledger(writer, f"writer {writer}")
     for fate in fates:
-        made.told(partition, made.sent(partition), fate)
+        made.record_outcome(partition, made.sent(partition), fate)
     return made
 
 
@@ -73,7 +73,7 @@ def test_writers_do_not_order_each_other() -> None:
 
 def test_partitions_do_not_order_each_other() -> None:
     made = ledger(0, 1)
-    made.told(1, made.sent(1), 0)
+    made.record_outcome(1, made.sent(1), 0)
     assert check([made], {0: log(0, 1), 1: log(0, partition=1)}) == []
 
 

@@ -17,7 +17,7 @@ def findings(left: list[int], fates: dict[int, int] | None = None) -> set[Kind]:
     ledger = Ledger(0, "writer")
     for counter in range(LIFE):
         ledger.sent(0)
-        ledger.told(0, counter, (fates or {}).get(counter, counter))
+        ledger.record_outcome(0, counter, (fates or {}).get(counter, counter))
     found: list[Finding] = check_latest(
         [ledger], {0: [Version(counter, 0, counter, is_tombstone(counter)) for counter in left]}
     )

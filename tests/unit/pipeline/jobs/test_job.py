@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, teller
+from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, progress_to
 from tidelog.pipeline.source.offsets import OptionError
 
 
@@ -33,7 +33,7 @@ def test_the_metrics_file_holds_the_numbers_of_the_summary(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["archive.prom"], "no draft is left"
 
 
-def test_a_metrics_file_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+def test_a_metrics_file_that_cannot_be_written_is_shown_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"metrics_file: .*absent is not a folder"):
         MetricsFile(tmp_path / "absent" / "archive.prom", "archive").check()
 
@@ -47,11 +47,11 @@ def test_progress_never_ends_a_job(progress: JobProgress | Callable[[], JobProgr
     def fail(_: JobProgress) -> None:
         raise OSError("nobody reads standard error")
 
-    teller(fail)(progress)
-    teller(None)(progress)
+    progress_to(fail)(progress)
+    progress_to(None)(progress)
 
 
-def test_progress_may_be_found_out_when_it_is_told() -> None:
-    told: list[JobProgress] = []
-    teller(told.append)(lambda: JobProgress(2, None, 1, "works"))
-    assert told == [JobProgress(2, None, 1, "works")]
+def test_progress_may_be_found_out_when_it_is_shown() -> None:
+    shown: list[JobProgress] = []
+    progress_to(shown.append)(lambda: JobProgress(2, None, 1, "works"))
+    assert shown == [JobProgress(2, None, 1, "works")]
