@@ -1,21 +1,22 @@
-"""An event loop for tests whose two sides share it: its clock leaves out when the process did not run.
+"""An event loop for tests whose sides share its process: its clock leaves out when the process did not run.
 
-On a busy machine a process may not run for longer than a short timeout. Here both sides of a connection would
-have missed that time, so nothing times out because of it.
+On a busy machine a process may not run for longer than a short timeout. Here both sides of a connection, and
+the threads that they wait for, would have missed that time, so nothing times out because of it. A test that
+nothing blocks the loop needs another clock.
 
-Owns the clock. Invariants: it never goes back, and never faster than the machine's; a wait counts for no more
-than was asked for, and what the loop runs between two waits for `_LONGEST_STEP_S` at most.
+Owns the clock. Invariants: it never goes back, and never faster than the machine's; what passes while the
+loop waits once, and what passes until it waits again, counts for `_LONGEST_STEP_S` at most.
 """
 
 import asyncio
 import selectors
 import time
 
-_LONGEST_STEP_S = 0.001
+_LONGEST_STEP_S = 0.002
 
 
 class _Selector(selectors.DefaultSelector):
-    """Stands where the loop waits, so it knows how long the loop wanted to wait."""
+    """Stands where the loop waits. It waits in short steps: after a stop, threads run in the next step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,11 +26,9 @@ class _Selector(selectors.DefaultSelector):
         return self._moment + min(time.monotonic() - self._began, _LONGEST_STEP_S)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._moment, began = self.now(), time.monotonic()
-        ready = super().select(timeout)
-        self._began = time.monotonic()
-        waited = self._began - began
-        self._moment += waited if timeout is None else min(waited, max(timeout, 0))
+        self._moment, self._began = self.now(), time.monotonic()
+        ready = super().select(None if timeout is None else min(timeout, _LONGEST_STEP_S))
+        self._moment, self._began = self.now(), time.monotonic()
         return ready
 
 

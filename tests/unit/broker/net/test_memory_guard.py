@@ -11,6 +11,7 @@ from tests.unit.broker.net.test_connection import PRODUCED, Held, api_versions, 
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import until
 from tidelog.broker.handlers.context import Parked
+from tidelog.broker.limits import queued_memory
 from tidelog.protocol.hot import FetchResponse
 from tidelog.protocol.schema import ApiKey
 
@@ -19,6 +20,11 @@ MIB = 1 << 20
 BOUND = 4 * MIB
 SETTINGS: dict[str, Any] = {"queued_max_bytes": BOUND, "socket_request_max_bytes": 2 * MIB}
 LARGE = {"topics": [{"name": "n" * 32_000} for _ in range(64)]}
+
+
+@pytest.fixture(autouse=True)
+def _patience_is_longer_than_a_busy_machine_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queued_memory, "PATIENCE_SECONDS", 1_000.0)
 
 
 def queued(server: Running) -> int:
