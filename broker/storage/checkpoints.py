@@ -49,6 +49,8 @@ def _entries(disk: Disk, path: Path, fields: int) -> list[list[str]]:
     lines = text.splitlines()
     if len(lines) < 2 or lines[0] != "0" or not lines[1].isdigit():
         raise CheckpointError(f"{path}: expected version 0 and a count in the first two lines")
+    if not text.endswith("\n"):
+        raise CheckpointError(f"{path}: the last line is cut short")
     entries = [line.split() for line in lines[2:]]
     if len(entries) != int(lines[1]) or any(len(entry) != fields for entry in entries):
         raise CheckpointError(f"{path}: expected {lines[1]} lines of {fields} fields after the count")
@@ -64,9 +66,14 @@ def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, int]:
     if not disk.exists(path):
         return {}
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in _entries(disk, path, 3)}
+        offsets = {
+            (topic, int(partition)): int(offset) for topic, partition, offset in _entries(disk, path, 3)
+        }
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
+    if (least := min(offsets.values(), default=0)) < 0:
+        raise CheckpointError(f"{path}: expected offsets of 0 or more, found {least}")
+    return offsets
 
 
 def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
@@ -106,14 +113,14 @@ def write_cleaned_offset(disk: Disk, path: Path, offset: int) -> None:
 
 
 def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
-    """The topic id in partition.metadata, None when there is no file or an empty one. Raises
+    """The topic id in partition.metadata, None when there is no file or nothing but zeros in it. Raises
     CheckpointError."""
     path = folder / PARTITION_METADATA
     if not disk.exists(path):
         return None
-    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    lines = disk.read_file(path).strip(b"\0").decode("utf-8", "replace").splitlines()
     if not lines:
-        return None  # Made just before a power cut: the folder holds no record.
+        return None  # What a power cut leaves of a file that was just made.
     fields = dict(line.split(": ", 1) for line in lines if ": " in line)
     try:
         if fields["version"] != "0":

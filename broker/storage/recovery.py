@@ -252,7 +252,7 @@ class Recovery:
         must_cover = self.report.clean_shutdown or self.report.corrupt_snapshots or snapshot.offset < 0
         if must_cover and max(snapshot.offset, 0) < bases[0]:
             self.report.producers_unknown_before = bases[0]
-        start_offset = self._start_of(bases[0], start_offset)
+        start_offset = self._start_of(bases[0], start_offset, end_offset)
         self.report.holes = holes_between(segments, start_offset)
         return Recovered(
             segments,
@@ -265,13 +265,20 @@ class Recovery:
             is_empty or not end_offset or not self.report.clean_shutdown,
         )
 
-    def _start_of(self, first_base: int, saved: int | None) -> int:
+    def _start_of(self, first_base: int, saved: int | None, end_offset: int) -> int:
         """Where the log begins.
 
         A crash may happen between the deletion of files and the saving of the new start. After a clean
-        shutdown, missing files were not deleted by the broker, and the log begins with a hole.
+        shutdown, missing files were not deleted by the broker, and the log begins with a hole. What was saved
+        has no checksum: if the log was never so long, it would hide records that nobody deleted.
         """
         if saved is None:
+            return first_base
+        if saved > end_offset and not self.report.below_recovery_point:
+            self.report.file_problems.append(
+                f"the saved log start {saved} lies behind the log's end {end_offset}; the log begins at"
+                f" {first_base}, so records that were deleted may be there again"
+            )
             return first_base
         if saved < first_base and not self.report.clean_shutdown:
             self.report.start_moved = Hole(saved, first_base)

@@ -48,7 +48,10 @@ def test_no_file_is_no_entry(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "0\n", "1\n0\n", "0\nx\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n", "0\n1\na b 1\n", "\xff"],
+    [
+        *("", "0\n", "1\n0\n", "0\nx\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n", "0\n1\na b 1\n", "\xff"),
+        *("0\n1\na 0 12", "0\n1\na 0 -1\n"),
+    ],
 )
 def test_what_kafka_would_not_write_is_an_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"
@@ -74,6 +77,7 @@ def test_metadata_that_names_no_topic_is_an_error(tmp_path: Path, text: str) -> 
         read_topic_id(Disk(), tmp_path)
 
 
-def test_empty_metadata_is_what_a_power_cut_leaves_of_a_new_folder(tmp_path: Path) -> None:
-    (tmp_path / "partition.metadata").write_bytes(b"")
+@pytest.mark.parametrize("size", [0, 43])
+def test_empty_metadata_is_what_a_power_cut_leaves_of_a_new_folder(tmp_path: Path, size: int) -> None:
+    (tmp_path / "partition.metadata").write_bytes(bytes(size))
     assert read_topic_id(Disk(), tmp_path) is None

@@ -212,7 +212,7 @@ def test_a_folder_whose_metadata_contradicts_its_place_is_offline_and_left_as_it
     logs.close()
 
 
-@pytest.mark.parametrize("content", [None, b""])
+@pytest.mark.parametrize("content", [None, b"", bytes(43)])
 @pytest.mark.parametrize("count", [0, 30])
 def test_a_missing_metadata_is_written_anew_and_told_where_records_lie_beside_it(
     tmp_path: Path, content: bytes | None, count: int

@@ -401,6 +401,22 @@ def test_the_checkpointed_start_offset_holds_after_a_restart(tmp_path: Path) -> 
     assert sequences(again)[0][0] == 17
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_saved_start_behind_the_end_hides_no_record_unless_the_end_is_lost(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    written(tmp_path).close(clean=True)
+    damaged = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=40, start_offset=1700)
+    assert (damaged.start_offset, damaged.end_offset) == (0, 40)
+    assert [each.split(";")[0] for each in damaged.recovery.file_problems] == [
+        "the saved log start 1700 lies behind the log's end 40"
+    ]
+    damaged.close(clean=False)
+    lost = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=1800, start_offset=1700)
+    assert (lost.start_offset, lost.end_offset) == (40, 40)
+    assert lost.recovery.below_recovery_point
+
+
 @pytest.mark.parametrize("text", ["0\n7\nbroken", "0\n1\n8 0\n"])
 def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path, text: str) -> None:
     log = written(tmp_path, 5)

@@ -114,6 +114,7 @@ CASES = {
     ),
     "metadata is gone": Case(remove("t-0/partition.metadata")),
     "metadata is empty": Case(write("t-0/partition.metadata", b"")),
+    "a start offset is behind the end": Case(write("log-start-offset-checkpoint", b"0\n2\nt 0 999\nu 0 0\n")),
     "start offsets are gone": Case(remove("log-start-offset-checkpoint")),
     "recovery points are gone": Case(remove("recovery-point-offset-checkpoint")),
     "recovery points are garbage": Case(write("recovery-point-offset-checkpoint", b"garbage")),
