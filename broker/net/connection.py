@@ -332,11 +332,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._read_or_pause()
 
-    def holds(self, pending: Pending, held_bytes: int) -> None:
-        """For dispatch: a Pending in the queue holds `held_bytes` of memory while it waits."""
+    def holds(self, pending: Pending, held_bytes: int, reserved_bytes: int) -> None:
+        """For dispatch: a Pending in the queue holds and reserves so much memory from now on."""
         self._parked_bytes += held_bytes - pending.held_bytes
         self._guard.took(max(held_bytes - pending.held_bytes, 0))
-        pending.held_bytes = held_bytes
+        self._reserved_bytes += reserved_bytes - pending.reserved_bytes
+        pending.held_bytes, pending.reserved_bytes = held_bytes, reserved_bytes
+        if self._paused:
+            self.go_on()
 
     def mute(self, seconds: float) -> None:
         """For dispatch: the client is above a quota. Nothing of it is read or served for so long."""

@@ -63,8 +63,8 @@ class Client(Protocol):
     def effect_taken(self, pending: Pending) -> None:
         """A Pending no longer holds back later requests, but it has no answer yet."""
 
-    def holds(self, pending: Pending, held_bytes: int) -> None:
-        """A Pending of this connection holds `held_bytes` of memory while it waits."""
+    def holds(self, pending: Pending, held_bytes: int, reserved_bytes: int) -> None:
+        """A Pending of this connection holds and reserves so much memory while it waits."""
 
     def bad_request(self, error: BadRequest) -> None:
         """The frame of a Pending of this connection is not a valid request."""
@@ -173,9 +173,12 @@ class Pending(Waiting):
             self._client.effect_taken(self)
 
     def holds(self, held_bytes: int) -> None:
-        """It holds `held_bytes` of memory while it waits."""
+        """It was decoded, and holds `held_bytes` of memory while it waits."""
+        reserved_bytes = self.reserved_bytes
+        if isinstance(self.request, FetchRequest):
+            reserved_bytes = min(reserved_bytes, max(self.request.max_bytes, 0))
         if self.future is not None:
-            self._client.holds(self, held_bytes)
+            self._client.holds(self, held_bytes, reserved_bytes)
 
     def given(self, result: Any) -> None:
         """The LateAnswer of the handler has its value. Raises nothing: other callbacks run after this one."""

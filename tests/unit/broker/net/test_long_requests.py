@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.waiting import until
 from tidelog.broker.handlers import Handler
-from tidelog.broker.handlers.context import LateAnswer, RequestContext
+from tidelog.broker.handlers.context import LateAnswer, Parked, RequestContext
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import (
@@ -215,6 +215,36 @@ async def test_an_error_in_a_later_step_is_that_apis_answer(error: Exception) ->
         await peer.ask(ApiKey.DESCRIBE_CLUSTER, 0)
 
 
+def long_fetch(correlation_id: int, max_bytes: int = 1) -> bytes:
+    partitions = [FetchPartition(index, -1, 0, -1, -1, 1) for index in range(COUNT)]
+    request = FetchRequest(-1, 60_000, 1, max_bytes, 0, 0, -1, [("t", partitions)])
+    body = encode_fetch_request(12, request)
+    return b"".join(encode_request_frame(ApiKey.FETCH, 12, correlation_id, "test", body))
+
+
+async def test_long_fetches_that_want_little_do_not_keep_their_connection_from_being_read() -> None:
+    """They reserve what they ask for. So the end of the connection is noticed, and ends them."""
+    polled: list[asyncio.Event] = []
+
+    def fetch(context: RequestContext, request: FetchRequest) -> Parked:
+        async def poll() -> None:
+            polled.append(ended := asyncio.Event())
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        return Parked(poll, 0)
+
+    bounds = {"connection_queued_max_bytes": 100_000, "fetch_max_bytes": 60_000}
+    async with serving(handlers(fetch=fetch), **bounds) as server:
+        peer = await Peer.connect(server.port)
+        peer.send(long_fetch(1, 10_000) + long_fetch(2, 10_000))
+        await until(lambda: len(polled) == 2)
+        await peer.close()
+        await until(lambda: all(ended.is_set() for ended in polled))
+
+
 async def test_a_long_fetch_is_a_long_poll_like_any_other() -> None:
     polled: list[asyncio.Event] = []
 
@@ -226,9 +256,7 @@ async def test_a_long_fetch_is_a_long_poll_like_any_other() -> None:
 
         return poll()
 
-    partitions = [FetchPartition(index, -1, 0, -1, -1, 1) for index in range(COUNT)]
-    request = FetchRequest(-1, 60_000, 1, 1, 0, 0, -1, [("t", partitions)])
-    frame = b"".join(encode_request_frame(ApiKey.FETCH, 12, 1, "test", encode_fetch_request(12, request)))
+    frame = long_fetch(1)
     appends = Appends()
     both = handlers(fetch=fetch, produce=appends.handle)
     async with serving(both) as server, await Peer.connect(server.port) as peer:
