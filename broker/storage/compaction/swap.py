@@ -53,7 +53,7 @@ def swap_in(disk: Disk, folder: Path, old: Sequence[Segment], new: Segment) -> l
     try:
         _sync_names(disk, folder)
         renamed = _renamed(disk, folder, old[1:], new)
-        new.rename_to("")
+        _give_names(disk, folder, old[1:], new)
         _sync_names(disk, folder)
     except _TakenBackError:
         raise
@@ -71,14 +71,33 @@ def _renamed(disk: Disk, folder: Path, old: Sequence[Segment], new: Segment) -> 
     except OSError as error:
         if error.errno not in FULL:
             raise
-        for segment in old:
-            segment.rename_from_deleted()
-        _sync_names(disk, folder)  # Before the new one goes: all records are in it.
-        discard(disk, new)
-        raise _TakenBackError(error.errno, error.strerror) from error
+        raise _taken_back(disk, folder, old, new, error) from error
     if renamed:
         _sync_names(disk, folder)
     return renamed
+
+
+def _give_names(disk: Disk, folder: Path, old: Sequence[Segment], new: Segment) -> None:
+    """Let the new segment take its final names. Raises OSError, and _TakenBackError."""
+    first_renamed = new.paths[-1]
+    try:
+        new.rename_to("")
+    except OSError as error:
+        # Else an index of the first old segment is gone already.
+        if error.errno not in FULL or not disk.exists(first_renamed):
+            raise
+        raise _taken_back(disk, folder, old, new, error) from error
+
+
+def _taken_back(
+    disk: Disk, folder: Path, old: Sequence[Segment], new: Segment, error: OSError
+) -> _TakenBackError:
+    """Put `old` back into the log and discard the new segment. Raises OSError."""
+    for segment in old:
+        segment.rename_from_deleted()
+    _sync_names(disk, folder)  # Before the new one goes: all records are in it.
+    discard(disk, new)
+    return _TakenBackError(error.errno, error.strerror)
 
 
 def _sync_names(disk: Disk, folder: Path) -> None:

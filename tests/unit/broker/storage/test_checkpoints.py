@@ -49,8 +49,8 @@ def test_no_file_is_no_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "0\n", "1\n0\n", "0\nx\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n", "0\n1\na b 1\n", "\xff"),
-        *("0\n1\na 0 12", "0\n1\na 0 -1\n"),
+        *("", "0\n", "1\n0\n", "0\nx\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n"),
+        *("0\n1\na b 1\n", "\xff", "0\n1\na 0 12", "0\n1\na 0 -1\n"),
     ],
 )
 def test_what_kafka_would_not_write_is_an_error(tmp_path: Path, text: str) -> None:

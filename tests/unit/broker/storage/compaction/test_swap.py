@@ -116,6 +116,49 @@ def test_a_damaged_swap_file_is_kept_aside_and_the_old_segments_stay(tmp_path: P
     assert not swap.exists()
 
 
+class NoNameDisk(EndingDisk):
+    """Has no space for one more name after so many changes, and again after that."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        Disk.rename(self, old, new)
+
+    def change(self) -> None:
+        pass
+
+
+def test_a_full_disk_that_refuses_a_name_leaves_the_old_segments_in_service(tmp_path: Path) -> None:
+    """But not where the new segment has taken one of its names: a start has to complete that."""
+    offline = []
+    for left in range(1000):
+        disk, folder = NoNameDisk(), tmp_path / str(left)
+        log = prepared(folder, disk)
+        expected, point = state(log), log.recovery_point
+        disk.left = left
+        try:
+            clean(log)
+        except HalfSwappedError:
+            offline.append(left)
+        except OSError:
+            log.compaction.finish_swap(log._segments.segments, None)
+            assert contents(log) in (OLD, NEW)
+            assert not list(folder.glob("*.swap"))
+            append(log, keyed([(b"more", b"v")]))
+            clean(log)
+            assert contents(log) == [*NEW, (10, b"more", b"v")]
+        log._segments.close()
+        again = open_log(folder, config=COMPACT, recovery_point=point, start_offset=0)
+        assert not again.recovery.is_damaged
+        assert state(again) == expected
+        assert contents(again)[: len(NEW)] == NEW
+        again._segments.close()
+        if disk.left >= 0:
+            break
+    assert len(offline) == 2, offline
+
+
 class FullDisk(Disk):
     """Has no space for small files while `is_full`, and still some in the files that it has."""
 
