@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-ROWS = 336_776
 _SCHEMA = pa.schema(
     [
         pa.field("key", pa.string()),

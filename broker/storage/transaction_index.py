@@ -26,7 +26,7 @@ from tidelog.broker.storage.open_transactions import EndedTransaction
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 TRANSACTION_ENTRY = Struct(">hqqqq")
 _VERSION = 0
-_MARKER, _LAST_STABLE = 3, 4
+_MARKER = 3
 _Entry = tuple[int, int, int, int, int]
 
 

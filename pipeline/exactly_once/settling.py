@@ -112,7 +112,7 @@ async def _settle_once(sink: Sink, settlement: Settlement) -> int:
         now = last or Decision()
         if settlement.decision is not None:
             if last is None or last.batch == NO_BATCH:
-                await _check_age(admin, sink, settlement)
+                await _check_age(admin, settlement)
             now = following(sink.name, last, settlement.decision)
             if now.write != settlement.decision.write:
                 logger.warning("batch_not_written_again", sink=sink.name, batch=settlement.batch)
@@ -224,7 +224,7 @@ async def _state(transactions: TransactionAdmin, name: TransactionName) -> str |
         return None
 
 
-async def _check_age(admin: Admin, sink: Sink, settlement: Settlement) -> None:
+async def _check_age(admin: Admin, settlement: Settlement) -> None:
     """The broker knows no decision of the sink. Raises ExactlyOnceError if it may have forgotten one about
     this batch."""
     if settlement.planned_ms is None:

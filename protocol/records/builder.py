@@ -277,7 +277,6 @@ class RecordBatchBuilder:
         leader_epoch: int = NO_LEADER_EPOCH,
         is_transactional: bool = False,
         is_control: bool = False,
-        level: int | None = None,
     ) -> bytearray:
         """The finished batch. It belongs to the caller, who may patch it.
 
@@ -294,7 +293,7 @@ class RecordBatchBuilder:
         self._pieces = []
         if compression is not Compression.NONE:
             with memoryview(batch) as view:
-                packed = compress(compression, view[BATCH_HEADER_SIZE:], level)
+                packed = compress(compression, view[BATCH_HEADER_SIZE:])
             batch = bytearray(_HEADER_ROOM + packed)
         self._tail = batch
         self.size_bytes = len(batch)

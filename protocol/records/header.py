@@ -28,11 +28,9 @@ _HEADER = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qii")
 _PRODUCER = Struct(">qhi")
 _INT64 = Struct(">q")
-_INT32 = Struct(">i")
 _UINT32 = Struct(">I")
 _INT16 = Struct(">h")
 
-_LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
 ATTRIBUTES_AT = 21
@@ -196,12 +194,6 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             return
         yield position, header
         position = end
-
-
-def set_offset_and_leader_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write both into `batch` in place. The CRC does not cover them and stays valid."""
-    _INT64.pack_into(batch, 0, base_offset)
-    _INT32.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
 
 
 def with_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:

@@ -31,7 +31,7 @@ from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.errors import ApiError
-from tidelog.protocol.records import iter_batches, read_marker, set_offset_and_leader_epoch
+from tidelog.protocol.records import LOG_OVERHEAD, iter_batches, pack_prefix, read_marker
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
 
@@ -91,7 +91,7 @@ class History:
         """A leader whose log was compacted gives a batch of three records, of which these are left."""
         epoch, sequence = self.next.get(producer_id, (0, 0))
         data = bytearray(cleaned(batch(producer_id, epoch, sequence, 3), kept))
-        set_offset_and_leader_epoch(data, self.log.end_offset + gap, 0)
+        data[:16] = pack_prefix(self.log.end_offset + gap, len(data) - LOG_OVERHEAD, 0)
         append_from_leader(self.log, bytes(data))
         self.next[producer_id] = (epoch, sequence + 3)
         self.last.pop(producer_id, None)

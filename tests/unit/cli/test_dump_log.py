@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.cli.main import main
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.records import RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.protocol.records import RecordBatchBuilder
 
 NOW_MS = 1_700_000_000_000
 
@@ -17,9 +17,7 @@ def batch(base_offset: int, *values: bytes, codec: Compression = Compression.NON
         builder.append(
             NOW_MS + number, b"key" if number else None, value, (("header", None),) if number else ()
         )
-    built = builder.build(codec, producer_id=7, producer_epoch=1, base_sequence=base_offset)
-    set_offset_and_leader_epoch(built, base_offset, 3)
-    return bytes(built)
+    return bytes(builder.build(codec, 7, 1, base_offset, base_offset=base_offset, leader_epoch=3))
 
 
 @pytest.fixture

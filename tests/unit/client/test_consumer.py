@@ -21,7 +21,6 @@ from tidelog.protocol.records import (
     RecordBatchBuilder,
     TransactionMarker,
     build_marker,
-    set_offset_and_leader_epoch,
 )
 from tidelog.protocol.schema import ApiKey
 
@@ -33,9 +32,7 @@ def stored(base_offset: int, *values: bytes) -> bytes:
     builder = RecordBatchBuilder()
     for value in values:
         builder.append(1_000, None, value)
-    data = builder.build()
-    set_offset_and_leader_epoch(data, base_offset, 0)
-    return bytes(data)
+    return bytes(builder.build(base_offset=base_offset, leader_epoch=0))
 
 
 class Log:

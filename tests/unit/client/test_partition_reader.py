@@ -9,7 +9,7 @@ from tests.compaction import cleaned
 from tidelog.client.errors import CorruptRecordError
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.types import TopicPartition
-from tidelog.protocol.records import AbortedTransactions, RecordBatchBuilder, set_offset_and_leader_epoch
+from tidelog.protocol.records import AbortedTransactions, RecordBatchBuilder
 
 KEY = TopicPartition("t", 0)
 
@@ -24,8 +24,9 @@ def stored(
         producer_id=-1 if transaction_of is None else transaction_of,
         is_control=is_control,
         is_transactional=transaction_of is not None,
+        base_offset=base_offset,
+        leader_epoch=0,
     )
-    set_offset_and_leader_epoch(data, base_offset, 0)
     return bytes(data)
 
 

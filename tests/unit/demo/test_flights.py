@@ -7,8 +7,9 @@ import sys
 import pyarrow as pa
 import pytest
 
-from demo.flights import ROWS, count_per_key, load_flights, read_rows
+from demo.flights import count_per_key, load_flights, read_rows
 
+ROWS = 336_776
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"
     "origin,dest,air_time,distance,hour,minute,time_hour\n"

@@ -13,7 +13,6 @@ from tidelog.protocol.records import (
     emptied,
     read_batch_header,
     record_bytes,
-    set_offset_and_leader_epoch,
     with_log_append_time,
     with_records,
 )
@@ -30,9 +29,7 @@ def batch(codec: Compression, value_sizes: int = 200) -> bytes:
         value = None if number % 7 == 0 else b"v" * (number * value_sizes % 20_000)
         headers = (("name", b"content"),) if number % 5 == 0 else ()
         builder.append(NOW_MS + (-1) ** number * number * 1_000, b"key-%d" % number, value, headers)
-    data = builder.build(codec, 7, 3, 11)
-    set_offset_and_leader_epoch(data, 1_000, 5)
-    return bytes(data)
+    return bytes(builder.build(codec, 7, 3, 11, base_offset=1_000, leader_epoch=5))
 
 
 def filtered(data: bytes, kept: list[bool], horizon_ms: int | None = None) -> bytes:

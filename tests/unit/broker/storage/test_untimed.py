@@ -15,9 +15,10 @@ from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
+    LOG_OVERHEAD,
     decode_batch,
+    pack_prefix,
     read_batch_header,
-    set_offset_and_leader_epoch,
     with_max_timestamp,
 )
 
@@ -50,7 +51,7 @@ def write_old_segment(folder: Path, batches: Sequence[bytes]) -> int:
     data, offset = b"", 0
     for each in batches:
         copy = bytearray(each)
-        set_offset_and_leader_epoch(copy, offset, 0)
+        copy[:16] = pack_prefix(offset, len(copy) - LOG_OVERHEAD, 0)
         offset = read_batch_header(copy).last_offset + 1
         data += copy
     (folder / f"{0:020d}.log").write_bytes(data)

@@ -16,7 +16,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.broker.storage.producer_table import FrozenTable, ProducerTable
 from tidelog.broker.storage.snapshot import decode_snapshot, snapshot_path, snapshots, write_snapshot
-from tidelog.protocol.records import BatchHeader, iter_batches, set_offset_and_leader_epoch, set_producer
+from tidelog.protocol.records import BatchHeader, iter_batches, pack_prefix, set_producer
 
 BATCHES = 90
 _PRODUCERS = 3
@@ -107,7 +107,7 @@ class Folder:
         if changes:
             wanted = header._replace(**changes)
             set_producer(copy, wanted.producer_id, wanted.producer_epoch, wanted.base_sequence)
-        set_offset_and_leader_epoch(copy, last.last_offset + 1, last.partition_leader_epoch)
+        copy[:16] = pack_prefix(last.last_offset + 1, header.batch_length, last.partition_leader_epoch)
         log.write_bytes(data + copy)
         return len(data)
 
