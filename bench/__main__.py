@@ -1,8 +1,8 @@
 """`python -m bench`: brokers side by side, Python clients side by side, and what single parts cost.
 
-Owns the order of a run and its file of results, which is written anew after each scenario. A scenario that
-fails does not end the run. Servers are killed by their id at the end of each scenario, whatever happens.
-Exit code 0 also when a requirement is not held (the table says so); 1 when a scenario failed.
+Owns the order of a run and its file of results, which is written again after each scenario. A scenario that
+fails does not end the run. Servers are killed by their id at the end of each scenario, also after an error.
+Exit code 0, also when a requirement is not met (the table shows it); 1 when a scenario failed.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Comparisons: the same loads against several servers, turn by turn, on one machine.
+"""Comparisons: the same loads against several servers, in turns, on one machine.
 
-Owns the order of a comparison. All servers run from its beginning to its end; within a round each case
-visits them one after the other, back and forth, so that what disturbs the machine disturbs all alike. Each
-turn has a topic of its own on a disk with nothing left to write, and the topic is deleted behind it. The
-first round is not counted; it is as long as a server needs to reach its speed. Of all that was acknowledged
-Tidelog must have stored every record, or the bench breaks off. A server that does not start or fails in a
-case is absent there, with the reason in a note.
+Owns the order of a comparison. All servers run from its beginning to its end. Within a round each case runs
+on one server after the other, and in the next round in the reverse order, so that what disturbs the machine
+disturbs all alike. Each turn has a topic of its own, on a disk with nothing left to write; the topic is
+deleted afterwards. The first round is not counted; it is as long as a server needs to reach its speed.
+Tidelog must have stored every acknowledged record, otherwise the bench ends. A server that does not start or
+fails in a case is absent there, with the reason in a note.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """The machine: what it is, how fast its disk is, and how much of it other programs used during a measurement.
 
 Invariant of a `Watch`: the bench's own processes are not counted as others. These are itself, its children
-that have ended and been waited for, and the servers whose ids it was given; the processor time of a process
-that nobody waited for is nobody's. Reads /proc, so it needs Linux.
+that have ended and been waited for, and the servers whose ids it was given. The processor time of a child
+that was not waited for is not counted. Reads /proc, so it needs Linux.
 """
 
 import os

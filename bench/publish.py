@@ -1,7 +1,7 @@
 """`python -m bench.publish`: publishes the newest results, and makes the README's table from them.
 
-Owns the file of published results and what of it the README shows. The table stands between two comments;
-all in it, the commit, the machine and the date included, comes from the file.
+Owns the file of published results and the part of it that the README shows. The table is between two
+comments. Everything in it comes from the file, also the commit, the machine and the date.
 """
 
 import json

@@ -1,9 +1,8 @@
 """What was measured, and what was required of it.
 
 Owns the rows of a table and the verdict on each. Pure. Invariants: a row's values are one per round and
-target, in the order of rounds, and a target that dropped out has fewer; a requirement is judged on the
-median of per-round ratios, or on the median of Tidelog's own values where it names a bound in the row's
-unit.
+target, in the order of rounds; a target that failed has fewer. A requirement is judged on the median of
+per-round ratios, or on the median of Tidelog's own values if it names a bound in the row's unit.
 """
 
 from collections.abc import Sequence

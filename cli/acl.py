@@ -1,7 +1,7 @@
 """`tidelog acl`: list, add and delete access control entries.
 
-Asks a broker through `client.Admin`. What was done is said in one line for each ACL, so that scripts can read
-it. Operations are written as Kafka's tools write them: Read, DescribeConfigs.
+Uses `client.Admin`. Each changed ACL is printed on one line, so that scripts can read it. Operations are
+written as in Kafka's tools: Read, DescribeConfigs.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def add(
 ) -> None:
     """Allow operations to principals, or deny them."""
     for principal in principals:
-        if not principal.startswith("User:"):  # Any other type is stored, and matches nobody.
+        if not principal.startswith("User:"):  # An ACL of another type matches no user.
             raise typer.BadParameter(f"expected a principal as User:NAME, not {principal!r}")
     resources = _resources(topic, group, transactional_id, of_cluster)
     if not resources:

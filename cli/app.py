@@ -1,8 +1,8 @@
 """The commands of `tidelog`, put together.
 
-Owns the typer application and what becomes of an exception: a failure that is to be expected (no broker
-there, an unknown topic, a bad setting, a file that cannot be read) ends as one line, anything else as a
-traceback, for it is a bug.
+Owns the typer application, and what is printed for an exception. An expected failure (no broker, an unknown
+topic, a bad setting, a file that cannot be read) prints one line. Any other exception is a bug and prints a
+traceback.
 """
 
 from __future__ import annotations
@@ -105,21 +105,21 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         if was_left:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        # Typer's own way of calling it would turn a reader that has enough into a failure.
+        # Typer's own call makes a failure of a reader of our output that ends (`head`).
         with command.make_context("tidelog", list(arguments)) as context:
             command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as ended:
         return ended.exit_code
     except typer.TyperException as misuse:
-        # Typer's types do not say so, but all that it raises for a wrong command line can show themselves.
+        # Typer's types do not say so, but all that it raises for a wrong command line has `show`.
         misuse.show()  # type: ignore[attr-defined]
         return misuse.exit_code
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output (`head`) has enough.
+        # The reader of our output (`head`) has ended.
         _discard_output()
     except OSError as error:
         if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
@@ -136,5 +136,5 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _discard_output() -> None:
-    """Python would complain at exit when it flushes the rest of the output."""
+    """Otherwise Python reports an error at exit, when it flushes the rest of the output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,8 +1,8 @@
-"""`tidelog bench produce|consume`: how fast a broker is, any broker that speaks Kafka's protocol.
+"""`tidelog bench produce|consume`: measures how fast a broker is, Tidelog or any other with Kafka's protocol.
 
-Owns the two measurements and how they are printed, as text or as one JSON object. Producing measures from
-the call of `send` to the acknowledgement; with more than `_MOST_SAMPLES` records, of every so many. Consuming
-measures how long a read waited for records. Sizes are values only, MB are 10^6 bytes.
+Owns the two measurements and how they are printed, as text or as one JSON object. `produce` measures the time
+from the call of `send` to the acknowledgement; of more than `_MOST_SAMPLES` records it measures a sample.
+`consume` measures how long a read waits for records. Sizes are those of the values; 1 MB is 10^6 bytes.
 """
 
 from __future__ import annotations

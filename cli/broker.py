@@ -1,6 +1,6 @@
-"""`tidelog broker`: the settings of running brokers, shown and changed.
+"""`tidelog broker`: show and change the settings of running brokers.
 
-Asks a broker through `client.Admin`. What was changed is said in one line each, so that scripts can read it.
+Uses `client.Admin`. Each change is printed on one line, so that scripts can read it.
 """
 
 from __future__ import annotations

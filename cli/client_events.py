@@ -1,7 +1,7 @@
 """What a client reports while a command runs, as lines on standard error.
 
-Owns which events of `tidelog.client` a person sees: warnings, each with its fields; and that requests are
-sent again and again, if this lasts: a client repeats them for minutes, and a silent command seems to hang.
+Owns which events of `tidelog.client` the user sees: warnings, with their fields, and requests that are
+repeated for a while. A client repeats them for minutes, and without a line the command would seem to hang.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _REPETITIONS = {"batch_retried": "cause", "connection_failed": "error"}
-"""Events that are reported if they go on, each with the field that says why."""
+"""Events that are shown if they continue, each with the field that has the reason."""
 _RAISED = frozenset({"batch_given_up", "producer_failed"})
 """Events whose error the command reports at its end."""
 _SILENT_S = 5.0

@@ -1,8 +1,8 @@
 """`--command-config FILE`: the way to a cluster from a file with Kafka's property names, for every command.
 
 Owns: how a file becomes settings, and how each command that has `--bootstrap-servers` gets the option. A flag
-goes before the file. Passwords belong into such a file: arguments of a process can be read by every user of
-the host.
+overrides the file. Passwords belong in such a file, because every user of the host can read the arguments of
+a process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`tidelog config`: which settings a broker has, what they are here, and from where.
 
-Asks `broker.configuration.broker_config`, the only home of settings; starts nothing and contacts no one.
+The settings are those of `broker.configuration.broker_config`. Starts no broker and opens no connection.
 """
 
 from __future__ import annotations

@@ -74,5 +74,5 @@ def _entries(path: Path, entry: Struct) -> tuple[list[tuple[int, int]], bool]:
     data = path.read_bytes()
     odd = len(data) % entry.size
     if odd:
-        print(f"error: {path}: {odd} bytes at its end are no whole entry", file=sys.stderr)
+        print(f"error: {path}: {odd} bytes at its end are not a whole entry", file=sys.stderr)
     return [(first, second) for first, second in entry.iter_unpack(data[: len(data) - odd])], not odd

@@ -1,7 +1,7 @@
 """The batches of a `.log` file as lines.
 
-Owns their form. A batch whose CRC is wrong is shown and named; where no batch begins the walk ends, for
-nothing says where the next one would.
+Owns the form of the lines. A batch with a wrong CRC is shown and marked. The output ends where no batch
+begins, because the position of the next one is not known.
 """
 
 from __future__ import annotations

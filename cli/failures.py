@@ -1,8 +1,8 @@
-"""What may go wrong in a command without being a bug, and the loop that commands run on.
+"""The expected failures of a command, and the loop that commands run on.
 
-Owns `Failure`, whose text is one line for a terminal: what happened, and what to do. A client waits long for
-a broker that may come back; a person who typed a command wants to know at once that there is none, so `run`
-looks first.
+Owns `Failure`. Its text is one line for a terminal: what happened, and what to do. A client waits long for a
+broker that may come back. A command has to report at once that there is none, so `run` first checks that a
+broker listens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`tidelog fault`: make a running broker fail on request, to see what a client does then.
 
-Orders are taken on the broker's HTTP port, where `tidelog serve --enable-faults` allows it; the same can be
-had from any language with POST, GET and DELETE on /faults. What the orders mean is in
-`broker.fault_injection.injection` and `broker.fault_injection.producer_changes`.
+Faults are ordered on the broker's HTTP port, if `tidelog serve --enable-faults` allows it. Programs in any
+language can do the same with POST, GET and DELETE on /faults. `broker.fault_injection.injection` and
+`broker.fault_injection.producer_changes` say what each fault does.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _change_producer(
     before = changed["last_sequence_before"]
     was = "it was not known" if before is None else f"its last sequence was {before}"
     if kind == "sequence":
-        print(f"{who} goes on at {changed['next_sequence']} in epoch {changed['producer_epoch']} ({was})")
+        print(f"{who} continues at {changed['next_sequence']} in epoch {changed['producer_epoch']} ({was})")
     else:
         print(f"{who} is forgotten ({was})")
 

@@ -1,8 +1,7 @@
 """`tidelog group`: list, describe and delete consumer groups, and move what they committed.
 
-Asks a broker through `client.Admin`. Lag is how many offsets lie between what a group committed and the end
-of the log. What is committed for a group is changed only while it has no members, for they would overwrite
-it.
+Uses `client.Admin`. Lag is the number of offsets from a group's committed offset to the end of the log. The
+offsets of a group are changed only while it has no members, because members would overwrite them.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ def reset_offsets(
 
 
 class _Target:
-    """Where offsets are to go: to the first one where nothing else is said."""
+    """The new offsets: the first ones if no option says otherwise."""
 
     def __init__(
         self, to_latest: bool, to_offset: int | None, to_timestamp: int | None, shift_by: int | None

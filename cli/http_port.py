@@ -1,7 +1,7 @@
-"""How a command finds the HTTP port of the broker that it asks, and asks there.
+"""How a command finds the HTTP port of a broker, and sends requests to it.
 
-Kafka's protocol has no word for some of what Tidelog knows. The broker's own settings (DescribeConfigs) name
-its HTTP port, so nobody has to; another make of broker has no such setting, and `find` says None.
+Kafka's protocol has no field for some of what Tidelog can show. The broker's settings (DescribeConfigs) have
+its HTTP port, so the user need not name it. Other brokers have no such setting: for them `find` returns None.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def url(address: str) -> str:
 
 
 class NoAnswerError(Failure):
-    """Nobody, or something else than Tidelog, answers on the HTTP port."""
+    """Nothing answers on the HTTP port, or something else than Tidelog."""
 
 
 async def find(admin: Admin) -> str | None:

@@ -18,7 +18,7 @@ _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value"
 
 
 class Line(NamedTuple):
-    """A record to be sent; `partition` and `timestamp_ms` are None where the line leaves them open."""
+    """A record to be sent; `partition` and `timestamp_ms` are None if the line does not have them."""
 
     value: bytes | None
     key: bytes | None = None

@@ -1,7 +1,7 @@
-"""`tidelog log dump`: what a file of a partition's folder holds, without a broker.
+"""`tidelog log dump`: shows what a file of a partition's folder contains, without a broker.
 
-Changes nothing, so it may read the folder of a running broker, whose last batch may then be half written.
-Exits with 1 when a batch is damaged.
+Changes nothing, so it may read the folder of a running broker. The last batch may then be half written. Exits
+with 1 when a batch is damaged.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """The console command `tidelog`.
 
-Owns the way in, and the exit code: 0, 1 for a failure that one line on standard error explains, 2 for wrong
-usage, 130 after Ctrl-C.
+Owns the entry point and the exit code: 0, 1 for a failure that one line on standard error explains, 2 for
+wrong usage, 130 after Ctrl-C.
 
-`serve` goes straight to the broker's own command line: a broker is ready in under half a second from the
-command (issue), of which building the other commands would take a quarter. For the same reason every command
-imports what it needs when it is called.
+`serve` runs the broker's own command line at once: a broker has to be ready half a second after the command,
+and building the other commands would take a quarter of that. For the same reason every command imports what
+it needs when it is called.
 
-As process 1 of a container it obeys SIGTERM from its first lines on, which nothing does there by default.
-While modules are imported, Ctrl-C ends the process at once, without a traceback. A process that was started
-without one of its standard streams gets /dev/null for it: otherwise the next file that it opens, for example
-a segment of a log, would take the stream's number and get what is printed.
+As process 1 of a container it obeys SIGTERM from its first lines on; by default the kernel ignores SIGTERM
+there. While modules are imported, Ctrl-C ends the process at once, without a traceback. A standard stream
+that is missing is replaced by /dev/null. Otherwise the next file that is opened, for example a segment of a
+log, would get the stream's number and what is printed.
 """
 
 import os

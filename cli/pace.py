@@ -1,6 +1,6 @@
-"""How fast, and how far: a limit on records a second, and one line that a person can watch.
+"""A limit on records per second, and a line on a terminal that shows the progress.
 
-Owns `Pace`, pure but for its caller's clock, and `Progress`, which writes to standard error and only where
+Owns `Pace`, pure except for its caller's clock, and `Progress`, which writes to standard error, and only if
 that is a terminal.
 """
 
@@ -34,7 +34,7 @@ class Pace:
 
 
 class Progress:
-    """How many records of `total` (None: nobody knows) are done, on one line that is replaced."""
+    """How many records of `total` (None: not known) are done, on one line that is replaced."""
 
     def __init__(self, verb: str, total: int | None = None, *, wanted: bool = True) -> None:
         self.is_shown = wanted and sys.stderr.isatty()
@@ -56,7 +56,7 @@ class Progress:
         sys.stderr.flush()
 
     def end(self) -> None:
-        """Leave no trace."""
+        """Remove the line."""
         if self.is_shown:
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()

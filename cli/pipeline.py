@@ -1,9 +1,9 @@
-"""`tidelog pipeline`: the jobs on Spark, a command each.
+"""`tidelog pipeline`: one command for each job on Spark.
 
 Owns how a job's table of settings becomes its command's flags: a flag has the setting's name, meaning and
 default. A TOML file (`--settings`) takes the same names. A flag that is left out is None, so that the file
-and then the table's default decide. What is done with them is in `cli.pipeline_run`. Spark is imported when a
-job runs: it takes seconds.
+and then the table's default decide. `cli.pipeline_run` runs the job. Spark is imported when a job runs,
+because that takes seconds.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _names(name: str) -> tuple[str, ...]:
 
 
 def _default(name: str, each: Setting) -> str | bool:
-    """What help says of the default; nothing where there is none."""
+    """The default as help shows it; empty if there is none."""
     if each.is_required or each.default in (None, "", ()):
         return False
     if each.kind is bool:

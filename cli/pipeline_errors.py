@@ -1,6 +1,6 @@
-"""Why a job failed, in one line: what of Spark's error a person needs, in the words of the job's command.
+"""Why a job failed, in one line: the useful part of Spark's error, with the flags of the job's command.
 
-Pure. Owns the patterns of Spark's errors, and which flag stands for which option.
+Pure. Owns the patterns of Spark's errors, and which flag replaces which option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _OURS = re.compile(
     re.MULTILINE,
 )
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
-# What Spark says of a stream's error around it, and of a Python process that ended.
+# What Spark writes around a stream's error, and about a Python process that ended.
 _OF_STREAM = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: (.*?)(?: SQLSTATE: \w+)?$")
 _PYTHON_ENDED = re.compile(r"Python worker (?:exited|failed)|terminated with exception: null")
 _STOPPED = "Cannot call methods on a stopped SparkContext"
@@ -36,15 +36,14 @@ _FLAGS = {
 
 
 def as_flags(job: str, text: str) -> str:
-    """What an error of the source or the sink says of its options, in the words of the job's command."""
+    """An error of the source or the sink, with the command's flags for the names of options."""
     for option, flag in _FLAGS.get(job, {}).items():
         text = text.replace(option, flag)
     return text
 
 
 def reason(text: str) -> str:
-    """Of Spark's error, what our code said in it; where it said nothing, the cause that Java names; else its
-    first line."""
+    """The text of our error within Spark's; without one the cause that Java names, or else the first line."""
     if _STOPPED in text:
         return (
             "Spark's master did not answer, or ended the application. Does it run, and does --master name the"

@@ -1,12 +1,12 @@
-"""What a person sees while a job of `tidelog pipeline` runs.
+"""What the terminal shows while a job of `tidelog pipeline` runs.
 
-Owns the line of progress on a terminal, the lines above it, and where Spark's own log goes meanwhile: into a
-file, which is kept and named only if the job fails or finds something. Without a terminal there is no such
-line, and Spark's log goes to standard error. The metrics file gets the numbers in both cases.
+Owns the line of progress on a terminal, the lines above it, and the place of Spark's own log: a file, which
+is kept and named only if the job fails or finds something. Without a terminal there is no such line, and
+Spark's log goes to standard error. The metrics file gets the numbers in both cases.
 
-Spark is asked from time to time (`watched`) for the rows that its tasks have read, because a job gets them
-only when a round ends, and whether the cluster gives the job no executors: then a line says so.
-A rate counts from the first task that runs, so Spark's start is not in it.
+`watched` asks Spark from time to time how many rows its tasks have read, because a job learns this only when
+a round ends. It also asks whether the cluster gives the job executors, and prints a line if it does not. A
+rate counts from the first task that runs, so Spark's start is not in it.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def watched(spark: SparkSession, screen: Screen) -> Iterator[None]:
             try:
                 activity = _activity(spark)
             except Exception as error:
-                # Spark has stopped, or is another one than we know: the job goes on without this.
+                # Spark has stopped, or is an unknown version: the job continues without this.
                 _log.debug("Spark does not say what it does: %s", error)
                 return
             screen.show_activity(activity)

@@ -1,12 +1,12 @@
 """What every command of `tidelog pipeline` does around its job: settings, Spark, progress, signals, the end.
 
-Owns the order: settings are judged before Spark starts (wrong ones exit with 2); the job runs, its progress
-is shown (`cli.pipeline_progress`); its report is printed for people, then as one line of
-JSON for programs; the exit code is the report's. What can be expected to fail ends as one line.
+Owns the order. Settings are checked before Spark starts; wrong ones exit with 2. The job runs, and its
+progress is shown (`cli.pipeline_progress`). Its report is printed as text, then as one line of JSON. The exit
+code is the report's. An expected failure ends as one line.
 
 The first Ctrl-C or SIGTERM asks a job that runs in rounds to end where nothing is half done, and its report
-follows. The second one, or the first of another job, breaks it off, which costs nothing but work. Heavy
-imports are inside: this module comes in with every command.
+follows. A second one, or the first one in any other job, cancels the job; only work is lost. Slow imports are
+inside the functions, because every command imports this module.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def _run(
 
 
 def _reach_brokers(settings: Any) -> None:
-    """Raises Failure where nobody answers, or knows a topic that is to be read: Spark need not start for
-    that, nor a client wait for long."""
+    """Raises Failure if no broker answers, or none has a topic to read: before Spark starts, and without a
+    client's long wait."""
     for name in ("cluster", "to_cluster", "from_cluster"):
         if (cluster := getattr(settings, name, None)) is not None:
             run(_find((), cluster), cluster)
@@ -189,8 +189,8 @@ async def _find(topics: Sequence[str], cluster: ClusterConfig) -> None:
 
 @contextmanager
 def _signals(*, rounds: bool) -> Iterator[threading.Event]:
-    """The event that the first signal sets. Without `rounds` it raises KeyboardInterrupt at once, and so does
-    whatever Spark makes of that on its way through."""
+    """The event that the first signal sets. Without `rounds` it raises KeyboardInterrupt at once, also if
+    Spark has turned that into an error of its own."""
     stop, broken_off = threading.Event(), threading.Event()
     main_thread = threading.current_thread() is threading.main_thread()
 
@@ -224,8 +224,8 @@ def _signals(*, rounds: bool) -> Iterator[threading.Event]:
 
 @contextmanager
 def _while_java_runs(stop: threading.Event) -> Iterator[None]:
-    """Whatever comes of the death of Spark's Java process becomes a Failure, or the end that `stop` asked
-    for: a service manager signals all processes of a service at once."""
+    """Errors after the end of Spark's Java process become a Failure, or the end that `stop` asked for: a
+    service manager signals all processes of a service at once."""
     try:
         yield
     except Exception:

@@ -1,7 +1,7 @@
-"""`tidelog produce`: lines of standard input or of a file, each a record, stored once.
+"""`tidelog produce`: sends each line of standard input or of a file as a record, stored once.
 
-A line is what stands before a line feed, which is left out; a carriage return before it is data. Lines are
-sent as they come, so a person may type them; the command ends when its input does and every record is stored.
+A line ends at a line feed, which is not sent; a carriage return before it is data. Lines are sent as they
+come, so they can be typed. The command ends when its input has ended and every record is stored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`tidelog quota`: how much users, client ids and addresses may send, receive and connect per second.
 
-Asks a broker through `client.Admin`. What was done is said in one line each, so that scripts can read it.
+Uses `client.Admin`. Each change is printed on one line, so that scripts can read it.
 """
 
 from __future__ import annotations

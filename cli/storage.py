@@ -1,7 +1,7 @@
-"""`tidelog storage`: a data folder put in order while no broker runs on it.
+"""`tidelog storage`: changes a data folder while no broker runs on it.
 
-`rebuild-catalog` makes a new catalog of the partitions' folders where the old one was lost, is damaged or
-older than they are. It shows what it will write and asks; nothing is deleted. `add-user` makes a user.
+`rebuild-catalog` makes a new catalog from the folders of the partitions, if the old one is lost, damaged or
+older than they are. It shows what it will write and asks first; nothing is deleted. `add-user` makes a user.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of text as lines with aligned columns, for people and for `awk`.
 
-Owns the layout: two blanks between columns, numbers to the right, no line longer than the terminal where the
-last column can be wrapped. Pure but for the terminal's width.
+Owns the layout: two spaces between columns, numbers to the right, no line longer than the terminal if the
+last column can be wrapped. Pure except for the terminal's width.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def format_table(
     *,
     numbers: Container[str] = (),
 ) -> list[str]:
-    """A heading and one line for each row; `width` wraps the last column, None leaves it alone. A cell that
+    """A heading and one line for each row; `width` wraps the last column, None does not. A cell that
     is None shows `-`.
 
     `numbers` names columns with numbers written as text.

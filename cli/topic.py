@@ -1,6 +1,6 @@
 """`tidelog topic`: create, list, describe, change and delete topics.
 
-Asks a broker through `client.Admin`. What was done is said in one line each, so that scripts can read it.
+Uses `client.Admin`. Each change is printed on one line, so that scripts can read it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`tidelog transaction`: list and describe transactions, and end one by hand.
 
-Asks a broker through `client.Admin`. A prepared transaction waits for its end without a timeout: it may be
-committed or aborted here. Any other transaction may only be aborted, because nothing shows that its producer
-has sent everything.
+Uses `client.Admin`. A prepared transaction waits for its end without a timeout. It may be committed or
+aborted here. Any other transaction may only be aborted, because nothing shows that its producer has sent
+everything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`tidelog user`: make, list and delete the users that clients authenticate as.
 
-Asks a broker through `client.Admin`. A password comes from a prompt, a file or the standard input, never from
-an argument, which every process of the machine could read. The first user of a cluster is made by `tidelog
-storage add-user`.
+Uses `client.Admin`. A password comes from a prompt, a file or the standard input, never from an argument,
+which every process of the machine could read. `tidelog storage add-user` makes the first user of a cluster.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`tidelog log verify`: whether a whole data folder is sound, and if not, what is wrong where.
+"""`tidelog log verify`: checks a whole data folder, and shows what is wrong and where.
 
-Findings are lines on standard output, as they are found; the way through the logs is shown on a terminal.
-Exits with 1 when anything is damaged. Warnings (what a crash leaves, what an earlier start set aside) are
-shown and change nothing.
+Each finding is printed at once on standard output. A terminal also shows how far the check is. Exits with 1
+when anything is damaged. Warnings (what a crash leaves, what an earlier start set aside) do not change the
+exit code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the demo shows: a live display on a terminal, plain lines elsewhere.
 
-Owns all output. The rest of the demo hands over facts and never prints.
+Owns all output. The rest of the demo only gives it facts and never prints.
 """
 
 from collections import deque

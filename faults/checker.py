@@ -4,8 +4,8 @@ Owns the rules of the fault runner: which contradictions between ledgers and log
 no clock. Other modules read the logs.
 
 Invariants: each record is one (writer, partition, counter); a writer counts from 0 per partition. A record is
-stored at most once, and exactly once if it was acknowledged, at the acknowledged offset, never behind a later
-record. A record whose outcome never arrived is a finding too.
+stored at most once, and exactly once if it was acknowledged, at the acknowledged offset, never after a later
+record. A record without an outcome is a finding too.
 """
 
 from array import array

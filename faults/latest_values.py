@@ -1,10 +1,10 @@
-"""What a compacted topic holds of the records that were sent, and what it must hold.
+"""What a compacted topic contains of the records that were sent, and what it must contain.
 
 Owns the layout of keyed records and the model: of each key the last value stays, in the order of sending.
-Each life of a producer has keys of its own, so that the order of a key's records is known. Pure.
+Each producer has keys of its own, so that the order of a key's records is known. Pure.
 
-Invariants: a record's key and counter say whether it is a tombstone; a key is gone only after a tombstone of
-it, and never ends with a record that is older than an acknowledged one.
+Invariants: a record's key and counter say whether it is a tombstone; a key is missing only after a tombstone
+of it, and never ends with a record that is older than an acknowledged one.
 """
 
 from collections import defaultdict

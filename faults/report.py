@@ -1,6 +1,6 @@
-"""What a run looks like: what each kind of trial tried, found and left out; of the crashes more in tables.
+"""The report of a run: what each kind of trial tried, found and left out, and tables about the crashes.
 
-Owns all output of the fault runner; everything else hands over facts.
+Owns all output of the fault runner. All other modules only return facts.
 """
 
 from collections import Counter

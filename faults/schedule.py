@@ -1,8 +1,8 @@
 """Which fault comes when: an endless plan that a seed decides.
 
 Owns the kinds of faults, how often each comes and how strong. Pure. The same seed gives the same steps in the
-same order; what they hit depends on the machine's timing too, so a replay is likely, not certain, to find
-the same.
+same order. What they hit also depends on the timing of the machine, so a second run with the seed may find
+something else.
 """
 
 import random

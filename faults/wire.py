@@ -1,4 +1,4 @@
-"""One connection that sends requests as they are asked for, for what no client library lets a trial say.
+"""One connection that sends requests as the caller gives them, for those that no client library can send.
 
 Owns correlation ids and the order of answers; it retries nothing and hides no error code. Invariant: answers
 are taken in the order of the requests, as the broker sends them.

@@ -1,8 +1,8 @@
 """Writers: producers that never stop sending, and record the outcomes in a ledger.
 
 Owns the pace of sending and the life of producers: one writer runs one producer after the other, each with a
-ledger of its own, as an application would that is restarted. Invariants: a record enters the ledger before
-its producer can have sent it; `settle` returns once every outcome is known, or raises TimeoutError.
+ledger of its own, like an application that is restarted. Invariants: a record enters the ledger before its
+producer can have sent it; `settle` returns once every outcome is known, or raises TimeoutError.
 """
 
 import asyncio

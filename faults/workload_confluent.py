@@ -1,10 +1,10 @@
 """confluent-kafka's idempotent producer (librdkafka) as a writer of the fault runner.
 
-Owns what is librdkafka's own: errors are fatal to a producer by design in some cases, and then the
-application has to make another one. What the old one had not acknowledged is uncertain, as librdkafka does
-not say through Python whether it was sent.
+Owns what only librdkafka does: some errors are fatal to a producer by design, and the application has to make
+another one. Records that the old one had not acknowledged are uncertain, because librdkafka does not say
+through Python whether it sent them.
 
-`poll` never waits, callbacks run within it.
+`poll` never waits; callbacks run within it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A writer to a compacted topic, and the reading of what is left of it.
 
-Owns the settings of such a topic, which is cleaned all the time, so that kills fall within a clean.
+Owns the settings of such a topic, which is cleaned all the time, so that kills happen during a clean.
 `faults.latest_values` has the layout of the records and the model.
 """
 

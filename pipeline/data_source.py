@@ -1,12 +1,12 @@
 """The Spark data source `tidelog`: `spark.read.format("tidelog").option("subscribe", "topic").load()`.
 
-Owns the seam to Spark: options in, a schema, and what reads or writes. In `pipeline.source`,
-`offsets` decides what to read, `batch_source` and `stream_source` plan it, and `reading` reads it from the
-broker or from its segment files; `pipeline.arrow.columnar` decodes it. `pipeline.sink.writers` writes.
+Owns the interface to Spark: options in, a schema, and what reads or writes. In `pipeline.source`, `offsets`
+decides what to read, `batch_source` and `stream_source` plan it, and `reading` reads it from the broker or
+from its segment files; `pipeline.arrow.columnar` decodes it. `pipeline.sink.writers` writes.
 
 Invariants: Spark pickles these classes and runs them in Python workers: nothing here may hold a connection
-between calls. Each is imported where it is made, since Spark asks for the schema, the reader and the writer
-in processes of their own, and each pays for what it imports.
+between calls. Readers and writers are imported where they are made, because Spark asks for the schema, the
+reader and the writer in separate processes, and each import takes time there.
 """
 
 from collections.abc import Iterable

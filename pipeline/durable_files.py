@@ -1,6 +1,6 @@
 """Small JSON files that survive a power cut, each complete or absent.
 
-Owns how such a file is written: under another name first, synced, and then given its name in one step.
+Owns how such a file is written: under another name first, synced, and then renamed.
 """
 
 import json

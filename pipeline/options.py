@@ -1,7 +1,7 @@
 """What the options of source and sink have in common: their tables, names, and the way to the cluster.
 
 Owns how Spark's options become text by name: names in any case, with or without the prefix `kafka.` of
-Spark's own source. The settings of a cluster go by Kafka's names and are `ClusterConfig`'s. Pure.
+Spark's own source. The settings of a cluster have Kafka's names and are those of `ClusterConfig`. Pure.
 """
 
 from collections.abc import Iterable, Mapping

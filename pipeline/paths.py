@@ -1,7 +1,7 @@
 """Folders and files that settings name: which are local paths, and the lock of a folder.
 
-Owns the reading of a path that may be a URI, as Spark takes both, and the lock that keeps a folder to one run
-at a time.
+Owns the reading of a path that may be a URI, because Spark takes both, and the lock by which only one run at
+a time uses a folder.
 """
 
 import fcntl

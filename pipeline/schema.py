@@ -1,7 +1,7 @@
 """The columns of the source, as Spark's types: those of its Kafka source, and who wrote the record.
 
-`pipeline.arrow.columnar` makes the same of bytes, as Arrow's types; a test holds them equal. No Arrow here: a
-process that only asks for the schema does without it.
+`pipeline.arrow.columnar` has the same columns as Arrow's types; a test compares them. Does not import Arrow:
+a process that only asks for the schema does not need it.
 """
 
 from pyspark.sql.types import (

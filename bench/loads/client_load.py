@@ -1,9 +1,9 @@
-"""One Python client at one kind of work, in a process of its own.
+"""One Python client that does one kind of work, in a process of its own.
 
 Work is `produce` (send without pause for some seconds, then flush; with `keys` different keys, and with
-`varied` sizes from half to one and a half times `value_bytes`), `consume` (read what a topic holds, by
-getmany, as columns if the client has them, or by async for) or `memory` (what records take that wait unsent,
-and the deliveries that stand for them).
+`varied` sizes from half to one and a half times `value_bytes`), `consume` (read what a topic contains, by
+getmany, as columns if the client has them, or by async for) or `memory` (the memory of records that wait
+unsent, and of their deliveries).
 """
 
 import gc

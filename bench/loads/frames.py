@@ -1,8 +1,8 @@
 """Produce requests with one batch per partition, made by patching one prepared frame.
 
-Owns the layout facts of a Produce version 7 frame with one topic. Invariants: sequences go on by the
-records of a batch, in all partitions alike; each batch's CRC is right; nothing is encoded while a load
-runs, only patched.
+Owns the layout of a Produce version 7 frame with one topic. Invariants: sequences increase by the records of
+a batch, in all partitions alike; each batch's CRC is right; while a load runs, nothing is encoded, only
+patched.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Kafka's own producer in Java at full speed, with its defaults: idempotent, 16 KB batches, 5 ms of linger.
 
-Run by Kafka's own tool for this, which prints the rate and how long records took from `send` to the answer.
+Kafka's performance tool runs it, and prints the rate and the time of records from `send` to the answer.
 `cpu_seconds` are those of the whole JVM, its start included.
 """
 

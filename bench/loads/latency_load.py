@@ -1,7 +1,7 @@
-"""From send to the consumer's hands at a steady rate, producer and consumer on one loop and so one clock.
+"""The time from send to the consumer at a steady rate, with producer and consumer on one loop and one clock.
 
-A record goes out when it is due; when the loop is late, the records that are overdue go out at once and their
-time counts from when they were due, so that a stall is not hidden by sending less.
+A record is sent when it is due. If the loop is late, the overdue records are sent at once and their time
+counts from when they were due, so that a stall is not hidden by sending less.
 """
 
 import asyncio

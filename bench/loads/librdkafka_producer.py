@@ -1,7 +1,7 @@
 """librdkafka's idempotent producer at full speed.
 
-Records go in by `produce_batch`, so that librdkafka and the server are measured rather than Python's calls;
-the clock starts when a first record is acknowledged and stops when all are.
+Records are sent by `produce_batch`, so that librdkafka and the server are measured and not Python's calls.
+The clock starts when a first record is acknowledged and stops when all are.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Runs a load as a process of its own (`python -m bench.loads`) and reads the JSON line that it prints.
 
-A load that fails, or does not end, raises LoadError with what it said; its process is gone by then.
+A load that fails, or does not end, raises LoadError with its output. Its process has ended by then.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""What a million live producers cost the broker's own state, in a process whose memory is the state's.
+"""What a million live producers cost the broker's own state, in a process that has nothing else in memory.
 
-Drives `ProducerStates` and its snapshots as a partition does: every producer appends its five cached
-batches. Checks of producers that are all as likely are the worst for caches; when the k-th busiest is as
-likely as 1/k, they are what a broker sees. CPU time of the thread, so that other programs count little.
+Uses `ProducerStates` and its snapshots as a partition does: every producer appends its five cached batches.
+Checks of producers that are all equally likely are the worst for caches. Checks in which the k-th busiest
+producer has weight 1/k are what a broker sees. CPU time is that of the thread, so that other programs count
+little.
 """
 
 import gc

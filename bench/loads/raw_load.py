@@ -1,7 +1,6 @@
-"""Prepared Produce requests as fast as the answers allow, over uvloop: a client that costs next to
-nothing.
+"""Prepared Produce requests as fast as the answers allow, over uvloop: a client that costs almost nothing.
 
-Each connection keeps a fixed number of requests in flight (a closed loop) and has its own producer id, so
+Each connection keeps a fixed number of requests in flight (a closed loop). It has its own producer id, so
 that the broker does its full idempotence check, and its own share of the topic's partitions: every request
 has a batch for each of these.
 """

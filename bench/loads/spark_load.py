@@ -1,9 +1,8 @@
-"""One Spark session that reads, copies and archives topics, round by round; its first round is not
-counted.
+"""One Spark session that reads, copies and archives topics in rounds; the first round is not counted.
 
-Reading looks at the offset and the value of every record, as the consumers do that it is compared with; how
-many records came, and which, is checked. A stream's seconds are those of its micro-batches, as Spark
-reports them.
+Reading looks at the offset and the value of every record, as the consumers that it is compared with do. The
+number and the identity of the records are checked. A stream's seconds are those of its micro-batches, as
+Spark reports them.
 """
 
 import shutil

@@ -1,6 +1,7 @@
-"""One producer that commits one transaction after the other: of `records` records, to partitions in turn.
+"""One producer that commits transactions one after the other, each of `records` records to partitions in
+turn.
 
-The next one begins when the one before has ended for the producer. The first ones are not counted.
+A transaction begins when the previous one has ended for the producer. The first ones are not counted.
 """
 
 import gc

@@ -1,6 +1,6 @@
-"""The books of one connection of the load generator: what is in flight, how long each answer took.
+"""The state of one connection of the load generator: what is in flight, how long each answer took.
 
-Pure: moments are given, in seconds of one clock. Invariants: answers must come in the order of the requests,
+Pure: times are given, in seconds of one clock. Invariants: answers must come in the order of the requests,
 with their correlation ids, and without an error; only answers to requests sent at or after `measure_from` are
 counted.
 """

@@ -1,7 +1,7 @@
 """Many connections, partitions and groups, beside Apache Kafka and Tansu.
 
-Tansu's in-memory engine parks a join for longer than a bench can wait, so of Tansu only what needs no
-groups is measured.
+Tansu's in-memory engine delays a join for longer than a bench can wait, so only the parts without groups are
+measured with Tansu.
 """
 
 import shutil

@@ -1,9 +1,9 @@
-"""The pipeline on Spark: reads beside Spark's own Kafka connector and aiokafka, sinks and jobs beside
-plain ones.
+"""The pipeline on Spark: reads beside Spark's own Kafka connector and aiokafka, sinks and jobs beside plain
+ones.
 
-One broker and one Spark session for all rounds; within a round all of Spark take turns, and aiokafka reads
-afterwards. Spark has two cores and aiokafka is one process: each may use what it has. Spark asks our source
-for the two columns that it looks at, which it does not say by itself.
+One broker and one Spark session for all rounds. Within a round all Spark cases take turns, and aiokafka reads
+afterwards. Spark has two cores and aiokafka is one process: each may use what it has. Our source is asked for
+the two columns that are read, because Spark does not tell a source in Python which columns it needs.
 """
 
 import os

@@ -1,6 +1,6 @@
 """One million live producer ids on one partition: memory, snapshot, and the time of a check.
 
-The reference of a check's time is the time at a thousand producers, in the same process and turn by turn.
+The time of a check is compared with the time at a thousand producers, in the same process, in turns.
 """
 
 from bench.comparison import Run

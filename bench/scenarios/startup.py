@@ -1,7 +1,7 @@
 """Starts, on an empty folder and after kill -9, and the memory of a server that is idle.
 
-From the command to the first answered metadata request; after a kill to the answer for the partition, of
-which all acknowledged records must be there.
+A start is measured from the command to the first answered metadata request. After a kill it ends with the
+answer for the partition, in which all acknowledged records must be present.
 """
 
 import shutil

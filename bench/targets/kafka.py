@@ -1,8 +1,8 @@
 """Apache Kafka, broker and controller in one process, from its jars in Maven Central, with Kafka's own heap.
 
-Its settings are its own, except for one replica and five partitions of internal topics, a group's first
-rebalance without delay, and deleted topics that leave the disk at once. `Kafka` acknowledges what is in the
-page cache, as Kafka does by default; `FlushedKafka` what is on the disk, as Tidelog does by default.
+It has its own default settings, except for one replica and five partitions of internal topics, a group's
+first rebalance without delay, and deleted topics that leave the disk at once. `Kafka` acknowledges what is in
+the page cache, as Kafka does by default; `FlushedKafka` what is on the disk, as Tidelog does by default.
 """
 
 import subprocess

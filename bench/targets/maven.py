@@ -1,8 +1,8 @@
 """Programs for Java from Maven Central: Apache Kafka, its tools, and Spark's own Kafka connector.
 
-Owns which jars these are, and a folder for each that keeps them for the next time. A program's jars are
-those that the POMs of its own group name. A file appears in its folder only when it is whole and has the
-repository's checksum. Any trouble is a FetchError with the reason; nothing takes longer than it may.
+Owns which jars these are, and a folder for each that keeps them for the next time. A program's jars are those
+that the POMs of its own group name. A file appears in its folder only when it is whole and has the
+repository's checksum. Any failure is a FetchError with the reason, and every step has a time limit.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""A server under measurement as a process: started, awaited, looked at, killed by its id whatever happens.
+"""A server under measurement as a process: starts it, waits for it, reads its use of the machine, kills it.
 
-Owns the processes it started. Invariants: `stop` returns only when the process is gone; a target that does
-not get ready raises with the end of what it printed. Reads /proc, so memory and CPU time need Linux.
+Owns the processes it started. Invariants: `stop` returns only when the process has ended; a target that does
+not get ready raises with the end of its output. Reads /proc, so memory and CPU time need Linux.
 
 Each target chooses a free port before it starts, because not all of them can report one.
 """

@@ -1,7 +1,7 @@
-"""A link that holds back each answer of a broker for a while, as a process of its own.
+"""A link that delays each answer of a broker, as a process of its own.
 
-`python -m bench.targets.slow_link PORT UPSTREAM_PORT DELAY_MS` runs it. The broker behind it must advertise
-the link's port, else clients walk around it. Delay is all it adds: requests are still answered in a pipeline.
+`python -m bench.targets.slow_link PORT UPSTREAM_PORT DELAY_MS` runs it. The broker must advertise the link's
+port, otherwise clients connect to the broker directly. The link only adds delay: requests still overlap.
 """
 
 import asyncio

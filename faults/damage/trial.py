@@ -1,8 +1,8 @@
 """Damages copies of sample folders, starts a broker on each, and judges what it shows.
 
-Owns the order of rounds. A round damages either a file or two that all partitions share, or one file in most
-partitions; each partition is judged by what was done to it, and those left whole must be as they were. Kinds
-of files and damage come in turn, so that few rounds try each once. Invariant: round `n` of a seed draws the
+Owns the order of rounds. A round damages one or two files that all partitions share, or one file in most
+partitions. Each partition is judged by what was done to it; undamaged ones must be as they were. Kinds of
+files and of damage take turns, so that a few rounds try each once. Invariant: round `n` of a seed draws the
 same damage on a sample of the same bytes; a folder with findings is kept as it was before the start.
 """
 

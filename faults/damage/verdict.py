@@ -5,7 +5,7 @@ or the file, and says what to do. These are findings even with such an event: a 
 left out without an error, an acknowledged batch that is missing, a batch stored twice, a producer id given
 twice, a topic missing from a broker that serves, a traceback.
 
-A loss that no file can show is no finding. After a crash, a log that ends early at or behind its recovery
+A loss that no file can show is not a finding. After a crash, a log that ends early at or after its recovery
 point looks as if nothing more was written. If the machine was restarted since, any damage there looks like
 that of a power cut.
 """

@@ -1,7 +1,7 @@
-"""What a peer can do to a broker besides one large request: announce, park, never read, talk nonsense.
+"""What a peer can do to a broker besides one large request: announce sizes, wait, never read, send nonsense.
 
-Owns the attacks; each returns what it did in words, and whatever it opened is closed at its end. An attack
-does not mind how the broker defends itself: refused, cut off and unanswered are all as good.
+Owns the attacks. Each returns a description of what it did, and closes what it opened. The broker may defend
+itself in any way: it may refuse, disconnect or not answer.
 """
 
 import asyncio

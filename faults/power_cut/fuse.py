@@ -1,8 +1,8 @@
 """A file system of one file, `disk`, whose bytes are those of a `VolatileDisk`.
 
-Owns the few messages of the FUSE protocol that a loop device on such a file makes the kernel send. Invariant:
+Owns the few messages of the FUSE protocol that the kernel sends for a loop device on such a file. Invariant:
 a flush of the loop device arrives as FSYNC and is answered after the disk has flushed; nothing is cached
-between the kernel and the disk. Source: include/uapi/linux/fuse.h, protocol 7.31. Linux only, wants root.
+between the kernel and the disk. Source: include/uapi/linux/fuse.h, protocol 7.31. Linux only, needs root.
 """
 
 import ctypes

@@ -1,11 +1,11 @@
 """`python -m faults.power_cut.machine IMAGE EARLY_SHARE SEED …`: a machine whose power a kill -9 cuts.
 
-Runs in namespaces of its own. It is the disk (see `volatile`), mounts the ext4 of IMAGE that lies on it,
-gives the kernel another boot id, and runs `python -m tidelog.broker …`, with the folder `data` of the ext4
-for its `--data-dir`. Whoever kills it takes the write cache away and the broker with it; what was flushed is
-in IMAGE. Exit code CANNOT where the system does not allow this, with the reason on standard error.
+Runs in namespaces of its own. It is the disk (see `volatile`), mounts the ext4 of IMAGE on it, gives the
+kernel another boot id, and runs `python -m tidelog.broker …`, with the folder `data` of the ext4 for its
+`--data-dir`. A kill -9 ends the broker and loses the write cache; what was flushed is in IMAGE. Exit code
+CANNOT if the system does not allow this, with the reason on standard error.
 
-Linux only: wants root, /dev/fuse, a free loop device, and mount, losetup, mkfs.ext4 and unshare.
+Linux only: needs root, /dev/fuse, a free loop device, and mount, losetup, mkfs.ext4 and unshare.
 """
 
 import os

@@ -1,8 +1,8 @@
 """A disk with a write cache: what was written is lost with the process, unless it was flushed.
 
-Owns the rule of which sectors reach the image before a flush: by chance, one by one, as a disk orders its
-work as it likes. Invariants: after `flush` everything written before it is in the image; a read gives what
-was written last; a cached sector never overwrites a later one.
+Owns the rule of which sectors reach the image before a flush: random ones, one by one, because a disk may
+write in any order. Invariants: after `flush` everything written before it is in the image; a read returns
+what was written last; a cached sector never overwrites a later one.
 """
 
 import random

@@ -2,11 +2,11 @@
 
 Owns the rules:
 - atomic: of an attempt, all records are visible in all partitions, or none is;
-- no dirty read: nothing that was not committed is ever read at read_committed, also not for a moment;
+- no dirty read: a record that was not committed is never read at read_committed, at no time;
 - no lost commit: what was confirmed is visible;
 - exactly once: each input has the outputs of one attempt, each of them once, in the order of the inputs, and
-  the committed offset says the same;
-- the ends: a last stable offset and a high watermark never go back, and the first never passes the second.
+  the committed offset agrees with them;
+- the ends: a last stable offset and a high watermark never decrease, and the first is never above the second.
 
 Pure. One list of findings; a fault may break several rules.
 """

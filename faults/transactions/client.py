@@ -4,7 +4,7 @@ Owns the interface and the meaning of errors: `Abortable`, or anything else, aft
 Each module `client_…` owns how one client is used. A process imports only its own.
 
 Invariants: the producer takes over its transactional id before positions are read, so that no earlier
-transaction of the id is open then; a commit that may succeed later is repeated until it is decided.
+transaction of the id is open then; a commit that may succeed later is repeated until its outcome is known.
 """
 
 from abc import ABC, abstractmethod

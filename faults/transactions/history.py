@@ -3,9 +3,9 @@
 Owns the identities (an attempt is one transaction of one process, an output is a record of one), and their
 layouts: the key and value of an output, and the lines of a process's journal. Pure.
 
-Invariants: an output's place follows from its source, so an attempt's sources say which records it writes; a
-line is in the journal before the process takes the step that it names, and an end is there only after the
-client has confirmed it.
+Invariants: an output's place follows from its source, so an attempt's sources say which records it writes. A
+line is in the journal before the process takes the step that it names. An end is there only after the client
+has confirmed it.
 """
 
 import zlib

@@ -1,7 +1,7 @@
 """What is visible of transactions: the ends of the logs while they move, and the committed records.
 
-Owns the readers of this trial, which bring facts for `checker`. `committed_in_files` reads the segment files
-of a stopped broker with `protocol` alone, by the markers: nothing of the broker's own reading is in it.
+Owns the readers of this trial, which return facts for `checker`. `committed_in_files` reads the segment files
+of a stopped broker with `protocol` alone, by the markers, without the broker's code.
 """
 
 import asyncio

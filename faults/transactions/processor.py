@@ -1,8 +1,8 @@
-"""`python -m faults.transactions.processor NAME CLIENT SEED JOURNAL JOB`: a process that may die at any time.
+"""`python -m faults.transactions.processor NAME CLIENT SEED JOURNAL JOB`: a process that is killed at random.
 
-Consumes inputs, transforms them, and produces the outputs and the offsets in transactions, some of which it
-aborts on purpose. What it knows of each transaction is in its journal before it goes on: the kernel keeps
-what was written there when the process is killed. `JOB` is a `Job` as JSON.
+Consumes inputs, transforms them, and produces the outputs and the offsets in transactions. It aborts some of
+them on purpose. Before each step it writes to its journal what it knows of the transaction; the kernel keeps
+this when the process is killed. `JOB` is a `Job` as JSON.
 """
 
 import asyncio

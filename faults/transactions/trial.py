@@ -1,8 +1,8 @@
 """Kills brokers and processors, pauses them and breaks their network, and judges the transactions they made.
 
 Owns the order of a trial: start, break, heal, wait until every input is processed, kill the processors, wait
-until what they left open is aborted, read back, check. The runner's steps break things; the processors of
-three clients share the partitions that they write to.
+until the transactions that they left open are aborted, read back, check. The runner's steps cause the faults.
+The processors of three clients share the partitions that they write to.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """`python -m tidelog.pipeline.examples.flights`: the flights from a CSV to a picture, over a running broker.
 
-Owns the steps and where their results lie: below `--folder`, with the checkpoint that lets a second run go
-on where the first ended. What the steps compute is in `pipeline.examples.delays`.
+Owns the steps and the places of their results: below `--folder`, with the checkpoint from which a second run
+continues. `pipeline.examples.delays` has what the steps compute.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """What all jobs have in common: progress, reports, and numbers for Prometheus.
 
-A job is a module `pipeline.jobs.NAME` with `build(spark, settings)`, which gives a DataFrame and starts
-nothing, and `run(spark, settings, on_progress)`, which does the work and gives a report. A job that may run
+A job is a module `pipeline.jobs.NAME` with `build(spark, settings)`, which returns a DataFrame and starts
+nothing, and `run(spark, settings, on_progress)`, which does the work and returns a report. A job that may run
 for long also takes `stop`, an event after which it ends at the next place where nothing is half done.
 
-Owns the names in the metrics file: tidelog_pipeline_JOB_FIELD, gauges, replaced as a whole by a rename.
+Owns the names in the metrics file: tidelog_pipeline_JOB_FIELD, gauges. A rename replaces the whole file.
 Nothing here starts Spark.
 """
 

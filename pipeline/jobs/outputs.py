@@ -1,7 +1,7 @@
 """Where a job puts its results. Whether it can is checked before the work.
 
-Owns the rule what may be replaced: a folder that holds an earlier result of Spark's and nothing else, so that
-a wrong folder costs nobody their files. Paths that are not of this machine are left to Spark.
+Owns the rule what may be replaced: a folder that contains an earlier result of Spark's and nothing else, so
+that a wrong folder loses no files. Paths that are not of this machine are left to Spark.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Which records a job passes on, and what becomes of them: `where` and `select` in SQL.
+"""Which records a job passes on, and how it changes them: `where` and `select` in SQL.
 
-Owns the rule that a record keeps its place: whatever is selected, the rows say in POSITION_COLUMNS where they
-come from, so that delivery=mirror can distinguish them. What chance decides is refused, for read again it
-would give other rows.
+Owns the rule that a record keeps its place: whatever is selected, the rows have their origin in
+POSITION_COLUMNS, so that delivery=mirror can distinguish them. Random expressions are refused, because a
+second read would give other rows.
 """
 
 from collections.abc import Callable

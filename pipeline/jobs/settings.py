@@ -1,11 +1,10 @@
 """The settings of jobs: how a table of them is declared, and how a file and flags fill it.
 
-A job NAME has a table `pipeline.jobs.NAME_settings.NameSettings`, whose `check()` finds what contradicts
-itself. A cluster in a table (`cluster_setting`) is written as its settings, each with the cluster's prefix:
-`to_bootstrap_servers`. Owns the meaning of a settings file: TOML, names as in the table; a section named
-after a job goes before what stands above all sections, and those of other jobs are left alone, so that one
-file serves several jobs. Flags go before both. Imports nothing that takes long: the command line reads the
-tables.
+A job NAME has a table `pipeline.jobs.NAME_settings.NameSettings`, whose `check()` finds contradictions. A
+cluster in a table (`cluster_setting`) is written as its settings, each with the cluster's prefix:
+`to_bootstrap_servers`. Owns the meaning of a settings file: TOML, names as in the table. A section named
+after a job overrides the settings above all sections; sections of other jobs are ignored, so that one file
+serves several jobs. Flags override both. Imports nothing slow, because the command line reads the tables.
 """
 
 from collections.abc import Mapping

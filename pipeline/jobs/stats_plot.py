@@ -1,10 +1,10 @@
-"""The picture of the stats job: a column of panels for each topic, time to the right.
+"""The picture of the stats job: a column of panels for each topic, with time to the right.
 
-Owns the drawing and nothing of the numbers. Throughput in records and in bytes (thin lines: partitions), the
-size of records, their lag; a window without records is zero in the rates and a gap in the others. The records
-begin and end within the first and the last window: their rates are too low, and hollow points mark them. An
-axis has one unit, in its label. Imports matplotlib, without a display: import this module where a picture is
-wanted and nowhere else.
+Owns the drawing, not the numbers. It shows the throughput in records and in bytes (thin lines: partitions),
+the size of records, and their lag. A window without records is zero in the rates and a gap in the others. The
+records begin and end within the first and the last window: their rates are too low, and hollow points mark
+them. An axis has one unit, in its label. Imports matplotlib, without a display: import this module only where
+a picture is drawn.
 """
 
 from collections.abc import Mapping, Sequence

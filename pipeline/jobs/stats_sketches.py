@@ -1,4 +1,4 @@
-"""The arithmetic of the stats job on DataFrames: records in, mergeable sketches a window, numbers out.
+"""The arithmetic of the stats job on DataFrames: records in, mergeable sketches per window, numbers out.
 
 Owns how records are reduced: sums, maxima and KLL sketches, which can be merged to coarser keys without the
 records. All in Spark's own expressions, which work on streams too.

@@ -1,12 +1,12 @@
 """A data folder without its broker: the partitions in it, and where their logs start and end.
 
-Owns finding segment files, and what a broker would say about them: bounds of logs, and offsets at timestamps.
-Read-only. The layout is Kafka's (TOPIC-PARTITION/OFFSET.log, the two checkpoint files, the marker of a clean
-shutdown).
+Owns finding segment files, and what a broker would answer about them: bounds of logs, and offsets at
+timestamps. Read-only. The layout is Kafka's (TOPIC-PARTITION/OFFSET.log, the two checkpoint files, the marker
+of a clean shutdown).
 
-Invariants: what the files say of a log's end is trusted only where somebody vouches for it. Behind the last
-record that is durable a running broker may be writing, and a crashed one have left what it takes back: so
-without a broker to ask, the end is the user's (explicit endingOffsets), or that of a clean shutdown.
+Invariants: the files alone do not show where a log ends. After its last durable record, a running broker may
+be writing, and a crashed one may have left records that its next start removes. So without a broker, the end
+comes from the user (explicit endingOffsets) or from a clean shutdown.
 """
 
 import re

@@ -1,12 +1,12 @@
-"""One segment file, looked into: where a batch lies, and the bytes of a range.
+"""One segment file: where a batch is, and the bytes of a range.
 
 Owns reading `.log` files with the help of their `.index`, without the broker. Positions and sizes are bytes.
-Read-only. The index only saves walking from header to header: an entry is used when the batch that it points
-to confirms it, and a file without one is read all the same.
+Read-only. The index only shortens the search from header to header: an entry is used if the batch at its
+position confirms it, and a file without an index is read too.
 
 Invariants: bytes come in whole batches, in the order of the file, and cover the range that was asked for, or
-an error says where they end. Nothing here judges what lies behind that range: in the folder of a running
-broker, somebody may be writing there.
+an error says where they end. Bytes after that range are not judged: in the folder of a running broker, the
+broker may be writing there.
 """
 
 import os

@@ -1,14 +1,14 @@
 """A data folder's segment files as a source, without a broker.
 
-Owns which files hold a partition's log, and how offset ranges are cut into pieces: each piece lies in one
-segment file, begins at a batch, and is the work of one Spark task.
-Read-only. The folder of a running broker can be read if the broker gives the ends: nothing behind them is
-read. Driver and executors must see the files under the same path.
+Owns which files hold a partition's log, and how offset ranges are cut into pieces: each piece is in one
+segment file, begins at a batch, and is the work of one Spark task. Read-only. The folder of a running broker
+can be read if the broker gives the ends: nothing after them is read. Driver and executors must see the files
+under the same path.
 
-Invariants: the pieces of a range cover it once, in order; a file that is missing, or ends before what was
-planned, is an error or a named loss, never a shorter answer. A compacted log is written again while it is
-read: so no position in a file is kept from the planning, and a task looks for the file that has its offsets
-by then. Each file holds all that its log has between its first offset and that of the next file.
+Invariants: the pieces of a range cover it once, in order. A file that is missing, or ends before what was
+planned, is an error or a named loss, never a shorter answer. A compacted log may be rewritten while it is
+read. So no position in a file is kept from the planning, and a task looks for the file that has its offsets
+when it runs. Each file holds all that its log has between its first offset and that of the next file.
 """
 
 from bisect import bisect_right

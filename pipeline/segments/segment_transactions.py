@@ -1,11 +1,11 @@
-"""Which transactions of a piece of a log were aborted, as its segment files say.
+"""Which transactions of a piece of a log were aborted, according to its segment files.
 
-Owns the look for markers: a transaction's marker lies behind its batches, maybe behind the piece, in this
+Owns the search for markers: a transaction's marker comes after its batches, perhaps after the piece, in this
 file or a later one. Headers are read, no records.
 
-Invariants: a transaction whose marker is not found is an error, never a guess. The piece is read after this:
-a clean of a compacted log removes no abort marker, and a commit marker only after its records, so what is
-found here also holds for what is read then.
+Invariants: a transaction whose marker is not found is an error, never a guess. The piece is read after this
+search. A clean of a compacted log removes no abort marker, and a commit marker only after its records, so the
+result also holds for what is read then.
 """
 
 from collections.abc import Iterator

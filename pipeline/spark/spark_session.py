@@ -1,7 +1,6 @@
-"""Starts Spark with what the pipeline needs: a fitting Java, this Python in the workers, the source
-registered.
+"""Starts Spark with what the pipeline needs: a Java, this Python in the workers, the source registered.
 
-Owns the settings that every job shares; a caller's settings win. One session a process, as Spark has it.
+Owns the settings that every job shares; a caller's settings override them. Spark has one session per process.
 """
 
 import os

@@ -65,7 +65,7 @@ def test_producers_are_moved_and_forgotten(tidelog: Type, lines: str) -> None:
     moved = tidelog("fault", "sequence", "known", producer)[1]
     # The broker's own log lines stand before it, for it runs in this process.
     assert moved.endswith(
-        f"producer {producer} on known-0 goes on at 2147483638 in epoch 0 (its last sequence was 2)\n"
+        f"producer {producer} on known-0 continues at 2147483638 in epoch 0 (its last sequence was 2)\n"
     )
     assert tidelog("producers", "known")[1].split()[-1] == "2147483637-2147483637@-"
     expired = f"producer {producer} on known-0 is forgotten (its last sequence was 2147483637)\n"

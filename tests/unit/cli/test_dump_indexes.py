@@ -55,7 +55,7 @@ def test_an_index_with_half_an_entry_exits_1(tmp_path: Path, capsys: pytest.Capt
     assert main(["log", "dump", str(path)]) == 1
     captured = capsys.readouterr()
     assert "4096" in captured.out
-    assert "3 bytes at its end are no whole entry" in captured.err
+    assert "3 bytes at its end are not a whole entry" in captured.err
 
 
 def test_a_snapshot_shows_each_producer_with_its_batches(
