@@ -64,16 +64,19 @@ class ConfluentWriter(Writer):
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        self._polling.cancel()
-        await asyncio.gather(self._polling, return_exceptions=True)
-        producer.purge()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _LAST_POLLS_S
-        while len(producer) and loop.time() < deadline:
-            self._serve(producer)
-            await asyncio.sleep(_POLL_S)
-        if self.is_broken:
-            self.ledger.close()
+        try:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+            producer.purge()
+            deadline = loop.time() + _LAST_POLLS_S
+            while len(producer) and loop.time() < deadline:
+                self._serve(producer)
+                await asyncio.sleep(_POLL_S)
+        finally:
+            # Also if the writer is stopped meanwhile: nothing more is heard of this producer.
+            if self.is_broken:
+                self.ledger.close()
         # Its destructor joins librdkafka's threads, which may wait for their sockets.
         held = [producer]
         del producer

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from bench.wire import HOST, Wire
+from faults.process import hold_free_port
 
 READY_TIMEOUT_S = 20.0
 _POLL_S = 0.001
@@ -45,11 +46,14 @@ class Target(ABC):
     """How long a load must run before its speed is the server's."""
     load_options: Mapping[str, object] = {}
     """What a load needs to know beside the port."""
+    reuses_address = False
+    """Whether the server sets SO_REUSEADDR: then its port is nobody else's, also before it listens."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = 0
         self.seconds_to_ready = 0.0
+        self._held: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._output = folder.with_name(f"{folder.name}.out")
 
@@ -60,6 +64,14 @@ class Target(ABC):
     def command(self) -> list[str]:
         """The command line that listens on `self.port`."""
 
+    def choose_port(self) -> None:
+        """Set `port` to a free one."""
+        if self.reuses_address:
+            self._held = hold_free_port()
+            self.port = int(self._held.getsockname()[1])
+        else:
+            self.port = free_port()
+
     @property
     def pid(self) -> int:
         if self._process is None:
@@ -69,7 +81,8 @@ class Target(ABC):
     def start(self) -> None:
         """Start it and return when it has answered its first metadata request. Raises TargetError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or free_port()
+        if not self.port:
+            self.choose_port()
         self.prepare()
         started = time.perf_counter()
         with self._output.open("wb") as output:
@@ -110,6 +123,8 @@ class Target(ABC):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._held is not None:
+            self._held.close()
         self.port = 0
 
     def cpu_seconds(self) -> float:

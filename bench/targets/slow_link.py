@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench.targets.process import Target, free_port
+from bench.targets.process import Target
 from bench.wire import HOST
 from faults.proxy import FaultProxy
 
@@ -19,10 +19,11 @@ class SlowLink(Target):
     """Its port is known before it starts, so that the broker can advertise it."""
 
     name = "slow link"
+    reuses_address = True
 
     def __init__(self, folder: Path, delay_ms: float) -> None:
         super().__init__(folder)
-        self.port = free_port()
+        self.choose_port()
         self.upstream_port = 0
         self._delay_ms = delay_ms
 

@@ -14,6 +14,7 @@ class Tidelog(Target):
 
     name = "tidelog"
     settings: Sequence[str] = ()
+    reuses_address = True
 
     def __init__(self, folder: Path, advertised_port: int = 0) -> None:
         super().__init__(folder)

@@ -44,8 +44,11 @@ _LOOK_S: Final = 0.02
 _START_MS: Final = 60_000
 _SETTLE_SECONDS: Final = 60.0
 _READ_SECONDS: Final = 60.0
-_DISK_GONE: Final = (f"[Errno {errno.EIO}]", f"[Errno {errno.EROFS}]")
-"""ext4 becomes read-only when its disk does not answer."""
+_DISK_GONE: Final = (
+    *(f"[Errno {errno.EIO}]", f"[Errno {errno.EROFS}]"),
+    *("disk I/O error", "attempt to write a readonly database"),
+)
+"""ext4 becomes read-only when its disk does not answer. The last two are SQLite's words for the same."""
 _SETTINGS: Final[dict[str, object]] = {
     "log.segment.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 200,

@@ -124,8 +124,9 @@ async def test_a_partition_serves_again_as_soon_as_handles_are_free(broker: Brok
         newcomer.close()
     assert broker.events("partition_offline") == []
     for event in ("connections_not_accepted", "flush_waits_for_file_handles", "append_refused"):
-        (told,) = broker.events(event)
-        assert "too many files are open" in told["advice"]
+        # More than once if that took longer than what lies between two of the same.
+        told, *again = broker.events(event)
+        assert all("too many files are open" in each["advice"] for each in (told, *again))
     assert await broker.terminate() == 0
     async with limited(broker.data_dir) as again, connected(again.port) as client:
         assert again.events("log_damage_found") == []

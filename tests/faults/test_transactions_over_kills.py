@@ -43,8 +43,15 @@ async def write(client: RawClient, named: Named, offset: int) -> None:
             await asyncio.sleep(0.01)
     assert code == ErrorCode.NONE
     topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}]
-    answer = await client.ask(ApiKey.TXN_OFFSET_COMMIT, 5, {**named, "group_id": "g", "topics": topics})
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    values = {**named, "group_id": "g", "topics": topics}
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while True:
+            answer = await client.ask(ApiKey.TXN_OFFSET_COMMIT, 5, values)
+            code = answer.topics[0].partitions[0].error_code
+            if code not in RETRIED:
+                break
+            await asyncio.sleep(0.01)
+    assert code == ErrorCode.NONE
 
 
 async def committed(client: RawClient) -> int:
@@ -52,10 +59,14 @@ async def committed(client: RawClient) -> int:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
             answer = await client.ask(ApiKey.OFFSET_FETCH, 8, {"groups": [group], "require_stable": True})
-            (part,) = answer.groups[0].topics[0].partitions
-            if part.error_code == ErrorCode.NONE:
-                return int(part.committed_offset)
-            assert part.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            (of_group,) = answer.groups
+            if of_group.error_code == ErrorCode.NONE:
+                (part,) = of_group.topics[0].partitions
+                if part.error_code == ErrorCode.NONE:
+                    return int(part.committed_offset)
+                assert part.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+            else:
+                assert of_group.error_code in RETRIED
             await asyncio.sleep(0.01)
 
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
+from tests.spark.progress import sizes
 from tests.unit.pipeline.batches import make_batch
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
@@ -105,7 +106,7 @@ def test_its_stream_copies_a_topic_in_batches(topics: Topics | None, tmp_path: P
     writer = frame.writeStream.format("kafka").options(**topics.servers, topic="copy")
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     query.awaitTermination()
-    assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [300, 100]
+    assert sizes(query) == [300, 100]
     contents = ("partition", "offset", "key", "value", "headers")
     copied, original = (
         topics.read("tidelog", subscribe=name).select(*contents).orderBy("partition", "offset").collect()

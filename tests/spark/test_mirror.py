@@ -70,7 +70,7 @@ class Mirror:
         """Mirror what is there; the run's id."""
         frame = self.frame(maxOffsetsPerTrigger=str(limit))
         query = self.start(frame if tasks is None else frame.coalesce(tasks), **options)
-        query.awaitTermination(90)
+        query.awaitTermination()
         return str(query.runId)
 
     def stored(self) -> list[Any]:
@@ -142,7 +142,7 @@ def test_a_broker_killed_in_the_middle_costs_nothing(mirror: Mirror, broker: Run
         query.awaitTermination(1)
     broker.run(broker.process.kill_9())
     broker.run(broker.process.restart())
-    query.awaitTermination(120)
+    query.awaitTermination()
     mirror.check()
 
 
@@ -153,7 +153,7 @@ def test_two_tasks_with_one_source_partition_are_refused_and_nothing_is_lost(
     mirror.append(100)
     query = mirror.start(mirror.frame(minPartitions="2"))
     with pytest.raises(StreamingQueryException, match="two tasks have rows of"):
-        query.awaitTermination(90)
+        query.awaitTermination()
     mirror.run()
     mirror.check()
 

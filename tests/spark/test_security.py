@@ -70,7 +70,7 @@ def event_log(spark: SparkSession, folder: Path) -> Iterator[None]:
     listener.start()
     context.listenerBus().addToEventLogQueue(listener)
     yield
-    context.listenerBus().waitUntilEmpty()
+    context.listenerBus().waitUntilEmpty(int(DEADLINE_SECONDS * 1000))
     context.removeSparkListener(listener)
     listener.stop()
 

@@ -81,7 +81,7 @@ def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tm
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination()
     assert sorted(int(row.value) for row in read(spark, broker, "to")) == list(range(1000))
 
 

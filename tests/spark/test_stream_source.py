@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from tests.spark.brokers import RunningBroker
+from tests.spark.progress import batches, sizes
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.pipeline.source.micro_batches import offsets_behind_latest
@@ -39,10 +39,8 @@ class Copy:
         frame = self._spark.readStream.format("tidelog").options(**(self._options | options)).load()
         writer = frame.writeStream.option("checkpointLocation", self._checkpoint).trigger(availableNow=True)
         query = writer.start(self._target, format="parquet")
-        query.awaitTermination(60)
-        self.behind = [
-            offsets_behind_latest(each).get("maxOffsetsBehindLatest") for each in query.recentProgress
-        ]
+        query.awaitTermination()
+        self.behind = [offsets_behind_latest(each).get("maxOffsetsBehindLatest") for each in batches(query)]
         return sizes(query)
 
     def numbers(self) -> list[int]:
@@ -97,10 +95,6 @@ def test_a_topic_that_was_deleted_and_created_again_is_another_topic(
     assert copy.numbers() == [*range(20), *range(100, 150)]
 
 
-def sizes(query: StreamingQuery) -> list[int]:
-    return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
-
-
 def test_wrong_options_are_refused_with_our_message(spark: SparkSession, broker: RunningBroker) -> None:
     stream = spark.readStream.format("tidelog").option("bootstrap.servers", broker.bootstrap_servers)
     with pytest.raises(PySparkException, match="unknown option 'maxoffsets'"):
@@ -110,7 +104,7 @@ def test_wrong_options_are_refused_with_our_message(spark: SparkSession, broker:
     )
     query = frame.load().writeStream.format("noop").start()
     with pytest.raises(StreamingQueryException, match="a stream has no end"):
-        query.awaitTermination(60)
+        query.awaitTermination()
 
 
 def test_a_batch_waits_for_enough_records(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:

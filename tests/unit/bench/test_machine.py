@@ -22,7 +22,9 @@ def test_the_share_of_others_leaves_out_a_server_of_the_bench() -> None:
         all_of_it, without = Watch(), Watch([server.pid])
         while cpu_seconds(server.pid) < 0.4:
             pass
-        assert 0 <= without.others_share() < all_of_it.others_share() <= 1
+        # Each is a share of the time up to its own look, and this process may pause between two of them.
+        before, of_others, after = all_of_it.others_share(), without.others_share(), all_of_it.others_share()
+        assert 0 <= of_others < max(before, after) <= 1
 
 
 def test_results_say_which_commit_and_machine_they_are_of(tmp_path: Path) -> None:
