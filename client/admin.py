@@ -20,6 +20,7 @@ from tidelog.client.admin_types import (
     ProducerDescription,
     TopicDescription,
 )
+from tidelog.client.arguments import list_of_names
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, ClusterSettings, take_cluster
@@ -78,6 +79,12 @@ class Admin:
 
     async def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
         """Create topics, or only check whether they can be created. Raises TopicAlreadyExistsError, ..."""
+        new_topics = list(new_topics)
+        for each in new_topics:
+            if isinstance(each, str):
+                raise TypeError(
+                    f"new_topics holds the text {each!r:.200}, expected a list of NewTopic(name, ...)"
+                )
         topics = [
             {
                 "name": topic.name,
@@ -97,7 +104,7 @@ class Admin:
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics with all their records. Raises UnknownTopicError and others."""
-        named = [{"name": name} for name in topics]
+        named = [{"name": name} for name in list_of_names(topics, "topics")]
 
         def values(version: int) -> dict[str, object]:
             by_id = version >= _FIRST_DELETE_BY_ID
@@ -153,7 +160,7 @@ class Admin:
 
     async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicDescription]:
         """These topics in the given order, or all topics, sorted. Raises UnknownTopicError."""
-        names = None if topics is None else list(topics)
+        names = None if topics is None else list_of_names(topics, "topics")
         found = (await self._metadata(names)).topics
         described = []
         for name in sorted(found) if names is None else names:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tidelog.client.errors import ClientError
 from tidelog.client.partition_reader import PartitionReader
-from tidelog.client.types import ConsumerRecord, RecordColumns, TopicPartition
+from tidelog.client.types import ConsumerRecord, RecordColumns, TopicPartition, no_partition, topic_partition
 
 __all__ = ["Assignment"]
 
@@ -38,12 +38,15 @@ class Assignment:
         self.current = None
 
     def reader(self, partition: TopicPartition) -> PartitionReader:
-        """Raises ValueError for a partition that is not assigned."""
-        reader = self.readers.get(partition)
+        """Raises ValueError for a partition that is not assigned, TypeError for what is no partition."""
+        try:
+            reader = self.readers.get(partition)
+        except TypeError:
+            raise no_partition(partition) from None
         if reader is None:
             raise ValueError(
-                f"{partition} is not assigned to this consumer, which reads what assign() names or what its "
-                "group assigns to it"
+                f"{topic_partition(partition)} is not assigned to this consumer, which reads what assign()"
+                " names or what its group assigns to it"
             )
         return reader
 

@@ -34,12 +34,13 @@ from tidelog.client.types import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "checked_topic_name"]
 
 _LONGEST_NAME_BYTES = 32_767
 """Of any string in the protocol. Brokers may allow less."""
 _PATIENT_LOOKS = 3
 """How often a topic that brokers may not create is requested before it counts as unknown."""
+_ANSWERS_BEFORE_WARNING = _PATIENT_LOOKS + 2
 
 
 class Cluster:
@@ -69,6 +70,8 @@ class Cluster:
         )
         self._topics: set[str] = set()
         self._watches_all = False
+        # How many answers in a row had no such topic, for the watched ones.
+        self._unknown: dict[str, int] = {}
         # Some watched topics were not in a request yet, so nothing is known to be wrong with them.
         self._is_unasked = False
         self._listeners: list[Callable[[], None]] = []
@@ -142,7 +145,7 @@ class Cluster:
 
     def watch_topics(self, topics: Iterable[str]) -> None:
         """Include these topics in each refresh. The next requested refresh for new ones starts at once."""
-        new = {_checked(name) for name in topics} - self._topics
+        new = {checked_topic_name(name) for name in topics} - self._topics
         if new:
             self._topics |= new
             self._is_unasked = True
@@ -181,7 +184,7 @@ class Cluster:
         Raises UnknownTopicError, AuthorizationError or another BrokerError; BrokerUnavailableError if no
         broker answered; TypeError or ValueError if `name` cannot be a name.
         """
-        unwatched = {_checked(name)} - self._topics
+        unwatched = {checked_topic_name(name)} - self._topics
         deadline = self._loop.time() + self.config.request_timeout_ms / 1000
         trouble: ClientError | None = None
         was_answered = False
@@ -247,12 +250,25 @@ class Cluster:
             {"topics": topics, "allow_auto_topic_creation": self._allow_auto_create_topics},
         )
         self.image = apply_metadata(self.image, answer)
+        self._warn_of_unknown()
         if topics is None:
             named = {each.name for each in answer.topics}
             kept = {name: info for name, info in self.image.topics.items() if name in named}
             self.image = self.image._replace(topics=kept)
         if self.image.nodes:
             self._links.keep_only({(node.host, node.port) for node in self.image.nodes.values()})
+
+    def _warn_of_unknown(self) -> None:
+        """Once for each topic that stays unknown: who reads it waits until it is created."""
+        unknown = [
+            name
+            for name in self._topics
+            if (info := self.image.topics.get(name)) and info.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ]
+        self._unknown = {name: self._unknown.get(name, 0) + 1 for name in unknown}
+        for name, answers in self._unknown.items():
+            if answers == _ANSWERS_BEFORE_WARNING:
+                logger.warning("topic_not_found", topic=name)
 
     def _arm_age_timer(self) -> None:
         if self._age_timer is not None:
@@ -358,7 +374,7 @@ class Cluster:
                 logger.error("background_task_failed", exc_info=error)
 
 
-def _checked(name: str) -> str:
+def checked_topic_name(name: object) -> str:
     """`name`, if a request can hold it. Else the requests for all other topics would fail too."""
     if type(name) is not str:
         raise TypeError(f"the topic name is {name!r}, expected a str")

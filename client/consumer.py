@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from tidelog.client.arguments import read_limits, whole_number
 from tidelog.client.assignment import Assignment
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
@@ -29,7 +30,7 @@ from tidelog.client.conversion import Deserializer, converted
 from tidelog.client.errors import ClientClosedError, NoOffsetError, RequestTimeoutError
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.groups.subscription import TopicSubscription
-from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
+from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_times
 from tidelog.client.partition_reader import PartitionReader
 from tidelog.client.permission_retries import PermissionRetries
 from tidelog.client.progress import Progress
@@ -41,7 +42,7 @@ from tidelog.client.types import (
     OffsetAndTimestamp,
     RecordColumns,
     TopicPartition,
-    offset_and_metadata,
+    offsets_to_commit,
     topic_partition,
 )
 from tidelog.client.waiters import Waiters
@@ -87,6 +88,8 @@ class Consumer:
         self._waiters = Waiters()
         self._retries = PermissionRetries(self._cluster.config.retry_backoff_max_ms, self._changed)
         self._has_news = False
+        # Neither subscribed nor assigned so far.
+        self._is_unused = not topics
         # By `assign`. While a group still gives up what was subscribed to before, it takes nothing of this.
         self._is_assigned_by_hand = False
         self._fetcher: Fetcher | None = None
@@ -177,7 +180,7 @@ class Consumer:
         if self._readers and self._is_assigned_by_hand:
             raise ValueError("partitions are assigned by assign(); call unsubscribe() first")
         self._subscription, self._listener = subscription, listener
-        self._is_assigned_by_hand = False
+        self._is_assigned_by_hand = self._is_unused = False
         self._subscribe()
 
     def unsubscribe(self) -> None:
@@ -205,7 +208,7 @@ class Consumer:
         if self._config.group_id is not None and self._subscription is not None:
             raise ValueError("the group assigns partitions of subscribed topics; call unsubscribe() first")
         self._read([topic_partition(key) for key in partitions])
-        self._subscription, self._is_assigned_by_hand = None, True
+        self._subscription, self._is_assigned_by_hand, self._is_unused = None, True, False
         self._watch()
 
     def assignment(self) -> set[TopicPartition]:
@@ -215,10 +218,9 @@ class Consumer:
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`. Raises ValueError if it is negative or the partition is not assigned."""
-        if offset < 0:
-            raise ValueError(f"offset is {offset}, expected 0 or more")
-        self._assignment.reader(partition).seek(offset)
+        """Continue at `offset`. Raises ValueError if it is negative or the partition is not assigned,
+        TypeError."""
+        self._assignment.reader(partition).seek(whole_number(offset, "offset"))
         self._on_place()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -231,10 +233,8 @@ class Consumer:
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Continue at the first record of that time or later, or at the end if there is none. For these
-        partitions, or for all assigned ones. Raises ValueError for a negative timestamp."""
-        if timestamp_ms < 0:
-            raise ValueError(f"timestamp_ms is {timestamp_ms}, expected 0 or more")
-        self._reset(partitions, timestamp_ms)
+        partitions, or for all assigned ones. Raises ValueError for a negative timestamp, TypeError."""
+        self._reset(partitions, whole_number(timestamp_ms, "timestamp_ms"))
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to read. Raises ValueError once the partition is not assigned,
@@ -293,7 +293,7 @@ class Consumer:
         if offsets is None:
             positions = {key: reader.position for key, reader in self._readers.items()}
             offsets = {key: position for key, position in positions.items() if position is not None}
-        await group.commit({topic_partition(key): offset_and_metadata(each) for key, each in offsets.items()})
+        await group.commit(offsets_to_commit(offsets))
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """The offset that the group committed, None for none. Raises ValueError without a group_id, and
@@ -325,10 +325,7 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each timestamp (milliseconds); None if all records are older."""
         self._require_open()
-        if any(timestamp < 0 for timestamp in timestamps.values()):
-            raise ValueError("timestamps must be 0 or more")
-        found = await look_up_offsets(self._cluster, timestamps, self._config.isolation_code)
-        return {key: place if place.offset >= 0 else None for key, place in found.items()}
+        return await look_up_times(self._cluster, timestamps, self._config.isolation_code)
 
     def metrics(self) -> dict[str, float]:
         """The metrics of this client by Kafka's names. `client.metrics` can also report them regularly."""
@@ -374,8 +371,8 @@ class Consumer:
         Waits up to `timeout_ms` for the first record; the result is empty if none came. Raises as `getone`
         does, but only if it has no records to return.
         """
-        left = max_records or self._config.max_poll_records or _ALL
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        seconds, left = read_limits(timeout_ms, max_records, self._config.max_poll_records or _ALL)
+        deadline = asyncio.get_running_loop().time() + seconds
         while True:
             self._ask()
             found: dict[TopicPartition, list[ConsumerRecord]] = {}
@@ -405,8 +402,8 @@ class Consumer:
 
         Deserializers are not applied: keys and values are bytes or None.
         """
-        left = max_records or self._config.max_poll_records or _ALL
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        seconds, left = read_limits(timeout_ms, max_records, self._config.max_poll_records or _ALL)
+        deadline = asyncio.get_running_loop().time() + seconds
         while True:
             self._ask()
             found: dict[TopicPartition, list[RecordColumns]] = {}
@@ -431,6 +428,8 @@ class Consumer:
         try:
             return await self.getone()
         except ClientClosedError:
+            if not self._is_ending:
+                raise
             raise StopAsyncIteration from None
 
     def _next_at_once(self) -> ConsumerRecord | None:
@@ -465,6 +464,8 @@ class Consumer:
 
     async def _wait(self, partitions: tuple[TopicPartition, ...], deadline: float | None) -> bool:
         """Raise the error of a partition, or wait for records. False if the deadline has passed."""
+        if self._is_unused:
+            raise ValueError("the consumer has no topics: give it some, or call subscribe() or assign()")
         self._assignment.raise_error(partitions, only_new=False)
         seconds = None if deadline is None else deadline - asyncio.get_running_loop().time()
         if seconds is not None and seconds <= 0:

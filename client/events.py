@@ -2,11 +2,12 @@
 
 Owns: the logger. If the application has configured structlog, events use its processors and its renderer. If
 not, they go to Python's own logging under the name "tidelog.client", with the fields as `extra`: an
-application without any configuration sees only warnings, on standard error.
+application without any configuration sees only warnings, on standard error, with the fields in the text.
 """
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from functools import cache
 from typing import Any
 
@@ -57,9 +58,17 @@ def _plain() -> Any:
             structlog.stdlib.filter_by_level,
             structlog.processors.format_exc_info,
             structlog.stdlib.render_to_log_kwargs,
+            _readable,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def _readable(_: Any, __: str, call: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What Python prints by itself, if nothing handles the records, is the text alone."""
+    if not _PLAIN.hasHandlers():
+        call["msg"] += "".join(f" {name}={value}" for name, value in call["extra"].items())
+    return call
 
 
 logger = _Logger()

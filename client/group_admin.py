@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidelog.client.admin_types import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.arguments import list_of_names
 from tidelog.client.cluster import Cluster
 from tidelog.client.connection import Connection
 from tidelog.client.types import TopicPartition
@@ -117,7 +118,7 @@ class GroupAdmin:
 
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""
-        for group_id in group_ids:
+        for group_id in list_of_names(group_ids, "group_ids"):
             values = {"groups_names": [group_id]}
             await self._of(group_id, ApiKey.DELETE_GROUPS, values, lambda answer: answer.results)
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from tidelog.client.arguments import whole_number
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error, read_error
@@ -15,7 +16,7 @@ from tidelog.client.types import OffsetAndTimestamp, TopicPartition, topic_parti
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 
-__all__ = ["EARLIEST", "LATEST", "edge_offsets", "look_up_offsets"]
+__all__ = ["EARLIEST", "LATEST", "edge_offsets", "look_up_offsets", "look_up_times"]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -29,6 +30,19 @@ async def edge_offsets(
     wanted = {topic_partition(key): edge for key in partitions}
     found = await look_up_offsets(cluster, wanted, isolation_level)
     return {key: place.offset for key, place in found.items()}
+
+
+async def look_up_times(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """As `look_up_offsets` for timestamps that an application gives; None if all records are older."""
+    if not isinstance(timestamps, Mapping):
+        raise TypeError(
+            f"timestamps is {timestamps!r:.200}, expected a dict: {{TopicPartition: milliseconds}}"
+        )
+    wanted = {key: whole_number(each, "a timestamp") for key, each in timestamps.items()}
+    found = await look_up_offsets(cluster, wanted, isolation_level)
+    return {key: place if place.offset >= 0 else None for key, place in found.items()}
 
 
 async def look_up_offsets(

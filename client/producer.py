@@ -19,8 +19,9 @@ from time import monotonic, time, time_ns
 from typing import Any, Self, Unpack
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.arguments import timeout_seconds, whole_number
 from tidelog.client.buffer_memory import BufferMemory
-from tidelog.client.cluster import Cluster
+from tidelog.client.cluster import Cluster, checked_topic_name
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
 from tidelog.client.delivery import BatchDelivery, Delivery
 from tidelog.client.errors import ClientClosedError, ClientError, RecordTooLargeError, SessionError
@@ -40,8 +41,8 @@ from tidelog.client.types import (
     PreparedTransaction,
     RecordMetadata,
     TopicPartition,
-    offset_and_metadata,
-    topic_partition,
+    group_metadata,
+    offsets_to_commit,
 )
 from tidelog.protocol.records import BATCH_HEADER_SIZE, FIELD_SIZES, RecordBatchBuilder
 
@@ -143,13 +144,14 @@ class Producer:
         if self._is_closed:
             return
         self._cluster.require_loop()
+        patience = None if timeout_ms is None else timeout_seconds(timeout_ms)
         self._is_closed = True
         # From here on no record may be appended. The fast path needs a route, so it ends too.
         self._routes.clear()
         self._buffer_memory.fail(ClientClosedError("the producer was closed"))
         try:
             if self._sender is not None:
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                async with asyncio.timeout(patience):
                     if self._transactions is not None:
                         await self._transactions.abort_if_open()
                     await self._sender.flush()
@@ -190,10 +192,17 @@ class Producer:
         UnknownTopicError, ClientClosedError, ValueError or TypeError; nothing is sent then.
         """
         # The fast path, for nearly every record: an open batch takes it.
-        route = self._plain_routes.get(topic)
+        try:
+            route = self._plain_routes.get(topic)
+        except TypeError:
+            checked_topic_name(topic)
+            raise
         if route is not None and type(value) is bytes and (key is None or type(key) is bytes):
             if partition is not None:
-                queue = route.queues[partition] if 0 <= partition < len(route.queues) else None
+                try:
+                    queue = route.queues[partition] if 0 <= partition < len(route.queues) else None
+                except TypeError:
+                    queue = None  # What is wrong is explained below.
             elif key is None:
                 queue = route.sticky
             else:
@@ -317,9 +326,7 @@ class Producer:
         """
         transactions = self._require_transactions()
         self._require_open()
-        member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
-        taken = {topic_partition(key): offset_and_metadata(each) for key, each in offsets.items()}
-        await transactions.commit_offsets(taken, member)
+        await transactions.commit_offsets(offsets_to_commit(offsets), group_metadata(group))
 
     def metrics(self) -> dict[str, float]:
         """The metrics of this client by Kafka's names. `client.metrics` can also report them regularly."""
@@ -376,6 +383,7 @@ class Producer:
         """
         sender = self._require_sending()
         number = self._transactions.state.number if self._transactions is not None else None
+        partition = whole_number(partition, "partition", low=None)
         self._check_size(size_bytes := batch.size())
         route = self._routes.get(topic) or await self._open_route(topic)
         if partition >= len(route.queues):

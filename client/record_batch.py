@@ -5,9 +5,9 @@ a timestamp. Invariants: it never exceeds its maximum size, unless its only reco
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import index
 from time import time
 
+from tidelog.client.arguments import whole_number
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
@@ -45,12 +45,19 @@ class BatchBuilder:
         timestamp_ms: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> bool:
-        """Whether the record was added. False if it does not fit, or after `close`."""
+        """Whether the record was added. False if it does not fit, or after `close`. Raises ValueError or
+        TypeError."""
         if self._is_closed:
             return False
         given = int_or_none(timestamp_ms, "timestamp_ms")
         stamp = int(time() * 1000) if given is None else given
-        return self._builder.append(stamp, key, value, headers) > 0
+        try:
+            return self._builder.append(stamp, key, value, headers) > 0
+        except (TypeError, ValueError, AttributeError):
+            for data, what in ((key, "key"), (value, "value")):
+                bytes_or_none(data, what, "encode it: a batch has no serializers")
+            checked_headers(headers)
+            raise
 
     def close(self) -> None:
         """Take no more records."""
@@ -94,17 +101,14 @@ def checked_headers(headers: object) -> Sequence[tuple[str, bytes | None]]:
 
 def int_or_none(number: object, what: str) -> int | None:
     """A partition or a timestamp. Raises TypeError for other types than whole numbers."""
-    try:
-        return None if number is None else index(number)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{what} is {number!r:.200}, expected a whole number") from None
+    return None if number is None else whole_number(number, what, low=None)
 
 
-def bytes_or_none(data: object, what: str) -> bytes | None:
+def bytes_or_none(data: object, what: str, advice: str = "") -> bytes | None:
     """A key or a value as bytes or None. Raises TypeError for other types and says what to do."""
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
-    advice = f"give a {what}_serializer that returns bytes"
+    advice = advice or f"give a {what}_serializer that returns bytes"
     raise TypeError(f"{what} is {type(data).__name__}, expected bytes or None; {advice}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
+from tidelog.client.arguments import whole_number
 from tidelog.client.metadata import TopicInfo
 from tidelog.client.partitioner import murmur2_partition, next_sticky_partition
 from tidelog.client.types import TopicPartition
@@ -72,7 +73,8 @@ class Route:
         """The queue for a record without a given partition."""
         if self._partitioner is not None:
             everything = range(len(self.queues))
-            return self.named(self._partitioner(key, everything, self._led or everything))
+            chosen = self._partitioner(key, everything, self._led or everything)
+            return self.named(whole_number(chosen, "the result of the partitioner"))
         return self.sticky if key is None else self.by_key[key]
 
     def named(self, partition: int) -> PartitionQueue:

@@ -4,7 +4,7 @@ Owns: the types that `Producer`, `Consumer` and `Admin` return. Immutable, no be
 timestamps and epochs are plain ints; -1 means "none", as in the protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from operator import index
 from typing import NamedTuple
@@ -22,7 +22,10 @@ __all__ = [
     "RecordMetadata",
     "TimestampType",
     "TopicPartition",
+    "group_metadata",
+    "no_partition",
     "offset_and_metadata",
+    "offsets_to_commit",
     "topic_partition",
 ]
 
@@ -48,7 +51,11 @@ def topic_partition(key: tuple[str, int]) -> TopicPartition:
     match key:
         case (str() as topic, partition) if hasattr(partition, "__index__"):
             return TopicPartition(topic, index(partition))
-    raise TypeError(f"a partition is {key!r:.200}, expected TopicPartition(topic, number)")
+    raise no_partition(key)
+
+
+def no_partition(given: object) -> TypeError:
+    return TypeError(f"a partition is {given!r:.200}, expected TopicPartition(topic, number)")
 
 
 class RecordMetadata(NamedTuple):
@@ -128,6 +135,15 @@ def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> Of
     return taken
 
 
+def offsets_to_commit(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The one form of the positions that an application gives. Raises TypeError or ValueError."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"offsets is {offsets!r:.200}, expected a dict: {{TopicPartition(topic, number): offset}}"
+        )
+    return {topic_partition(key): offset_and_metadata(each) for key, each in offsets.items()}
+
+
 class PreparedTransaction(NamedTuple):
     """What another process needs to commit a transaction that was prepared."""
 
@@ -143,6 +159,15 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def group_metadata(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
+    """The one form of a group that an application names. Raises TypeError."""
+    if isinstance(group, str):
+        return ConsumerGroupMetadata(group)
+    if not isinstance(group, ConsumerGroupMetadata):
+        raise TypeError(f"group is {group!r:.200}, expected consumer.group_metadata() or the id of a group")
+    return group
 
 
 class OffsetAndTimestamp(NamedTuple):

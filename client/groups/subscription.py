@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidelog.client.arguments import list_of_names
 from tidelog.client.errors import ClientError, broker_error
 from tidelog.client.metadata import ClusterImage, TopicInfo
 from tidelog.client.types import TopicPartition
@@ -28,9 +29,7 @@ class TopicSubscription(NamedTuple):
     def of(cls, topics: Iterable[str], pattern: str | re.Pattern[str] | None) -> TopicSubscription:
         """Raises ValueError unless topics or a valid pattern are given, and not both; TypeError for a single
         text as topics."""
-        if isinstance(topics, str):
-            raise TypeError(f"topics is the text {topics!r}, expected a list of names")
-        for each in (topics := list(topics)):
+        for each in (topics := list_of_names(topics, "topics")):
             if not isinstance(each, str):
                 raise TypeError(f"the topic name is {each!r}, expected a str")
         names = frozenset(topics)
@@ -52,8 +51,11 @@ class TopicSubscription(NamedTuple):
         return None
 
     def is_incomplete(self, image: ClusterImage) -> bool:
-        """Whether newer metadata may have more: a topic may be created, or created again, or allowed."""
-        return self.refusal(image) is not None or any(info.error.retriable for info in self.found(image))
+        """Whether newer metadata may have more: a topic was not asked for yet, or it may be created, or
+        created again, or allowed."""
+        is_unasked = self.names is not None and not self.names <= image.topics.keys()
+        is_refused = self.refusal(image) is not None
+        return is_unasked or is_refused or any(info.error.retriable for info in self.found(image))
 
     def topics(self, image: ClusterImage) -> frozenset[str]:
         """The names of the topics; of those that exist, if it is a pattern."""

@@ -160,3 +160,14 @@ async def test_a_partition_whose_records_cannot_be_deleted_keeps_no_other_from_i
         with pytest.raises(OffsetOutOfRangeError, match="records of t-0"):
             await admin.delete_records({TopicPartition(TOPIC, 0): 5, TopicPartition(TOPIC, 1): 5})
         assert len(broker.seen(ApiKey.DELETE_RECORDS)) == 2
+
+
+async def test_a_text_where_a_list_belongs_changes_no_topic() -> None:
+    async with ScriptedBroker() as broker, Admin(bootstrap_servers=broker.address) as admin:
+        for call in (admin.delete_topics, admin.describe_topics, admin.groups.delete):
+            with pytest.raises(TypeError, match="is the text 'orders', expected a list of names"):
+                await call("orders")  # type: ignore[operator]
+        for wrong in (["orders"], NewTopic("orders")):
+            with pytest.raises(TypeError, match="expected a list of NewTopic"):
+                await admin.create_topics(wrong)  # type: ignore[arg-type]
+        assert not broker.seen(ApiKey.CREATE_TOPICS) + broker.seen(ApiKey.DELETE_TOPICS)

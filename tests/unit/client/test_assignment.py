@@ -1,5 +1,7 @@
 """Whose turn it is."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.client.test_partition_reader import stored
@@ -52,6 +54,12 @@ def test_a_partition_that_always_has_records_does_not_keep_the_others_waiting() 
         seen.append(taken[0].key.partition)
         endless.add(stored(endless.fetch_offset, b"x", b"x", b"x"))
     assert seen == [0, 1, 0]
+
+
+@pytest.mark.parametrize("given", ["t", ["t", 0], [TopicPartition("t", 0)], 1000])
+def test_what_names_no_partition_is_refused_as_such(given: Any) -> None:
+    with pytest.raises(TypeError, match="expected TopicPartition"):
+        assigned(filled(0)).reader(given)
 
 
 def test_only_the_partitions_named_are_read() -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.ports import free_address
 from tests.unit.client.clusters import Noted, cut, opened
@@ -148,6 +149,19 @@ async def test_a_topic_that_nobody_creates_is_unknown_soon_and_not_asked_for_any
                 await cluster.topic("nowhere")
         await cluster.refresh()
         assert broker.seen(ApiKey.METADATA)[-1].values.topics == []
+
+
+async def test_a_watched_topic_that_stays_unknown_is_reported_once() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        broker.scripts[ApiKey.METADATA] = lambda _: broker.metadata(["later"], error_code=UNKNOWN)
+        cluster.watch_topics(["later"])
+        with capture_logs() as events:
+            for _ in range(4):
+                await cluster.refresh()
+            assert "topic_not_found" not in [each["event"] for each in events]
+            for _ in range(4):
+                await cluster.refresh()
+        assert [each["topic"] for each in events if each["event"] == "topic_not_found"] == ["later"]
 
 
 async def test_a_topic_that_could_not_be_asked_for_is_not_called_unknown() -> None:

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
+    ClientClosedError,
     Consumer,
     CorruptRecordError,
     RequestTimeoutError,
@@ -106,6 +107,62 @@ async def test_a_topic_that_was_not_asked_for_before_is_looked_up_at_once() -> N
         async with consumer(broker, retry_backoff_ms=60_000) as it:
             it.assign([FIRST])
             it.seek(FIRST, 0)
+            assert await values(it, 1) == [b"a"]
+
+
+async def test_a_topic_that_is_subscribed_to_after_the_start_is_read() -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.LIST_OFFSETS] = placed
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker, auto_offset_reset="earliest") as it:
+            it.subscribe([TOPIC])
+            assert await values(it, 1) == [b"a"]
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+async def test_a_consumer_without_topics_says_so_and_one_that_gave_them_up_waits(
+    group_id: str | None,
+) -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FIND_COORDINATOR] = lambda _: None
+        async with consumer(broker, group_id=group_id) as it:
+            for read in (it.getone, it.getmany, it.getmany_columns, it.__anext__):
+                with pytest.raises(ValueError, match="no topics"):
+                    await read()  # type: ignore[operator]
+            it.assign([FIRST])
+            it.unsubscribe()
+            assert await it.getmany() == {}
+
+
+async def test_an_iteration_before_the_start_does_not_end_as_if_all_were_read() -> None:
+    async with ScriptedBroker() as broker:
+        it = consumer(broker)
+        with pytest.raises(ClientClosedError, match="start"):
+            await anext(it)
+        await it.start()
+        await it.stop()
+        assert [record async for record in it] == []
+
+
+@pytest.mark.parametrize("offset", ["0", 0.5, None])
+async def test_what_is_no_offset_or_limit_is_refused_and_spoils_nothing(offset: Any) -> None:
+    async with ScriptedBroker() as broker:
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker) as it:
+            it.assign([FIRST])
+            it.seek(FIRST, 0)
+            with pytest.raises(TypeError, match=f"offset is {offset!r}, expected a whole number"):
+                it.seek(FIRST, offset)
+            with pytest.raises(TypeError, match=f"timestamp_ms is {offset!r}, expected a whole number"):
+                it.seek_to_timestamp(offset)
+            with pytest.raises(TypeError, match=f"timestamp is {offset!r}, expected a whole number"):
+                await it.offsets_for_times({FIRST: offset})
+            with pytest.raises(TypeError, match="expected a dict"):
+                await it.offsets_for_times([FIRST])  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="max_records is -1, expected 1 or more"):
+                await it.getmany(max_records=-1)
+            with pytest.raises(TypeError, match="timeout_ms is None"):
+                await it.getmany(timeout_ms=None)  # type: ignore[arg-type]
             assert await values(it, 1) == [b"a"]
 
 

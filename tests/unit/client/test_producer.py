@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -271,6 +272,8 @@ async def test_a_topic_that_is_being_created_is_waited_for() -> None:
         ({"value": b"x", "key": 5}, TypeError, "key_serializer"),
         ({"value": b"x", "partition": 7}, ValueError, "partitions 0 to 0, not 7"),
         ({"value": b"x", "partition": -1}, ValueError, "not -1"),
+        ({"value": b"x", "partition": "0"}, TypeError, "partition is '0', expected a whole number"),
+        ({"value": b"x", "partition": 0.0}, TypeError, "partition is 0.0, expected a whole number"),
         ({"value": b"x" * 2_000_000}, RecordTooLargeError, "max_request_size"),
         ({"value": b"x", "timestamp_ms": -2}, ValueError, "timestamp_ms"),
         ({"value": b"x", "timestamp_ms": 1.5}, TypeError, "timestamp_ms is 1.5"),
@@ -289,6 +292,19 @@ async def test_wrong_arguments_send_nothing_and_spoil_nothing(
             await it.send(TOPIC, **arguments)  # type: ignore[arg-type]
         await it.send_and_wait(TOPIC, b"last")
         assert [value for _, _, values in batches(broker) for value in values] == [b"first", b"last"]
+
+
+async def test_a_topic_that_cannot_be_a_name_is_refused() -> None:
+    async with ScriptedBroker() as broker, producer(broker) as it:
+        with pytest.raises(TypeError, match=r"the topic name is \['t'\], expected a str"):
+            await it.send([TOPIC], b"x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("result", [None, "0", -1])
+async def test_what_a_partitioner_returns_is_a_partition(result: Any) -> None:
+    async with ScriptedBroker() as broker, producer(broker, partitioner=lambda *_: result) as it:
+        with pytest.raises((TypeError, ValueError), match=f"the result of the partitioner is {result!r}"):
+            await it.send(TOPIC, b"x")
 
 
 async def test_serializers_are_applied_to_keys_and_values() -> None:

@@ -1,5 +1,7 @@
 """Batches that the application fills itself."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.client.scripted import TOPIC, ScriptedBroker
@@ -44,6 +46,28 @@ async def test_a_batch_is_sent_once_and_takes_nothing_after_it() -> None:
         assert not batch.append(value=b"2")
         with pytest.raises(ValueError, match="sent before"):
             await producer.send_batch(batch, TOPIC, partition=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"value": "text"}, "value is str, expected bytes or None"),
+        ({"key": 5}, "key is int, expected bytes or None"),
+        ({"headers": {"a": b"x"}}, "headers is dict, expected a list"),
+    ],
+)
+async def test_a_batch_refuses_what_is_no_record_and_takes_the_next(fields: Any, message: str) -> None:
+    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
+        batch = producer.create_batch()
+        with pytest.raises(TypeError, match=message):
+            batch.append(**fields)
+        assert batch.append(value=b"1", timestamp_ms=1)
+        with pytest.raises(TypeError, match=message):
+            batch.append(**fields)
+        with pytest.raises(TypeError, match="partition is '0', expected a whole number"):
+            await producer.send_batch(batch, TOPIC, partition="0")  # type: ignore[arg-type]
+        await (await producer.send_batch(batch, TOPIC, partition=0))
+        assert stored(broker) == [[(None, b"1", 1)]]
 
 
 async def test_a_batch_takes_no_more_than_its_size_and_nothing_after_close() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.client import OffsetAndMetadata, TopicPartition
-from tidelog.client.types import offset_and_metadata, topic_partition
+from tidelog.client import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from tidelog.client.types import group_metadata, offset_and_metadata, offsets_to_commit, topic_partition
 
 
 @pytest.mark.parametrize("key", [TopicPartition("t", 1), ("t", 1)])
@@ -33,3 +33,15 @@ def test_what_is_no_offset_is_refused(offset: Any) -> None:
 def test_a_negative_offset_is_not_committed() -> None:
     with pytest.raises(ValueError, match="-5, expected 0 or more"):
         offset_and_metadata(-5)
+
+
+def test_offsets_to_commit_are_a_dict_by_partition() -> None:
+    assert offsets_to_commit({("t", 1): 5}) == {TopicPartition("t", 1): OffsetAndMetadata(5)}
+    with pytest.raises(TypeError, match="expected a dict"):
+        offsets_to_commit([TopicPartition("t", 1)])
+
+
+def test_a_group_is_named_by_its_id_or_by_a_member() -> None:
+    assert group_metadata("g") == group_metadata(ConsumerGroupMetadata("g"))
+    with pytest.raises(TypeError, match=r"group is None, expected consumer\.group_metadata"):
+        group_metadata(None)  # type: ignore[arg-type]

@@ -34,6 +34,11 @@ def test_names_are_subscribed_to_whether_they_exist_or_not() -> None:
     assert TopicSubscription.of(["x", "a-1"], None).topics(IMAGE) == {"x", "a-1"}
 
 
+def test_newer_metadata_may_have_a_name_that_was_not_asked_for() -> None:
+    assert not TopicSubscription.of(["a-1"], None).is_incomplete(IMAGE)
+    assert TopicSubscription.of(["x", "a-1"], None).is_incomplete(IMAGE)
+
+
 @pytest.mark.parametrize(("topics", "pattern"), [((), None), (("a",), "a"), ((), "(")])
 def test_one_of_topics_and_a_valid_pattern_is_needed(topics: tuple[str, ...], pattern: str | None) -> None:
     with pytest.raises(ValueError, match=r"topics or a pattern|regular expression"):

@@ -1,0 +1,44 @@
+"""Arguments that an application gives: what is wrong with them is said where they were given.
+
+Owns: the checks of numbers, times and lists of names. Pure. Invariants: an error names the argument, what
+came and what was expected.
+"""
+
+from collections.abc import Iterable
+from operator import index
+
+__all__ = ["list_of_names", "read_limits", "timeout_seconds", "whole_number"]
+
+
+def whole_number(number: object, what: str, low: int | None = 0) -> int:
+    """An offset, a partition or a timestamp. Raises TypeError, and ValueError below `low`."""
+    try:
+        taken = index(number)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{what} is {number!r:.200}, expected a whole number") from None
+    if low is not None and taken < low:
+        raise ValueError(f"{what} is {taken}, expected {low} or more")
+    return taken
+
+
+def timeout_seconds(timeout_ms: float) -> float:
+    """A timeout in milliseconds, as seconds. Raises TypeError."""
+    try:
+        return timeout_ms / 1000
+    except TypeError:
+        raise TypeError(f"timeout_ms is {timeout_ms!r:.200}, expected a number of milliseconds") from None
+
+
+def read_limits(timeout_ms: float, max_records: int | None, default: int) -> tuple[float, int]:
+    """How many seconds a read waits, and how many records it returns at most. Raises as the others."""
+    most = default if max_records is None else whole_number(max_records, "max_records", low=1)
+    return timeout_seconds(timeout_ms), most
+
+
+def list_of_names(names: Iterable[str], what: str) -> list[str]:
+    """Names of topics or groups. Raises TypeError, also for one text, whose letters would count as names."""
+    if isinstance(names, str):
+        raise TypeError(f"{what} is the text {names!r:.200}, expected a list of names")
+    if not isinstance(names, Iterable):
+        raise TypeError(f"{what} is {names!r:.200}, expected a list of names")
+    return list(names)

@@ -1,0 +1,33 @@
+"""Arguments of an application: what is wrong with one is said by its name, with what came."""
+
+from typing import Any
+
+import pytest
+
+from tidelog.client.arguments import list_of_names, timeout_seconds, whole_number
+
+
+@pytest.mark.parametrize("number", ["0", 0.0, None])
+def test_what_is_no_whole_number_is_refused(number: Any) -> None:
+    with pytest.raises(TypeError, match=f"offset is {number!r}, expected a whole number"):
+        whole_number(number, "offset")
+
+
+def test_a_number_below_its_bound_is_refused_if_it_has_one() -> None:
+    with pytest.raises(ValueError, match="max_records is 0, expected 1 or more"):
+        whole_number(0, "max_records", low=1)
+    assert whole_number(-1, "partition", low=None) == -1
+
+
+@pytest.mark.parametrize("timeout_ms", ["5", None])
+def test_a_timeout_is_a_number_of_milliseconds(timeout_ms: Any) -> None:
+    assert timeout_seconds(0.5) == 0.0005
+    with pytest.raises(TypeError, match=f"timeout_ms is {timeout_ms!r}, expected a number of milliseconds"):
+        timeout_seconds(timeout_ms)
+
+
+@pytest.mark.parametrize("names", ["orders", None, 5])
+def test_the_letters_of_a_text_are_no_names(names: Any) -> None:
+    assert list_of_names({"orders"}, "topics") == ["orders"]
+    with pytest.raises(TypeError, match=f"topics is .*{names!r}, expected a list of names"):
+        list_of_names(names, "topics")
