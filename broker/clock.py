@@ -3,8 +3,8 @@
 Owns the difference. `clock_ms` is the wall clock. It is written into records and compared with their
 timestamps, and it jumps when it is set. `SteadyClock` starts at the time of the wall clock and then counts
 the time that really passes (CLOCK_MONOTONIC, so a suspended machine does not count). Producers expire by the
-steady clock, so a wall clock that is set forward expires no active producer. Retention uses the earlier of
-the two clocks, so it deletes nothing too early.
+steady clock, so a wall clock that is set forward expires no active producer. Retention and the log cleaner
+use the earlier of the two clocks, so a clock that is set forward deletes neither records nor tombstones.
 """
 
 from __future__ import annotations

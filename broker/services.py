@@ -250,7 +250,7 @@ async def open_services(
             settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events
         ),
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
-        cleaner=_begun_cleaner(partitions, clock_ms, settings, metrics, disk),
+        cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
@@ -298,11 +298,15 @@ def _transactions(
 def _begun_cleaner(
     partitions: Partitions,
     clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
     settings: BrokerSettings,
     metrics: Metrics,
     disk: Disk,
 ) -> LogCleaner:
-    cleaner = LogCleaner(partitions, clock_ms, lambda: settings.config, metrics.cleaner, disk)
+    def earlier_ms() -> int:
+        return min(clock_ms(), steady_ms())
+
+    cleaner = LogCleaner(partitions, earlier_ms, lambda: settings.config, metrics.cleaner, disk)
     cleaner.start()
     return cleaner
 

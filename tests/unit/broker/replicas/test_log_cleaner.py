@@ -147,6 +147,25 @@ async def test_records_younger_than_min_compaction_lag_stay(services: Services) 
     assert await services.cleaner.clean_dirtiest()
 
 
+async def test_a_clock_that_is_set_forward_removes_no_tombstone(tmp_path: Path) -> None:
+    day_ms, ahead_ms = 86_400_000, {"wall": 0, "steady": 0}
+    config = BrokerConfig(data_dir=tmp_path, log_cleaner_backoff_ms=NEVER_MS)
+    services = await open_services(
+        config,
+        Metrics(),
+        lambda: clock_ms() + ahead_ms["wall"],
+        steady_ms=lambda: clock_ms() + ahead_ms["steady"],
+    )
+    replica = await topic(services, "t")
+    replica.append_as_leader(keyed([(b"gone", None)]), clock_ms())
+    for clock, is_kept in (("none", True), ("wall", True), ("steady", False)):
+        ahead_ms[clock] = 2 * day_ms
+        await fill(services, replica)
+        assert await services.cleaner.clean_dirtiest()
+        assert ((b"gone", None) in values(replica)) is is_kept
+    await services.close()
+
+
 async def test_appends_reads_and_deletions_go_on_while_a_log_is_cleaned(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
