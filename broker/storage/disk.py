@@ -224,18 +224,26 @@ class Disk:
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            position = 0
-            for first in range(0, len(buffers), _BUFFERS_A_WRITE):
-                some = buffers[first : first + _BUFFERS_A_WRITE]
-                self.write_all(fd, some, position)
-                position += sum(map(len, some))
-            if durably:
-                self.fdatasync(fd)
-        finally:
-            self.close(fd)
-        self.rename(temporary, path)
+            try:
+                self._write_pieces(fd, buffers)
+                if durably:
+                    self.fdatasync(fd)
+            finally:
+                self.close(fd)
+            self.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                self.unlink(temporary)  # It may take the last space of the disk.
+            raise
         if durably:
             self.fsync_directory(path.parent)
+
+    def _write_pieces(self, fd: int, buffers: Sequence[Buffer]) -> None:
+        position = 0
+        for first in range(0, len(buffers), _BUFFERS_A_WRITE):
+            some = buffers[first : first + _BUFFERS_A_WRITE]
+            self.write_all(fd, some, position)
+            position += sum(map(len, some))
 
 
 def _open_handles() -> int:

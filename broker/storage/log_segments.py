@@ -239,19 +239,19 @@ class LogSegments:
             index.note_written(position + len(data))
             index.rest()
 
-    def drop(self, count: int) -> list[Path]:
-        """Take the first `count` segments out, by renaming; returns the files to unlink. Raises OSError."""
-        renamed: list[Path] = []
+    def drop(self, count: int, deleted: list[Path]) -> None:
+        """Take the first `count` segments out, by renaming; adds the files to unlink to `deleted`.
+
+        Raises OSError; then it may be called again for the rest.
+        """
         if self._is_swapping:
-            return renamed  # Later: a thread renames files.
-        for segment in self.segments[:count]:
-            renamed += segment.rename_to_deleted()
-            self.segments = self.segments[1:]
-            segment.close()
-        dropped_before = self.segments[0].base_offset
-        self._unsynced_indexes = [s for s in self._unsynced_indexes if s.base_offset >= dropped_before]
+            return  # Later: a thread renames files.
         self._hints = {}
-        return renamed
+        for segment in self.segments[:count]:
+            deleted += segment.rename_to_deleted()
+            self.segments = self.segments[1:]
+            self._unsynced_indexes = [each for each in self._unsynced_indexes if each is not segment]
+            segment.close()
 
     def begin_swap(self, old: Sequence[Segment]) -> bool:
         """Keep these consecutive segments until `finish_swap`; False if they are not in the log any more."""

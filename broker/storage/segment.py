@@ -580,21 +580,21 @@ class Segment:
         for index in self.indexes:
             index.close()
 
+    def _deleted_names(self) -> list[tuple[Path, Path]]:
+        """Of each file its name, and its name with Kafka's suffix of deleted files."""
+        paths = [self.path.with_suffix(suffix) for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)]
+        return [(path, path.with_name(path.name + DELETED_SUFFIX)) for path in paths]
+
     def rename_to_deleted(self) -> list[Path]:
-        """Take the files out of the log by Kafka's suffix; returns what is to be unlinked."""
-        renamed = []
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            path = self.path.with_suffix(suffix)
+        """Take the files out of the log; returns what to unlink. Raises OSError; then call it again."""
+        names = self._deleted_names()
+        for path, deleted in names:
             if self._disk.exists(path):
-                target = path.with_name(path.name + DELETED_SUFFIX)
-                self._disk.rename(path, target)
-                renamed.append(target)
-        return renamed
+                self._disk.rename(path, deleted)
+        return [deleted for _, deleted in names if self._disk.exists(deleted)]
 
     def rename_from_deleted(self) -> None:
         """Undo `rename_to_deleted`, also where that failed. Raises OSError."""
-        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
-            path = self.path.with_suffix(suffix)
-            renamed = path.with_name(path.name + DELETED_SUFFIX)
-            if self._disk.exists(renamed) and not self._disk.exists(path):
-                self._disk.rename(renamed, path)
+        for path, deleted in self._deleted_names():
+            if self._disk.exists(deleted) and not self._disk.exists(path):
+                self._disk.rename(deleted, path)

@@ -245,7 +245,7 @@ class Upkeep:
             self.cover(self._segments.segments[wanted - 1].end_offset)
             at_once = at_once or int(is_full)
         if at_once:
-            self._deleted += self._segments.drop(min(at_once, DROPPED_AT_ONCE))
+            self._segments.drop(min(at_once, DROPPED_AT_ONCE), self._deleted)
         return at_once > DROPPED_AT_ONCE
 
     def take_deleted_files(self) -> list[Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -250,6 +252,33 @@ def test_a_checkpoint_without_space_is_made_up_for_when_there_is_space(
     log.close(clean=False)
     again = open_log(tmp_path, recovery_point=20)
     assert (again.recovery.rebuilt_indexes, len(sequences(again))) == ([], 20)
+
+
+def test_files_of_a_deletion_that_failed_halfway_are_deleted_by_the_next_one(
+    tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for refused in (2, 4):  # Within the first segment, which has three files; within the second.
+        folder, left = tmp_path / str(refused), iter(range(refused))
+
+        def rename(old: Path, new: Path, left: Iterator[int] = left) -> None:
+            if new.suffix == ".deleted" and next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.rename(old, new)
+
+        log = open_log(folder, disk=disk, config=LogConfig(segment_bytes=150))
+        for number in range(4):
+            append(log, batch(value=b"%d" % number * 60))
+        flush(log)
+        for _ in range(3):
+            log.take_snapshot()
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "rename", rename)
+            log.delete_records_before(3)
+        assert log.segment_count > 1
+        log.drop_segments()
+        assert log.segment_count == 1
+        assert sorted(log.take_deleted_files()) == sorted(folder.glob("*.deleted"))
+        assert len(sequences(log)) == 1
 
 
 def test_a_full_disk_lets_segments_go_before_their_snapshot_is_written(

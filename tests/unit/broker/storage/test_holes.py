@@ -206,7 +206,7 @@ def test_a_segment_that_leaves_while_it_is_read_is_out_of_range_and_no_hole(
 
     def read_later(*arguments: object) -> object:
         log.delete_records_before(20)
-        log._segments.drop(2)
+        log._segments.drop(2, [])
         return read(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(log._segments, "read", read_later)

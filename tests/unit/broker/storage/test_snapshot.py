@@ -225,6 +225,7 @@ def test_a_write_that_fails_leaves_the_older_snapshot(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space"):
         write_snapshot(disk, tmp_path, 9, states(2).view())
     assert [name.offset for name in snapshots(disk, tmp_path)] == [5]
+    assert not list(tmp_path.glob("*.tmp")), "it takes space of a full disk"
 
 
 def test_what_it_is_not_is_said(tmp_path: Path) -> None:
