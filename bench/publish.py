@@ -45,7 +45,7 @@ def table(content: Mapping[str, Any]) -> str:
         f"Rounds: {content['rounds']}; ratios are taken within a round. {content['measured_at'][:10]}, commit"
         f" {machine['commit']}; {machine['processors']} processors ({machine['processor']}),"
         f" {machine['memory_gb']} GB, Linux {machine['kernel']}, {machine['fdatasync_p50_ms']:.2f} ms per"
-        " fdatasync. A number after ~ is not to be believed: other programs took more than a tenth of the"
+        " fdatasync. A number after ~ is not reliable: other programs took more than a tenth of the"
         " processors."
     )
     return "\n".join([*_HEAD, *_lines(rows), "", *wrap(about, _WIDTH), ""])

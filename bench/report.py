@@ -36,7 +36,7 @@ def show(results: Results, console: Console) -> None:
     console.print(table)
     busy = list(dict.fromkeys(row.scenario for row in rows if not row.is_quiet))
     if busy:
-        results.note(f"The machine was too busy to believe: {'; '.join(busy)}.")
+        results.note(f"The machine was too busy for reliable numbers: {'; '.join(busy)}.")
     for note in results.notes:
         console.print(note, highlight=False)
     missed = [f"{row.scenario}, {row.measure}" for row in rows if row.verdict is False]

@@ -12,9 +12,9 @@ from statistics import median
 
 SUBJECT = "tidelog"
 REFERENCE = "reference"
-"""Stands where a row is compared with something that is no other program."""
+"""The name of what a row is compared with, if that is not another program."""
 QUIET_SHARE = 0.1
-"""Other programs that take more of the processors than this make a measurement one not to believe."""
+"""If other programs take more of the processors than this, a measurement is not reliable."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Row:
         return median(map(truediv, mine, other)) if mine and other else None
 
     def busy(self, target: str) -> float:
-        """The part of the processors that others used in the middle round; 0 where nobody looked."""
+        """The part of the processors that others used in the middle round; 0 if it was not measured."""
         return median(self.others.get(target) or [0.0])
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the machine was left alone enough to believe the numbers."""
+        """Whether other programs left enough of the machine for reliable numbers."""
         return all(self.busy(target) <= QUIET_SHARE for target in self.values)
 
     def holds(self, requirement: Requirement) -> bool:

@@ -335,7 +335,7 @@ def _acls(config: BrokerConfig, cluster: Cluster, groups: GroupCoordinator) -> A
         )
         groups.hide_topics()
         if not config.super_user_names and not cluster.catalog.acls:
-            advice = "nobody may create ACLs: set super.users"
+            advice = "no user may create ACLs: set super.users"
             logger.warning("authorizer_without_super_users", advice=advice)
     acls = Acls(cluster, authorizer)
     acls.follow(groups.refresh_soon)

@@ -171,7 +171,7 @@ def read_files(data_dir: Path, topic: str, partition: int) -> FileReading:
                 )
                 end = position + header.size_bytes
             if end != len(data):
-                raise ProtocolError(f"{len(data) - end} bytes behind the last batch are no batch")
+                raise ProtocolError(f"{len(data) - end} bytes after the last batch are not a batch")
         except ProtocolError as error:
             reading.findings.append(Finding(Kind.UNREADABLE, f"{path.parent.name}/{path.name}: {error}"))
     return reading

@@ -168,11 +168,11 @@ def _parsed(data: bytes) -> Found:
     try:
         after.extend(_replayed(fields))  # Keeps what came before an error.
         if torn or rest.strip(b"\0"):
-            raise ValueError("what follows is neither a line nor room for one")
+            raise ValueError("what follows is neither a line nor zeros for one")
         if _size_in(fields) != len(data):
             raise ValueError(f"the file has {len(data)} bytes, which is not what its first line says")
     except (ValueError, KeyError, TypeError) as error:
-        problem = f"behind line {len(after)}: {error}"
+        problem = f"after line {len(after)}: {error}"
     newest = max((each["revision"] for each in fields if each and "revision" in each), default=-1)
     cluster = after[-1] if after else None
     if data.startswith(_GIVEN_UP):

@@ -88,7 +88,7 @@ def _refusal(data_dir: Path, unknown: list[FoundPartition]) -> str:
         f"{data_dir} holds records of partitions that the catalog does not know: "
         f"{', '.join(names[:_NAMED])}{more}. The catalog was lost or is an older one, or the folders come "
         "from elsewhere; put back the catalog that belongs here, or let `tidelog storage rebuild-catalog "
-        f"{data_dir}` make one that knows them, or move these folders away if nobody misses their records"
+        f"{data_dir}` make one that knows them, or move these folders away if their records are not needed"
     )
 
 

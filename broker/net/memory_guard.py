@@ -25,9 +25,7 @@ _AT_ONCE_SECONDS = 0.001
 _AGAIN_SECONDS = 0.02
 _LEAST_PAUSE = 20
 _NO_PEER = ""
-_ADVICE = (
-    "raise queued.max.bytes if these clients are meant to be many, or find out why this one does not go on"
-)
+_ADVICE = "raise queued.max.bytes if so many clients are intended, or find out why this one makes no progress"
 
 
 class MemoryGuard:

@@ -75,7 +75,7 @@ class CleanerCounts:
             (f"{_MANAGER}_uncleanable_bytes", "Bytes in them that wait for it.", self.uncleanable_bytes),
             (
                 f"{_CLEANER}_max_compaction_delay_secs",
-                "How long a log waits for compaction behind its max.compaction.lag.ms.",
+                "How long a log has waited for compaction after its max.compaction.lag.ms.",
                 self.compaction_delay_seconds,
             ),
             (f"{_CLEANER}_max_clean_time_secs", "Time of the last clean.", self.last_clean_seconds),

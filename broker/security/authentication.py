@@ -113,7 +113,7 @@ class Authentication:
                 await self._read_keys(listener)
             elif not self._users.names():
                 advice = (
-                    "nobody can authenticate: stop the broker and run `tidelog storage add-user DIR USER`"
+                    "no user can authenticate: stop the broker and run `tidelog storage add-user DIR USER`"
                 )
                 logger.warning("listener_without_users", listener=listener, advice=advice)
 

@@ -33,11 +33,11 @@ _MANY = 1 << 30
 _NOT_CACHED = (errno.EAGAIN, errno.EWOULDBLOCK)
 _OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
 HANDLES_ADVICE = (
-    "too many files are open: raise the limit (ulimit -n) or close what holds them; nothing is damaged, and "
-    "all goes on by itself once file handles are free"
+    "too many files are open: raise the limit (ulimit -n) or close some of them; nothing is damaged, and "
+    "the work continues by itself once file handles are free"
 )
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""After these errors, except from a sync, the disk still works: the write is cut off, the log goes on."""
+"""After these errors, except from a sync, the disk still works: the write is cut off, the log continues."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 

@@ -63,7 +63,7 @@ _POWER_CUT_ADVICE = (
 )
 _HOLE_ADVICE = (
     "files of this log are gone or cut short: stop the broker and put them back from a copy, or accept the "
-    "loss by DeleteRecords up to the offset behind each hole; until then reads in a hole are answered with "
+    "loss by DeleteRecords up to the offset after each hole; until then reads in a hole are answered with "
     "CORRUPT_MESSAGE, all other records are served"
 )
 _FORGOTTEN_ADVICE = (

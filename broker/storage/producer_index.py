@@ -66,7 +66,7 @@ class SlotIndex:
             at = producer_id * SPREAD % size
             while other := cells[at]:
                 if self._id_of(other) == producer_id:
-                    raise ValueError(f"producer {producer_id} stands in slots {other} and {slot}")
+                    raise ValueError(f"producer {producer_id} is in slots {other} and {slot}")
                 at = (at + 1) % size
             cells[at] = slot
             self._count += 1

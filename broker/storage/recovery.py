@@ -338,7 +338,7 @@ class Recovery:
             scan = self._scan(segment, scan_from)
             if scan.problem and not last and scan.end_offset < self._trusted:
                 self.report.unreadable.append(
-                    f"{segment.path.name} at byte {scan.position}: {scan.problem}; nothing behind it is read"
+                    f"{segment.path.name} at byte {scan.position}: {scan.problem}; nothing after it is read"
                 )
             elif scan.problem:
                 self._cut(segment, scan)

@@ -41,11 +41,11 @@ def decode_entries(data: bytes) -> tuple[list[EndedTransaction], str]:
         entry = EndedTransaction(*fields)
         _, first, last, last_stable = entry
         if version != _VERSION or not 0 <= first < last or not newest[0] < last or last_stable < newest[1]:
-            return found, f"entry {number} is none: version {version}, {entry}"
+            return found, f"entry {number} is invalid: version {version}, {entry}"
         found.append(entry)
         newest = (last, last_stable)
     left = len(data) % size
-    return found, f"{left} bytes are left over behind {len(found)} entries" if left else ""
+    return found, f"{left} bytes are left over after {len(found)} entries" if left else ""
 
 
 class TransactionIndex(IndexFile[_Entry]):

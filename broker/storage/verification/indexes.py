@@ -35,7 +35,7 @@ class IndexCheck:
         self._last = (-(1 << 63), -1)
         odd = reader.size % self._entry.size
         if odd:
-            self._report(reader.size - odd, f"{odd} bytes at the end are no whole entry")
+            self._report(reader.size - odd, f"{odd} bytes at the end are not a whole entry")
         self._at = 0
         self._next: tuple[int, int] | None = None
         self._advance()
@@ -83,7 +83,7 @@ class OffsetIndexCheck(IndexCheck):
     def finish(self, end_position: int, largest_batch: int, index_interval: int | None) -> None:
         if self._next is not None:
             expected, found = f"less than {end_position}", self._next[1]
-            self._report(self._at, "the entry names a byte behind the last batch", expected, found)
+            self._report(self._at, "the entry names a byte after the last batch", expected, found)
         elif index_interval is not None:
             uncovered = end_position - self._last_position
             if uncovered > _INDEX_INTERVAL_SLACK * index_interval + 2 * largest_batch:
@@ -124,7 +124,7 @@ class TimeIndexCheck(IndexCheck):
         if self._next is not None:
             self._report(
                 self._at,
-                "the entry names an offset behind the last batch",
+                "the entry names an offset after the last batch",
                 f"less than {end_offset}",
                 self._base_offset + self._next[1],
             )

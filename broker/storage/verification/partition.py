@@ -220,7 +220,7 @@ class PartitionCheck:
         if start > walk.next_offset:
             self._findings.damage(
                 name,
-                "the log start offset lies behind the end",
+                "the log start offset is after the end",
                 expected=f"{walk.next_offset} or less",
                 found=start,
             )
@@ -228,7 +228,7 @@ class PartitionCheck:
             self._findings.add(
                 Severity.DAMAGE if facts.is_clean else Severity.WARNING,
                 name,
-                "the first segment begins behind the log start offset",
+                "the first segment begins after the log start offset",
                 expected=f"{start} or less",
                 found=self._bases[0],
             )
@@ -240,7 +240,7 @@ class PartitionCheck:
             self._findings.damage(
                 self._folder.name,
                 f"no snapshot knows who wrote before offset {self._bases[0]}",
-                expected=f"a snapshot at {self._bases[0]} or behind it",
+                expected=f"a snapshot at {self._bases[0]} or later",
                 found="none" if newest < 0 else newest,
             )
 

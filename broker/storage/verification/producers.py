@@ -64,7 +64,7 @@ class ProducerCheck:
             self._findings.warning(
                 file,
                 f"producer id {header.producer_id} was never issued by this cluster: its next one is"
-                f" {self._next_producer_id}, so it may be issued to somebody else",
+                f" {self._next_producer_id}, so it may be issued to another producer",
                 position=batch.position,
             )
         verdict = self.states.check(header)

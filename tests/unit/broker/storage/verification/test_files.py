@@ -66,7 +66,7 @@ def test_an_index_entry_behind_the_end_is_found(folder: Folder) -> None:
     index.write_bytes(data + OFFSET_ENTRY.pack(10_000, 1 << 20))
     only(
         folder,
-        rf"damage t-0/{index.name} at byte {len(data)}: the entry names a byte behind the last batch.*",
+        rf"damage t-0/{index.name} at byte {len(data)}: the entry names a byte after the last batch.*",
     )
 
 
@@ -75,7 +75,7 @@ def test_an_index_cut_inside_an_entry_is_found(folder: Folder, suffix: str) -> N
     index = folder.logs[0].with_suffix(suffix)
     size = index.stat().st_size
     os.truncate(index, size - 3)
-    has(folder, rf"damage t-0/{index.name} at byte \d+: \d+ bytes at the end are no whole entry")
+    has(folder, rf"damage t-0/{index.name} at byte \d+: \d+ bytes at the end are not a whole entry")
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -172,7 +172,7 @@ def test_a_damaged_offset_checkpoint_is_found(folder: Folder) -> None:
 
 def test_a_start_offset_behind_the_end_is_found(folder: Folder) -> None:
     (folder.path / "log-start-offset-checkpoint").write_text("0\n2\nt 0 999\nu 0 0\n")
-    only(folder, "damage t-0: the log start offset lies behind the end: expected 180 or less, found 999")
+    only(folder, "damage t-0: the log start offset is after the end: expected 180 or less, found 999")
 
 
 def test_a_checkpoint_for_a_partition_without_a_folder_is_worth_a_warning(folder: Folder) -> None:

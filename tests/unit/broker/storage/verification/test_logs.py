@@ -151,7 +151,7 @@ def test_a_missing_first_segment_is_found(folder: Folder) -> None:
     folder.logs[0].unlink()
     has(
         folder,
-        r"damage t-0: the first segment begins behind the log start offset: expected 0 or less, found \d+",
+        r"damage t-0: the first segment begins after the log start offset: expected 0 or less, found \d+",
     )
 
 

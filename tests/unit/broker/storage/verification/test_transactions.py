@@ -74,9 +74,9 @@ def test_a_sound_log_has_no_finding(folder: Path) -> None:
         (patched(10, 1), "damage {}: an aborted transaction differs from the log"),
         (patched(18, 3), "damage {}: the log has no such aborted transaction"),
         (patched(26, 9), "damage {}: an aborted transaction differs from the log"),
-        (patched(10, 2), "damage {}: entry 0 is none"),
+        (patched(10, 2), "damage {}: entry 0 is invalid"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "damage {}: 33 bytes are left over"),
-        (lambda path: path.write_bytes(path.read_bytes() * 2), "damage {}: entry 1 is none"),
+        (lambda path: path.write_bytes(path.read_bytes() * 2), "damage {}: entry 1 is invalid"),
     ],
     ids=["gone", "producer", "first", "marker", "stable", "none", "cut", "twice"],
 )
