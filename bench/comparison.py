@@ -21,7 +21,7 @@ from bench.targets.process import Target, TargetError
 from bench.wire import TOPIC, Wire, WireError
 
 FAILURES = (TargetError, LoadError, WireError, OSError)
-"""What makes one server absent and lets the bench go on."""
+"""Errors after which one server is absent and the bench continues."""
 _numbers = itertools.count()
 
 

@@ -45,7 +45,7 @@ def _until_ready(ask: Callable[[], _T]) -> _T:
 
 
 class Wire:
-    """One connection to 127.0.0.1:`port`. Raises OSError when nobody listens there."""
+    """One connection to 127.0.0.1:`port`. Raises OSError if nothing listens there."""
 
     def __init__(self, port: int, timeout_s: float = 10.0) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=timeout_s)
@@ -86,7 +86,7 @@ class Wire:
         _until_ready(lambda: self.end_offset(name, partitions))
 
     def delete_topic(self, name: str) -> None:
-        """Delete `name`, so that what it has not yet written to the disk burdens nobody later."""
+        """Delete `name`, so that its unwritten bytes do not slow down later loads."""
         values = {"topic_names": [name], "timeout_ms": 10_000}
         (result,) = self.ask(ApiKey.DELETE_TOPICS, _DELETE_TOPICS_VERSION, values).responses
         if result.error_code != ErrorCode.NONE:
@@ -104,7 +104,7 @@ class Wire:
         return int(answer.producer_id), int(answer.producer_epoch)
 
     def end_offset(self, name: str = TOPIC, partitions: int = 1) -> int:
-        """The offset behind the last record of partition 0; of several partitions the sum."""
+        """The offset after the last record of partition 0; of several partitions the sum."""
         asked = [{"partition_index": index, "timestamp": _LATEST} for index in range(partitions)]
         values = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": name, "partitions": asked}]}
         answer = self.ask(ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, values)

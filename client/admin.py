@@ -128,7 +128,7 @@ class Admin:
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset of each partition; -1 deletes all. Gives the new first offsets.
 
-        An offset behind records that the broker's disk has lost accepts their loss. Raises UnknownTopicError,
+        An offset after records that the broker's disk has lost accepts their loss. Raises UnknownTopicError,
         and deletes nothing then. Raises other errors after it has tried all partitions.
         """
         wanted = {topic_partition(key): offset for key, offset in before.items()}

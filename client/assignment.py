@@ -88,7 +88,7 @@ class Assignment:
         return None
 
     def _end_turn(self, reader: PartitionReader) -> None:
-        """Put this reader behind the others."""
+        """Put this reader after the others."""
         self.current = None
         if self.readers.pop(reader.key, None) is not None:
             self.readers[reader.key] = reader

@@ -96,7 +96,7 @@ class UnsupportedVersionError(ClientError):
 
 
 class AuthenticationError(ClientError):
-    """The broker does not accept the credentials, or the client does not believe the broker."""
+    """The broker does not accept the credentials, or the client does not trust the broker."""
 
     hint = "Check security_protocol, sasl_mechanism, user and password. A retry does not help"
 

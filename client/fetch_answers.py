@@ -96,7 +96,7 @@ class FetchAnswers:
         return False
 
     def lose_position(self, reader: PartitionReader, reason: str) -> None:
-        """The reset policy decides where the reader goes on, or it fails."""
+        """The reset policy decides where the reader continues, or the read fails."""
         what = f"{reader.key.topic}-{reader.key.partition}"
         if self._reset_timestamp is None:
             reader.fail(OffsetOutOfRangeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}: {reason}"))

@@ -7,8 +7,8 @@ Invariants:
 - a partition is not fetched while it is paused, while it has `max_partition_fetch_bytes` unread, or while
   `buffer_bytes` of all partitions are unread. One answer per broker may exceed these limits;
 - a position belongs to one topic id: in a new topic of the same name it means nothing, so the reset policy
-  decides where to go on, after the records that were fetched before were read. Where a broker does not know
-  a topic any more, it is fetched again only after the metadata was;
+  decides where to continue, after the records fetched before were read. If a broker no longer knows a
+  topic, it is fetched again only after the metadata was;
 - retriable errors are retried with backoff; other errors are raised by the next read of the partition.
 """
 

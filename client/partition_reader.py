@@ -104,7 +104,7 @@ class PartitionReader:
             self._on_failure(self, error)
 
     def retry(self, error: ClientError) -> bool:
-        """Go on where `error` came. Whether it was still the reader's error."""
+        """Continue where `error` came. Returns whether it was still the reader's error."""
         if self.error is not error:
             return False
         self.error = None

@@ -1,6 +1,6 @@
 """Tries again what was forbidden, since it may be allowed later.
 
-Owns when: `retry_backoff_max_ms` after each refusal. A reader then goes on where it stopped. For one event
+Owns when: `retry_backoff_max_ms` after each refusal. A reader then continues where it stopped. For one event
 loop.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["PermissionRetries"]
 
 
 class PermissionRetries:
-    """`on_retry` is called when a reader goes on."""
+    """`on_retry` is called when a reader continues."""
 
     def __init__(self, delay_ms: int, on_retry: Callable[[], None]) -> None:
         self._delay_ms = delay_ms

@@ -318,7 +318,7 @@ class TransactionState:
 
     @property
     def needs_end(self) -> bool:
-        """Whether the coordinator must be told the end."""
+        """Whether the transaction has to be ended at the coordinator."""
         return self.is_known_to_coordinator and not self._lost_identity
 
     def decided(self, *, has_new_epoch: bool) -> None:

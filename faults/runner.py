@@ -129,7 +129,7 @@ async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
         await asyncio.gather(*(writer.start() for writer in writers))
         try:
             await _break(site, settings, result, say)
-            say("everything is healed; the writers settle")
+            say("all faults are over; the writers finish")
             await _settle(writers, result, say)
             say("reading everything back")
             logs = await _read_back(site, follower, result)

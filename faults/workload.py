@@ -44,7 +44,7 @@ class Job:
         return ledger
 
     def count(self, oddity: str) -> None:
-        """Something that is no finding, but worth telling."""
+        """Something that is not a finding, but should be reported."""
         self.oddities[oddity] = self.oddities.get(oddity, 0) + 1
 
 
@@ -127,8 +127,8 @@ class Writer(ABC):
 
     @abstractmethod
     async def send(self, partition: int, counter: int, key: bytes, value: bytes) -> bool:
-        """Hand over one record; False when the producer did not take it. A cancelled call has handed over
-        nothing, and has taken the record back."""
+        """Give one record to the producer; False if it did not accept it. A cancelled call gave nothing, and
+        took the record back."""
 
     @abstractmethod
     async def flush(self) -> None:

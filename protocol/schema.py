@@ -202,7 +202,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 
 
 # librdkafka (2.16 and others) leaves three bytes after a flexible Metadata request for all topics: it
-# reserved them for the length of an array that it then wrote as null. Behind AlterUserScramCredentials it
+# reserved them for the length of an array that it then wrote as null. After AlterUserScramCredentials it
 # leaves one. Kafka reads neither.
 _MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS))
 

@@ -12,7 +12,7 @@ _SIZE = Struct(">i")
 
 
 class AnswerError(RuntimeError):
-    """An answer that a load cannot go on with: out of turn, refused, or not a Produce response."""
+    """An answer after which a load cannot continue: out of order, refused, or not a Produce response."""
 
 
 class Window:

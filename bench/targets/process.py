@@ -31,7 +31,7 @@ class TargetError(RuntimeError):
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on now."""
+    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

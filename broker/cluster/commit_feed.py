@@ -37,7 +37,7 @@ class CommitFeed:
         self._wake()
 
     def close(self) -> None:
-        """Let every stream end behind the newest commit."""
+        """Let every stream end after the newest commit."""
         self._is_closed = True
         self._wake()
 

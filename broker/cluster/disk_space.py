@@ -5,7 +5,7 @@ Commits overwrite it: a checkpoint after `CHECKPOINT_FRAMES` lets them begin at 
 is free for the next commit at any time, and no other writer on the disk can take it. SQLite removes the log
 when it closes a database; it is made again, empty but in full size, for the next start.
 
-Invariants: no byte that SQLite wrote is changed. Zeros behind the last frame, or instead of the first, mean
+Invariants: no byte that SQLite wrote is changed. Zeros after the last frame, or instead of the first, mean
 the end of the log to SQLite, as after a crash. If the disk has no space for this, the store works without it.
 A file system that does not write in place (btrfs, ZFS) may need more space all the same.
 

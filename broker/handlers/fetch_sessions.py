@@ -11,7 +11,7 @@ Invariants:
   ends;
 - a request with the wrong epoch changes nothing;
 - a response names a partition if it has records, an error, or a watermark or start offset that was not yet
-  sent to the client; partitions that gave records move to the end of the order, so that none is starved.
+  sent to the client; partitions that gave records move to the end of the order, so that each is served.
 
 Source: KIP-227, Kafka's FetchSession.
 """

@@ -248,7 +248,7 @@ def code_of_unknown(name: str) -> ErrorCode:
 
 
 def _as_named(wanted: Any) -> dict[str, Any]:
-    """A topic of which the answer tells no more than the request: by its name, or by its id."""
+    """A topic of which the answer has no more than the request: its name, or its id."""
     return {"name": wanted.name} if _is_by_name(wanted) else {"name": "", "topic_id": wanted.topic_id}
 
 

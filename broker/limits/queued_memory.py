@@ -99,7 +99,7 @@ class Held:
     unsent: int
     """Answers that the client has not read."""
     waiting: int
-    """Requests that wait for their answers, and the answers behind them."""
+    """Requests that wait for their answers, and the answers after them."""
     handed: int
     """All answers so far."""
     completed: int

@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             case AuthenticationStep.REAUTHENTICATING:
                 self._call_later(self._authentication_timeout_ms(), self._too_late)
             case AuthenticationStep.FAILED:
-                self._queue.append([])  # Behind the answer that says so.
+                self._queue.append([])  # After the answer that says so.
 
     def _authentication_timeout_ms(self) -> int:
         config = self._server.config.of_listener(self._endpoint.config.name)

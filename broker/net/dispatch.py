@@ -3,7 +3,7 @@
 Owns the steps of one request: header, version check, decode, handler, encode, counts. There are three kinds
 of failure. Bytes that are not the protocol raise `BadRequest`, and the connection closes. An ApiError becomes
 that API's error answer. Any other exception becomes UNKNOWN_SERVER_ERROR with one log event, and both the
-connection and the broker go on.
+connection and the broker continue.
 
 Invariants: `dispatch` is called when data arrives and calls the handler before it returns, so views of the
 frame are valid for the handler's synchronous part. A request of many elements continues after that in steps,

@@ -2,7 +2,7 @@
 
 `GET /producers?topic=T` (`&partition=N`, `&producer_id=N`, `&limit=N`) answers per partition of the topic how
 many producers it knows, and `limit` of them (default 1,000), the latest appended last. DescribeProducers,
-which every Kafka client speaks, has no field for batches. `cluster_id` and `node_id` let the caller check
+which every Kafka client can send, has no field for batches. `cluster_id` and `node_id` let the caller check
 that it reached the intended broker.
 
 Invariants: reads only; at most `_MOST_PRODUCERS` in one answer, so the loop is not blocked.

@@ -1,7 +1,7 @@
 """A request between its dispatch and its answer: its place in the queue of its connection.
 
 Owns `Pending`, and what dispatch needs of a connection (`Client`). Invariants: an answer becomes final once;
-the connection hears of it then, and not if it has abandoned the request; a callback waits for a handler's
+the connection is called then, unless it has abandoned the request; a callback waits for a handler's
 Future or LateAnswer, never a separate task.
 
 For the event loop only.

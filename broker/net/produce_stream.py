@@ -114,7 +114,7 @@ class ProduceStream:
     def _add_later(
         self, frames: list[memoryview], index: int, ids: list[int], batches: list[memoryview], most: int
     ) -> None:
-        """Add those of the requests behind the first one that go to the same partition."""
+        """Add those of the requests after the first one that go to the same partition."""
         for frame in frames[-2 : -most - 1 : -1]:
             found = self._match(frame)
             if found is None or found[1] != index:

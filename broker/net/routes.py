@@ -104,7 +104,7 @@ class Route:
 
 
 def _throttle_position(api_key: ApiKey, version: int) -> int | None:
-    """Of Produce it is the last field, and `protocol.hot` writes no tagged fields behind it. Elsewhere it is
+    """Of Produce it is the last field, and `protocol.hot` writes no tagged fields after it. Elsewhere it is
     the first field, except in ApiVersions, where its position is not fixed."""
     response = APIS[api_key].response
     if api_key == ApiKey.PRODUCE:

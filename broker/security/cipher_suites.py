@@ -1,4 +1,4 @@
-"""`ssl.cipher.suites`: from the names that Kafka takes to what OpenSSL is told.
+"""`ssl.cipher.suites`: from Kafka's names to the settings of OpenSSL.
 
 Python cannot choose among the suites of TLSv1.3, so they are served all or none. As in Kafka, TLSv1.3 is
 served if a suite of it is named, and TLSv1.2 likewise. Pure. Source: IANA's registry of TLS parameters.

@@ -4,7 +4,7 @@ Owns `REQUIRED_ACCESS`. A need with a `field` concerns the whole request, and `b
 checks it before the handler runs. The other needs concern parts of a request (each topic, each group), and
 the API's handler checks them. `docs/security` shows this table.
 
-Invariants: pure; an API without a row cannot be served (`check_complete`); the tests walk over the table:
+Invariants: pure; an API without a row cannot be served (`check_complete`); the tests go through the table:
 each need is necessary, and all needs of an API together are enough.
 
 Source: Kafka's KafkaApis, ControllerApis and AclApis; KIP-679 (idempotent producers), KIP-848 and KIP-939.

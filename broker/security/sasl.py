@@ -3,7 +3,7 @@
 Owns PLAIN, SCRAM and OAUTHBEARER as state machines, one `Exchange` per authentication. An exchange that
 raised `Refused`, or that accepted its client, gets no further token.
 
-Invariants: pure. What the client is told does not depend on whether the user exists: the same rounds, the
+Invariants: pure. What the client gets does not depend on whether the user exists: the same rounds, the
 same words. `Refused.reason` is for the log only, and contains neither a password nor a token.
 
 SCRAM is written here, over the standard library's HMAC, and not taken from a library. The code of `scramp`
@@ -46,7 +46,7 @@ _OTHER_IDENTITY: Final = "Client requested an authorization id that is different
 class Refused(Exception):
     """The client is not who it says, or its token is not one of the mechanism.
 
-    `message` is what the client is told, `reason` what the log says.
+    `message` is for the client, `reason` for the log.
     """
 
     def __init__(self, message: str, reason: str = "") -> None:
@@ -102,7 +102,7 @@ class PlainExchange:
 
 
 WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
-"""What a client of PLAIN is told of an unknown user and of a wrong password."""
+"""The message to a client of PLAIN for an unknown user and for a wrong password."""
 
 
 class KnownOrNot(NamedTuple):
@@ -209,7 +209,7 @@ class OAuthBearerExchange:
 
 
 def invalid_credentials(mechanism: str) -> str:
-    """What a client is told of wrong credentials, in words like Kafka's."""
+    """The message to a client for wrong credentials, similar to Kafka's."""
     return f"Authentication failed due to invalid credentials with SASL mechanism {mechanism}"
 
 

@@ -1,4 +1,4 @@
-"""TLS of one listener: what OpenSSL is told, from the settings `ssl.*` and the files that they name.
+"""TLS of one listener: the settings of OpenSSL, from the settings `ssl.*` and the files that they name.
 
 Owns the context that new connections use, and when new files replace it. Invariants: a context is replaced
 as a whole, by one that was made from files which fit together; if new files do not, the old context stays,

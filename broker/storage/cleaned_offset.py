@@ -4,7 +4,7 @@ Owns that offset and its file, `cleaned-offset-checkpoint`: Kafka's checkpoint f
 that was never cleaned has no file, and each of its batches begins where the one before it ends.
 
 Invariants: the offset is durable before a flush reports a batch behind a gap as durable; at a start it never
-lies behind the end of the log, so that later appends have no gaps. If the file cannot be understood, gaps are
+comes after the end of the log, so that later appends have no gaps. If the file cannot be understood, gaps are
 allowed everywhere: recovery must not cut off a cleaned log as damaged.
 """
 
@@ -31,7 +31,7 @@ class CleanedOffset:
         self._disk = disk
         self._path = folder / CLEANED_OFFSET
         self.offset = 0
-        """A batch that begins here or before may begin behind the end of the one before it."""
+        """A batch that begins here or before may begin after the end of the one before it."""
         self.is_dirty = False
         self._saving = threading.Lock()
 

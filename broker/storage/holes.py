@@ -7,7 +7,7 @@ necessary, so that the files of a cleaned log join too.
 
 Invariants: no read and no search silently skips a hole, it raises LogHoleError; a hole below the start of the
 log is accepted. So a user accepts the loss with DeleteRecords up to the end of the hole. A batch that may
-have been in a hole is neither acknowledged as a duplicate nor stored again behind later batches: its producer
+have been in a hole is neither acknowledged as a duplicate nor stored again after later batches: its producer
 gets KAFKA_STORAGE_ERROR, and gives up at its delivery timeout.
 
 Pure.

@@ -27,7 +27,7 @@ class CorruptSegmentError(OSError):
 
 
 def may_follow(base_offset: int, end_offset: int, cleaned_offset: int) -> bool:
-    """Whether a batch may begin there behind one that ends at `end_offset`; see `cleaned_offset`."""
+    """Whether a batch may begin there after one that ends at `end_offset`; see `cleaned_offset`."""
     return base_offset == end_offset or end_offset < base_offset <= cleaned_offset
 
 
@@ -49,7 +49,7 @@ def problem_of(
 
 
 def good_prefix(data: memoryview, first_offset: int, cleaned_offset: int) -> tuple[int, int, str]:
-    """How many bytes of `data` are good batches from `first_offset` on, the offset behind them, and why it
+    """How many bytes of `data` are good batches from `first_offset` on, the offset after them, and why it
     ends there (nothing at the end of the data).
     """
     position, expected = 0, first_offset

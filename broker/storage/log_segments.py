@@ -34,7 +34,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _number_of(segments: Sequence[Segment], offset: int) -> int:
-    """Which segment may hold `offset`: the last one that does not begin behind it, else the first."""
+    """Which segment may hold `offset`: the last one that does not begin after it, else the first."""
     last = len(segments) - 1
     if segments[last].base_offset <= offset:
         return last  # The most frequent case: readers at the end of the log.
@@ -91,7 +91,7 @@ class LogSegments:
         return rolled
 
     def roll(self, now_ms: int) -> Segment:
-        """Begin a new segment behind the last one. Raises OSError; then nothing changed."""
+        """Begin a new segment after the last one. Raises OSError; then nothing changed."""
         old = self.active
         segment = Segment(self._disk, self._folder, old.end_offset, now_ms, self._cleaned, is_new=True)
         try:
@@ -107,7 +107,7 @@ class LogSegments:
         return segment
 
     def _from(self, offset: int) -> Sequence[Segment]:
-        """The segment that holds `offset` and those behind it. Raises LogHoleError where none holds it."""
+        """The segment that holds `offset` and those after it. Raises LogHoleError where none holds it."""
         segments = self.segments
         number = _number_of(segments, offset)
         segment = segments[number]

@@ -3,7 +3,7 @@
 Owns the results of its calls and the pieces of work that it hands to threads.
 
 Invariants: values are immutable; a piece of work touches only what it was given, so that it may run in any
-thread while the log goes on; `run` raises OSError and may be called once.
+thread while the log is in use; `run` raises OSError and may be called once.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class LogEnds(NamedTuple):
     """The ends of a log at one moment: offsets, none larger than the one before it."""
 
     end: int
-    """Behind the last record that was written."""
+    """After the last record that was written."""
     durable: int
-    """Behind the last one that survives every crash."""
+    """After the last one that survives every crash."""
     high_watermark: int
-    """Behind the last one that every replica holds durably."""
+    """After the last one that every replica holds durably."""
     last_stable: int
     """Before the first record of a transaction that is open."""
 
     def visible(self, isolation_level: int) -> int:
-        """Behind the last record that a consumer of this isolation level may read."""
+        """After the last record that a consumer of this isolation level may read."""
         return self.last_stable if isolation_level == READ_COMMITTED else self.high_watermark
 
 

@@ -183,8 +183,8 @@ class LogManager:
     ) -> dict[TopicPartition, PartitionLog]:
         """Open or create the logs of (topic, topic id, partition, config); their latest leader epochs beside.
 
-        A log that cannot be opened is reported and missing in the answer; the others go on. Raises OSError
-        where the process has too few file handles.
+        A log that cannot be opened is reported and missing in the result; the others are opened. Raises
+        OSError if the process has too few file handles.
         """
         for topic, topic_id, partition, config in partitions:
             try:

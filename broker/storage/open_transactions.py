@@ -35,7 +35,7 @@ class EndedTransaction(NamedTuple):
     last_offset: int
     """That of its marker."""
     last_stable_offset: int
-    """Before the first transaction that was open when this one ended, or behind the marker."""
+    """Before the first transaction that was open when this one ended, or after the marker."""
 
 
 class OpenTransactions:

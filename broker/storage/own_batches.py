@@ -1,6 +1,6 @@
 """What batches that no client sent must satisfy: those of this broker's coordinators and of a leader.
 
-Owns the admission of a leader's batch behind those that are here, and of what a coordinator writes for a
+Owns the admission of a leader's batch after those that are here, and of what a coordinator writes for a
 producer: a marker, or records of a transaction. Invariant: nothing changes but the offset up to which gaps
 are legal.
 
@@ -25,7 +25,7 @@ def follow(
     header: BatchHeader, partition: str, end_offset: int, leader_epoch: int, cleaned: CleanedOffset
 ) -> tuple[int, int]:
     """Allow the gaps of the leader's batch. Returns its offset and leader epoch. Raises ApiError where it
-    cannot lie behind the last one, which ends at `end_offset` in `leader_epoch`."""
+    cannot come after the last one, which ends at `end_offset` in `leader_epoch`."""
     base_offset, epoch = header.base_offset, header.partition_leader_epoch
     if not end_offset <= base_offset <= end_offset + _LARGEST_GAP or epoch < leader_epoch:
         raise ApiError(

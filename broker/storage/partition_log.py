@@ -125,7 +125,7 @@ class PartitionLog(ReadableLog):
         """Open or create the log in `folder`; `recovery` reports what was found. Blocking; raises OSError.
 
         `start_offset` is the log start that was checkpointed, if any: older records stay deleted. No leader
-        had an epoch behind `latest_epoch`. `steady_ms` is the clock by which producers grow old, without it
+        had a later epoch than `latest_epoch`. `steady_ms` is the clock by which producers expire, by default
         `now_ms` of each call. What was read back after an unclean shutdown is made durable before this
         returns.
         """

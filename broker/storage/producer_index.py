@@ -7,7 +7,7 @@ ids at a fixed distance, spread evenly: the size is prime, and ids are multiplie
 Invariants:
 - at most half of the cells are taken, and only slightly more while a larger table is filled;
 - no step takes long: each `add` puts `_MOVED_AT_ONCE` slots into a larger table, which is used when full;
-- a removal leaves no mark: the cells behind it move up.
+- a removal leaves no mark: the cells after it move up.
 
 Pure: no I/O and no clock.
 """

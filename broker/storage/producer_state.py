@@ -156,7 +156,7 @@ def check_marker(
 
 
 def _is_behind(sent: BatchHeader, last_sequence: int) -> bool:
-    """Whether all sequences of a batch lie at or before the last one, in the half of the ring behind it."""
+    """Whether all sequences of a batch lie at or before the last one, in the half of the ring after it."""
     behind_first = sequence_distance(sent.base_sequence, last_sequence)
     return sequence_distance(sent.last_sequence, last_sequence) <= behind_first < _HALF_RING
 

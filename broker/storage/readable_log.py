@@ -1,7 +1,7 @@
 """What can be read of a partition's log: records by offset, offsets by time and by leader epoch.
 
-Owns `ReadableLog`, the reading half of `PartitionLog`, and what a reader is told of an offset that the log
-does not hold, of damage, and of a log that has failed. Nothing here changes the log.
+Owns `ReadableLog`, the reading half of `PartitionLog`, and the answer to a reader for an offset that the log
+does not hold, for damage, and for a log that has failed. Nothing here changes the log.
 
 `read` with `nowait=False` and the look-ups by time may run in any thread, all else on the event loop's.
 """

@@ -1,7 +1,7 @@
 """Opening a partition's log: reads the files, decides where the log ends, rebuilds the producer state.
 
 Owns the decision where a log ends. Up to the recovery point (in the whole log after a clean shutdown) files
-and indexes were durable, so they are trusted. Only the end of each file is checked, by the headers behind the
+and indexes were durable, so they are trusted. Only the end of each file is checked, by the headers after the
 last index entry. Beyond the recovery point every batch is read: header, CRC, offset. The log ends before the
 first wrong batch. What follows that batch is cut off or deleted.
 
@@ -13,7 +13,7 @@ fdatasync the kernel marks such pages as clean, and a further fdatasync does not
 batch there is written again, from the bytes that were checked, before the log is synced.
 
 Invariants: each closed segment joins the next one, or `RecoveryReport` names the hole; the producer state is
-that of the newest usable snapshot plus every header behind it, which equals a replay of the whole log;
+that of the newest usable snapshot plus every header after it, which equals a replay of the whole log;
 nothing is cut or set aside without being named in `RecoveryReport`; bytes whose loss may matter (valid
 batches behind a damaged one) are kept in a `.damaged` file.
 
@@ -135,7 +135,7 @@ class Recovered(NamedTuple):
 
 
 class _Scan(NamedTuple):
-    """How far a segment holds: position and offset behind the last good batch, and why it ends there."""
+    """How far a segment holds: position and offset after the last good batch, and why it ends there."""
 
     position: int
     end_offset: int
@@ -410,7 +410,7 @@ class Recovery:
 
     def _may_be_epoch(self, header: BatchHeader, segment: Segment) -> bool:
         """Whether a leader had the epoch of a good batch. Else that field, which the CRC does not cover, is
-        damaged, and costs neither this batch nor those behind it."""
+        damaged, and costs neither this batch nor those after it."""
         epoch = header.partition_leader_epoch
         if NO_LEADER_EPOCH <= epoch <= self._latest_epoch:
             return True
@@ -510,7 +510,7 @@ class Recovery:
         segment.cut_back()
 
     def _drop(self, bases: list[int], reason: str) -> None:
-        """Remove segments behind the end of the log; files that hold anything are kept under another name."""
+        """Remove segments after the end of the log; files that hold anything are kept under another name."""
         for base in bases:
             path = self._folder / f"{base:020d}{LOG_SUFFIX}"
             self.report.deleted_segments.append(f"{path.name}: {reason}")

@@ -1,6 +1,6 @@
 """The highest producer id in any file of a folder, for use when the catalog may have lost some.
 
-Reads every batch and every snapshot, also of logs that cannot be opened, and behind damage. An id
+Reads every batch and every snapshot, also of logs that cannot be opened, and after damage. An id
 counts if the CRC of its batch or snapshot is right; those of mirrored sources (`FOREIGN_IDS_FROM`) do not.
 
 Blocking, and as slow as the disk: use it only where a plain start does not give a better answer.
@@ -111,7 +111,7 @@ class _Window:
 
 
 def _ids_in(window: _Window) -> Iterator[int]:
-    """The producer id of each whole batch: one behind the other, or where one begins behind damage."""
+    """The producer id of each whole batch: one after the other, or where one begins after damage."""
     position, longest = 0, window.size
     while window.size - position >= BATCH_HEADER_SIZE:
         header = _header(window.read(position, BATCH_HEADER_SIZE))

@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Whole batches from a segment; `next_offset` is the first offset behind them, `end` their end."""
+    """Whole batches from a segment; `next_offset` is the first offset after them, `end` their end."""
 
     data: memoryview
     """Or a FileRange, if the caller takes one."""
@@ -279,7 +279,7 @@ class Segment:
 
     def seal(self) -> None:
         """The segment stops growing: its indexes are written out and leave memory. Raises OSError; then it
-        goes on as before."""
+        continues as before."""
         self.index_time()
         for index in self.indexes:
             index.write_out_whole()
@@ -309,7 +309,7 @@ class Segment:
         return self._has_noted_untimed or bool(self._has_untimed)
 
     def cut_back(self) -> None:
-        """Cut off what lies behind the last batch: the bytes of a write that failed. Raises OSError."""
+        """Cut off what comes after the last batch: the bytes of a write that failed. Raises OSError."""
         self._disk.truncate(self.log.fd, self.size_bytes)
 
     def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
@@ -536,7 +536,7 @@ class Segment:
         return True
 
     def rebuild_indexes(self, index_interval: int) -> None:
-        """Write both indexes again from the headers, and end behind the last good batch.
+        """Write both indexes again from the headers, and end after the last good batch.
 
         Raises CorruptSegmentError where the file does not end there.
         """
@@ -556,7 +556,7 @@ class Segment:
     def resume_at(self, entry: tuple[int, int]) -> bool:
         """Take `entry` of the offset index as the last one; False when the batch there contradicts it.
 
-        Forgets the entries behind it. What follows the batch's start has to be read and `note`d again.
+        Forgets the entries after it. What follows the batch's start has to be read and `note`d again.
         """
         relative_offset, position = entry
         self.tail = (self._disk.size(self.log.fd), _UNKNOWN_END)

@@ -25,13 +25,13 @@ _UNKNOWN_END = 1 << 62
 
 
 class Cut(NamedTuple):
-    """Where a log is to end: the segment that stays last, its size, the offset behind it, and what goes."""
+    """Where a log is to end: the segment that stays last, its size, the offset after it, and what goes."""
 
     path: Path
     size_bytes: int
     end_offset: int
     dropped: list[Path]
-    """Segments behind it, the last one first."""
+    """Segments after it, the last one first."""
 
 
 def find_cut(disk: Disk, folder: Path, offset: int) -> Cut:

@@ -1,7 +1,7 @@
 """A consumer's membership in a group of the consumer protocol: which request or callback comes next.
 
 Owns: the member's epoch, its assignment by the broker, and what each error code means for them. Everything is
-said in ConsumerGroupHeartbeat: each heartbeat names the topics and what the member owns, and each answer what
+sent in ConsumerGroupHeartbeat: each heartbeat names the topics and what the member owns, and each answer what
 it should own.
 Invariants:
 - `owned` is exactly what the application may read. A partition leaves it only by `revoked`, after the

@@ -1,4 +1,4 @@
-"""The consumer protocol: what members of a classic group say to their leader, and what it assigns to them.
+"""The consumer protocol: what members of a classic group send to their leader, and what it assigns to them.
 
 Owns: the bytes of subscriptions, assignments and the sticky assignors' user data. Invariants: bytes of a
 newer version are read as the newest one known here, because later versions only append fields; user data that

@@ -306,7 +306,7 @@ class Group:
             await notify(self.listener, name, partitions)
             return
         except asyncio.CancelledError as error:
-            # The callback may have waited for a task that the application cancelled. This task goes on then.
+            # The callback may have waited for a task that the application cancelled: this task continues.
             if this is not None and this.cancelling() > cancels:
                 raise
             raised: Exception = ClientError(f"{name} raised CancelledError")

@@ -1,4 +1,4 @@
-"""SASL mechanisms of a client: which bytes it sends, and when it believes the broker.
+"""SASL mechanisms of a client: which bytes it sends, and when it trusts the broker.
 
 Owns: PLAIN (RFC 4616), SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, 7677; `protocol.scram` has the keys) and
 OAUTHBEARER (RFC 7628). An exchange is used once. `first()` is what the client sends first; `respond` gets

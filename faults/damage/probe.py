@@ -84,7 +84,7 @@ async def look(wire: Wire, sample: Sample, key: TopicPartition, rng: random.Rand
 async def _read(
     wire: Wire, key: TopicPartition, start: int, end: int, batches: list[SentBatch], shown: Shown
 ) -> None:
-    """Everything from `start` to `end`. Behind an error or a silence goes on at the next batch."""
+    """Everything from `start` to `end`. After an error or no answer it continues at the next batch."""
     offset = start
     while offset < end:
         found = await _fetch(wire, key, offset, shown)
@@ -95,7 +95,7 @@ async def _read(
 
 
 async def _fetch(wire: Wire, key: TopicPartition, offset: int, shown: Shown) -> int | None:
-    """Fetch once; the offset behind what came, or None where nothing came."""
+    """Fetch once. Returns the offset after the batches, None if there were none."""
     result = await wire.read(*key, offset, _PIECE_BYTES)
     if result.error_code:
         shown.refused[offset] = int(result.error_code)

@@ -75,7 +75,7 @@ class SentBatch(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What never changes: the bytes behind offset, length and leader epoch."""
+        """What never changes: the bytes after offset, length and leader epoch."""
         return self.data[16:]
 
 

@@ -95,7 +95,7 @@ def _check_attempts(attempts: Mapping[AttemptId, Attempt], found: Counter[Output
 
 
 def _check_inputs(history: History, found: Counter[Output]) -> Iterator[Finding]:
-    """Each input before the committed offset has its outputs exactly once, and none behind it has any."""
+    """Each input before the committed offset has its outputs exactly once, and none after it has any."""
     made: dict[tuple[Source, Place], list[str]] = {}
     for output, count in found.items():
         made.setdefault((output.source, output.place), []).extend([str(output.attempt)] * count)

@@ -145,7 +145,7 @@ async def run(
         try:
             steps = schedule(seed, PROCESSORS)
             await break_for(saboteur, steps, seconds, say, least_steps=least_steps)
-            say("everything is healed; the processors come to the end of the input")
+            say("all faults are over; the processors read to the end of the input")
             await _settle(made)
             say("reading everything back")
             await _observe(made)

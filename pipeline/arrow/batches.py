@@ -2,7 +2,7 @@
 
 Owns the search for batches in the bytes of a Fetch or a segment file, and the check of their CRC-32C.
 
-Invariants: only whole batches are returned, in log order. A truncated tail is left out, and bytes behind the
+Invariants: only whole batches are returned, in log order. A truncated tail is left out, and bytes after the
 end offset of a read are not read. Malformed headers raise ProtocolError, as in `protocol.records`.
 """
 

@@ -232,7 +232,7 @@ def _find_record(payload: bytes, number: int, begin: int, end: int) -> int:
 
 
 def _offset_follows(payload: bytes, start: int, attributes: int, offset_delta: bytes) -> bool:
-    """Whether a length lies from `start` to `attributes`, and a record with that delta lies so far behind."""
+    """Whether a length is between `start` and `attributes`, and a record with that delta follows it."""
     try:
         length, behind = decode_varint(payload, start)
         if behind != attributes or length <= 0:
@@ -248,7 +248,7 @@ def _walk_together(
     data: Octets, positions: Integers, taken: Integers, counts: Integers, slots: Integers, found: Integers
 ) -> None:
     """Go on while enough pieces have a record left. Moves `positions`, counts in `taken`, and stores each end
-    in `found`. Raises IndexError if a record starts behind the data."""
+    in `found`. Raises IndexError if a record starts after the data."""
     step = 0
     for count in np.unique(counts).tolist():
         lanes = int(np.searchsorted(-counts, -count, side="right"))

@@ -4,7 +4,7 @@ Owns the vectorised reading of the record layout of batch version 2: each field 
 together, field after field. `pipeline.arrow.record_ends` finds where records end.
 
 Invariants: what `protocol.records.decode_batch` refuses raises ProtocolError here too. No field may end
-behind its record: positions only move forward, and the last field must end exactly where the length prefix
+after its record: positions only move forward, and the last field must end exactly where the length prefix
 says. Knows nothing of Arrow.
 """
 
@@ -84,7 +84,7 @@ def _read_fields(
 def read_varints(
     data: Octets, positions: Integers, most_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[Integers, Integers]:
-    """The zigzag varints at `positions`, and the positions behind them.
+    """The zigzag varints at `positions`, and the positions after them.
 
     Raises IndexError if one runs over the end of `data`, ProtocolError if one is too long or too large.
     """

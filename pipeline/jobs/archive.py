@@ -154,7 +154,7 @@ class _Job:
         starts: Mapping[Place, int],
         bounds: Mapping[Place, tuple[int, int]],
     ) -> tuple[ArchiveReport, dict[Place, tuple[int, int]]]:
-        """Archive one round of records from `starts` on. Also returns the logs' bounds behind the reading."""
+        """Archive one round of records from `starts` on. Also returns the logs' bounds after the reading."""
         settings = self._settings
         ends = next_offsets(starts, bounds, settings.max_rows, None)
         losses: list[str] | None = None if settings.fail_on_data_loss else []

@@ -2,14 +2,14 @@
 
 Owns the meaning of the findings. They are judged per (topic, partition, producer, epoch), by offset:
 - duplicate: a sequence that came before;
-- gap: sequences that never come though later ones do, or that an epoch leaves out at its start: a new one, or
-  the first one where the log still holds everything from offset 0 on (behind that, retention may have them);
+- gap: sequences that never come although later ones do, or that an epoch leaves out at its start: a new
+  epoch, or the first one of a log that begins at offset 0 (else retention may have removed them);
 - reordered: a sequence that comes for the first time after a later one;
 - epoch_regression: an epoch below one that the same producer already used in the partition.
 
 Sequences wrap from 2147483647 to 0; two neighbours in the log are taken to be less than 2^30 apart. Records
-without a producer's identity cannot be judged and are counted only. In a compacted topic
-records that compaction removed show as gaps: only the other kinds are faults there.
+without a producer's identity cannot be judged and are only counted. In a compacted topic the
+records that compaction removed show as gaps: only the other kinds are errors there.
 Read-only and repeatable: the ends are fixed when it begins.
 """
 
@@ -79,7 +79,7 @@ def run(spark: "SparkSession", settings: AuditSettings, on_progress: OnProgress 
             f.count(f.lit(1)), f.count(f.when(identified, 1)), producers
         ).collect()[0]
         show(JobProgress(total, total, 1, "judges them"))
-        # Asked behind the reading: retention cannot have taken anything before it.
+        # Asked after the reading: retention cannot have taken anything before it.
         found = find(read, whole_logs(settings)).persist()
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         if settings.output is not None:

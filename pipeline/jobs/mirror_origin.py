@@ -8,7 +8,7 @@ was deleted and created again: their first records would be taken for stored, an
 The second is made by each run. If another mirror continued with another checkpoint, a run with the older
 checkpoint would store its rows again, because its tasks rely on their own producers.
 
-Invariants: only a copy that cannot be an earlier copy is refused: its last record lies behind the topic's
+Invariants: only a copy that cannot be an earlier copy is refused: its last record comes after the topic's
 end, or differs in timestamp and value from the topic's record at that offset. Nothing is written.
 """
 

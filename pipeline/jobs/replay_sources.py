@@ -44,7 +44,7 @@ class Records(Protocol):
         """The ids of the topics that the records come from, as far as they are known."""
 
     def bounds(self) -> Bounds:
-        """The first offset of each partition, and that behind its last one."""
+        """The first offset of each partition, and that after its last one."""
 
     def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
         """The records of the ranges, one a partition at most, with the source's columns."""

@@ -51,7 +51,7 @@ class MirrorError(RuntimeError):
 
 class StoredPlace(NamedTuple):
     """The state of one source partition in a destination partition: the source offset of the last record
-    there, the next sequence number, and an end offset: the next record lies there or behind it."""
+    there, the next sequence number, and an end offset: the next record lies there or after it."""
 
     producer_epoch: int
     next_sequence: int

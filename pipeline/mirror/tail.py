@@ -36,7 +36,7 @@ class Tail(NamedTuple):
     """The position of a source partition in a destination partition.
 
     `place` is None if it has no record there. It has epoch -1 if another producer stored the record, also in
-    the session until our own producer sends there. The next record lies at `end_offset` or behind it.
+    the session until our own producer sends there. The next record lies at `end_offset` or after it.
     """
 
     place: StoredPlace | None
@@ -164,7 +164,7 @@ async def _fetch(cluster: Cluster, key: TopicPartition, offset: int) -> bytes:
 
 
 def _match(data: bytes, position: int, header: BatchHeader, sought: _Sought) -> StoredPlace | None:
-    """The position behind the batch's last record of the source. In a batch of our producer all records are
+    """The position after the batch's last record of the source. In a batch of our producer all records are
     of the source; other batches may hold records of several."""
     is_ours = header.producer_id == sought.producer_id
     if header.is_control or not header.record_count or not (is_ours or sought.of_anyone):

@@ -128,7 +128,7 @@ def bounds_without_broker(options: SourceOptions, folder: Path) -> Bounds:
 def folder_bounds(
     folder: Path, segments: Mapping[Place, Sequence[Segment]], ends: Mapping[Place, int] | None = None
 ) -> Bounds:
-    """Where the log of each partition starts and ends: at its end in `ends`, if it is there, else behind the
+    """Where the log of each partition starts and ends: at its end in `ends`, if it is there, else after the
     last whole batch.
 
     Raises SegmentCutError where that is before what the broker had made durable.

@@ -81,15 +81,15 @@ class SegmentFile:
         return None
 
     def first_from(self, position: int, known: int) -> Batch | None:
-        """The first batch that starts at `position` or behind it, None when there is none. One starts at
-        `known`, which is not behind it."""
+        """The first batch that starts at `position` or after it, None when there is none. One starts at
+        `known`, which is not after it."""
         for batch in self.walk(max(self._floor(1, position), known)):
             if batch.position >= position:
                 return batch
         return None
 
     def end_offset(self) -> int:
-        """The offset behind the last whole batch."""
+        """The offset after the last whole batch."""
         end = self.base_offset
         for batch in self.walk(self._floor(1, self.size_bytes)):
             end = batch.header.last_offset + 1

@@ -164,7 +164,7 @@ def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> I
         return
     batch_filter = AbortedTransactions(aborted) if aborted else None
     with file:
-        # Behind the opening: an open file stays that of its topic.
+        # After the opening: an open file stays that of its topic.
         found = topic_ids_in_folder(Path(piece.path).parent, [offsets.place])
         require_same_topic(offsets.topic, topic_id, found.get(offsets.topic))
         for data in file.read(offsets.start, offsets.end):

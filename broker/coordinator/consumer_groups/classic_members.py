@@ -4,7 +4,7 @@ Owns these rules. The generation of such a member is its epoch. It is answered a
 when it joins, and its assignment is what it has reached by then. When it must take a further step, its next
 heartbeat is answered REBALANCE_IN_PROGRESS, and it joins again.
 
-Invariant: a member that was asked to join again, or has joined, and does not go on within its rebalance
+Invariant: a member that was asked to join again, or has joined, and does not continue within its rebalance
 timeout, expires.
 
 Pure. Source: Kafka's GroupMetadataManager (classicGroupJoinToConsumerGroup and so on), KIP-848.

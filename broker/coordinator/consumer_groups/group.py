@@ -59,7 +59,7 @@ class MemberState(IntEnum):
 
 
 class ClassicMember(NamedTuple):
-    """What a member that speaks the classic protocol said when it joined."""
+    """What a member of the classic protocol sent when it joined."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]

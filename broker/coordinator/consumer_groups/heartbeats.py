@@ -159,7 +159,7 @@ def _check_epoch(request: MemberHeartbeat, current: Current) -> None:
 
 
 def _subscription(present: Subscription, request: MemberHeartbeat) -> Subscription:
-    """What the member says of itself now. What it leaves out stays; it speaks the consumer protocol now."""
+    """The member as it reports itself now. What it leaves out stays; it uses the consumer protocol now."""
 
     def latest(new: Any, old: Any) -> Any:
         return old if new is None else new

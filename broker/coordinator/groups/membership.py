@@ -189,7 +189,7 @@ def expire_session(change: GroupChange, member_id: str) -> None:
 
 
 def expire_syncs(change: GroupChange) -> None:
-    """Some members of this generation did not ask for their assignment in time: go on without them."""
+    """Some members of this generation did not ask for their assignment in time: continue without them."""
     group = change.group
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_syncs:
         remove(change, group.pending_syncs, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -284,7 +284,7 @@ class CommittedOffsets:
         return Decision((), None)
 
     def sweep(self, now_ms: int, topic_ids: TopicIds) -> Decision[OffsetRecord, bool]:
-        """Remove some offsets that expired or whose topic was deleted; returns whether to go on."""
+        """Remove some offsets that expired or whose topic was deleted; returns whether to call it again."""
         records: list[OffsetRecord] = []
         looks, room_bytes = SWEPT_AT_ONCE, REMOVED_BYTES_AT_ONCE
         while looks > 0 and room_bytes > 0 and (found := self._next_to_sweep()) is not None:

@@ -90,8 +90,8 @@ class Transactions:
     def _within_memory(
         self, record: TransactionRecord, code: ErrorCode, now_ms: int
     ) -> list[TransactionRecord]:
-        """The record, behind those by which idle ids are forgotten where it needs their memory. Raises
-        ApiError of this code if that is not enough."""
+        """The record, after the records that remove idle ids if their memory is needed. Raises
+        ApiError with this code if that is not enough."""
         added_bytes = _bytes_of(record) - self._bytes_of_held(record.transactional_id)
         lacking_bytes = added_bytes - max(self.limits.max_bytes - self.held_bytes, 0)
         if lacking_bytes <= 0:

@@ -1,7 +1,7 @@
 """One clean of one log: reads the dirty part into an offset map, then writes the segments again without what
 the map shows to be old.
 
-Owns the reading, writing and pacing. The log goes on meanwhile: only closed segments are read, by the files
+Owns the reading, writing and pacing. The log continues meanwhile: only closed segments are read, by the files
 that were open when the clean began, and what is written has names that are not part of the log.
 
 Invariants: every batch that is read is checked (CRC, offset); a damaged one ends the clean, and nothing more

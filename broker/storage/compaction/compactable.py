@@ -4,7 +4,7 @@ Owns the first dirty offset of the log and its file `cleaner-offset-checkpoint`:
 one offset, in the partition's folder, so that it is deleted with the partition. All before it went through
 the offset map of a clean.
 
-Invariants: the first dirty offset never lies behind the end of the log, so that appends after a truncation
+Invariants: the first dirty offset never comes after the end of the log, so that appends after a truncation
 are dirty; the cleaned offset is durable before a file with gaps takes its place; the segments of a swap stay
 in the log until it is done.
 
@@ -57,7 +57,7 @@ class Compactable:
             self.save_first_dirty(0)
 
     def cleanable(self, config: LogConfig, stable_offset: int, now_ms: int) -> Cleanable:
-        """What may be cleaned now. Nothing at or behind `stable_offset` is touched.
+        """What may be cleaned now. Nothing at or after `stable_offset` is touched.
 
         Where producers of more are in no snapshot yet, it asks for one.
         """

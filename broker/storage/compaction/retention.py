@@ -6,7 +6,7 @@ Owns the rules, which are Kafka's but for transactions:
   a clean keeps the tombstone for the first time, `delete.retention.ms` after that clean. It is set only where
   the map of that clean, or of an earlier one, has the tombstone. So all older records of its key are removed
   before the tombstone;
-- records behind the map's latest offset stay;
+- records after the map's latest offset stay;
 - the last batch of each producer, and the last batch of each file that is written, stay without records.
 
 Transactions, more cautious than Kafka: a record of a transactional batch is removed if a later record takes

@@ -72,7 +72,7 @@ def cleanable(
 ) -> Cleanable:
     """What of a log with these segments, of which the last one grows, may be cleaned.
 
-    Nothing at or behind `stable_offset` is touched, and no segment that reaches beyond `covered_offset`.
+    Nothing at or after `stable_offset` is touched, and no segment that reaches beyond `covered_offset`.
     """
     first_dirty = max(first_dirty_offset, segments[0].base_offset)
     end_offset = segments[0].base_offset

@@ -179,7 +179,7 @@ def _swapped_logs(folder: Path, names: Sequence[str]) -> dict[int, Path]:
 
 
 def _end_of(disk: Disk, path: Path) -> int | None:
-    """The offset behind the last batch of a file that holds whole batches; None for any other."""
+    """The offset after the last batch of a file that holds whole batches; None for any other."""
     end_offset = None
     with FileReader(disk, path) as reader:
         position = 0

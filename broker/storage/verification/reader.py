@@ -1,6 +1,6 @@
 """A file read piece by piece, and the batches of a segment one after the other.
 
-Owns the buffer (1 MiB, whatever the size of the file or of a batch) and how reading continues behind bytes
+Owns the buffer (1 MiB, whatever the size of the file or of a batch) and how reading continues after bytes
 that are not a batch: at the next entry of the offset index that a batch confirms. Reads only.
 """
 

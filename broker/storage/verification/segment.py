@@ -2,7 +2,7 @@
 
 Owns the pass over a `.log` file and its two index checks. Bytes that are not a batch are reported once. The
 pass continues at the next batch that the offset index names and its bytes confirm. What a crash leaves at the
-end of a log (a batch that was never durable, with nothing sound behind it) is a warning.
+end of a log (a batch that was never durable, with nothing sound after it) is a warning.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class SegmentCheck:
         return following.position
 
     def _resume(self, reader: FileReader, position: int) -> FoundBatch | None:
-        """The next batch behind `position` that the offset index names and its bytes confirm."""
+        """The next batch after `position` that the offset index names and its bytes confirm."""
         path = self._place.path.with_suffix(INDEX_SUFFIX)
         if not self._disk.exists(path):
             return None
