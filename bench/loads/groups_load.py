@@ -200,9 +200,11 @@ async def _groups(server: Server, links: list[Link], size: int) -> dict[str, flo
 
     async def commit(number: int, member: Member) -> None:
         nonlocal commits
-        while time.perf_counter() < end:
+        while True:
             await member.commit(f"topic-{number % size}", commits)
             commits += 1
+            if time.perf_counter() >= end:
+                break
 
     numbers |= await server.spent("commits", (commit(*each) for each in enumerate(members)))
     numbers["commits_per_s"] = commits / numbers["commits_s"]

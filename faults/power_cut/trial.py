@@ -42,10 +42,10 @@ _MEAN_LIFE_S: Final = 0.7
 _LONGEST_LIFE_S: Final = 3.0
 _LOOK_S: Final = 0.02
 _START_MS: Final = 60_000
-_SETTLE_SECONDS: Final = 60.0
-_READ_SECONDS: Final = 60.0
+_SETTLE_SECONDS: Final = 180.0
+_READ_SECONDS: Final = 120.0
 _DISK_GONE: Final = (
-    *(f"[Errno {errno.EIO}]", f"[Errno {errno.EROFS}]"),
+    *(os.strerror(errno.EIO), os.strerror(errno.EROFS)),
     *("disk I/O error", "attempt to write a readonly database"),
 )
 """ext4 becomes read-only when its disk does not answer. The last two are SQLite's words for the same."""

@@ -9,6 +9,8 @@ from faults.proxy import FaultProxy
 from tests.faults.peers import METADATA, PRODUCE, AnsweringPeer, FrameClient
 from tests.waiting import DEADLINE_SECONDS
 
+LONG_MS = 3_600_000
+
 
 async def test_frames_pass_both_ways_in_order_and_untouched(proxy: FaultProxy, peer: AnsweringPeer) -> None:
     peer.greeting = bytes(range(256)) * 5000
@@ -26,7 +28,7 @@ async def test_dropped_responses_reached_the_broker_and_the_connection_is_cut_af
     proxy: FaultProxy, peer: AnsweringPeer
 ) -> None:
     client = await FrameClient.connect(proxy.port)
-    fault = proxy.drop_responses(3)
+    fault = proxy.drop_responses(3, patience_ms=LONG_MS)
     for correlation_id in range(3):
         client.send(correlation_id)
     await fault.wait()
@@ -41,7 +43,7 @@ async def test_dropped_responses_reached_the_broker_and_the_connection_is_cut_af
 
 async def test_a_response_is_never_lost_alone(proxy: FaultProxy, peer: AnsweringPeer) -> None:
     client = await FrameClient.connect(proxy.port)
-    fault = proxy.drop_responses(2)
+    fault = proxy.drop_responses(2, patience_ms=LONG_MS)
     client.send(1)
     client.send(2, api_key=METADATA)
     await proxy.wait_until(lambda: proxy.counters.responses_dropped == 2)
@@ -197,17 +199,18 @@ async def test_a_delay_moves_answers_back_without_losing_pipelining(proxy: Fault
     assert [(await client.receive())[0] for _ in range(10)] == list(range(10))
     assert loop.time() - began >= 0.06
     # One answer waits for its time beside the other, not behind it.
-    proxy.delay_ms = 3_600_000
+    proxy.delay_ms = LONG_MS
     for correlation_id in range(10):
         client.send(correlation_id)
     await proxy.wait_until(lambda: proxy.answered() == 10)
 
 
 async def test_connections_are_refused_for_a_while(proxy: FaultProxy) -> None:
-    proxy.refuse_connections(50)
+    proxy.refuse_connections(LONG_MS)
     refused = await FrameClient.connect(proxy.port)
     assert await refused.is_cut()
     assert proxy.counters.connections_refused == 1
+    proxy.refuse_connections(50)
     await proxy.wait_until(lambda: not proxy.refusing)
     client = await FrameClient.connect(proxy.port)
     client.send(1)

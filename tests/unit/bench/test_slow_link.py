@@ -27,7 +27,8 @@ def test_a_client_that_starts_at_the_link_does_all_its_work_there(tmp_path: Path
         link.upstream_port = broker.port
         with link:
             topic = broker.create_topic()
-            run_load(link, "client_load", work="produce", client="tidelog", topic=topic, records=100)
+            work = {"work": "produce", "client": "tidelog", "topic": topic}
+            run_load(link, "client_load", **work, seconds=30, records=100)
             with Wire(link.port) as wire:
                 (node,) = wire.metadata().brokers
                 assert node.port == link.port
