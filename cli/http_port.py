@@ -113,7 +113,10 @@ def ask(
         finally:
             connection.close()
     except (OSError, HTTPException) as error:
-        raise NoAnswerError(f"{url(address)} does not answer: {error or type(error).__name__}") from None
+        raise NoAnswerError(
+            f"{url(address)} does not answer: {error or type(error).__name__}."
+            " Is it the HTTP port (http.port) of a broker?"
+        ) from None
     try:
         answer = json.loads(text)
     except ValueError:

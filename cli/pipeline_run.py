@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +46,12 @@ _DYING_S = 0.5
 
 def run_job(job: str, given: Mapping[str, Any]) -> None:
     """Run a job; `given` are its command's arguments by name, None where a flag was left out."""
-    _require_extra()
+    from tidelog.pipeline.spark.spark_session import require_extra, start_session
+
+    try:
+        require_extra()
+    except ModuleNotFoundError as error:
+        raise Failure(str(error)) from None
     flags = dict(given)
     file = flags.pop("settings", None)
     values = _read_settings(Path(file)) if file is not None else {}
@@ -61,7 +65,6 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
         table_of,
     )
     from tidelog.pipeline.source.offsets import OptionError
-    from tidelog.pipeline.spark.spark_session import start_session
     from tidelog.protocol.settings import settings_of
 
     module = import_module(f"tidelog.pipeline.jobs.{job}")
@@ -101,16 +104,6 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
     print(json.dumps(report.summary()), flush=True)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
-
-
-def _require_extra() -> None:
-    """Raises Failure where the package was installed without what the jobs need."""
-    missing = [library for library in ("numpy", "pyarrow", "pyspark") if find_spec(library) is None]
-    if missing:
-        raise Failure(
-            f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
-            " pip install 'tidelog[pipeline]' (in a checkout: pip install '.[pipeline]')"
-        )
 
 
 def _read_settings(file: Path) -> dict[str, Any]:

@@ -41,6 +41,7 @@ _LONGEST_NAME_BYTES = 32_767
 _PATIENT_LOOKS = 3
 """How often a topic that brokers may not create is requested before it counts as unknown."""
 _ANSWERS_BEFORE_WARNING = _PATIENT_LOOKS + 2
+_FAILURES_BEFORE_WARNING = 3
 
 
 class Cluster:
@@ -115,6 +116,11 @@ class Cluster:
                             raise
                         trouble = error
                     failures += 1
+                    if failures == _FAILURES_BEFORE_WARNING:
+                        limit_ms = self.config.request_timeout_ms
+                        logger.warning(
+                            "broker_not_reached", error=trouble.message, request_timeout_ms=limit_ms
+                        )
                     await asyncio.sleep(self._retry.delay_ms(failures) / 1000)
         except TimeoutError:
             await self.close()

@@ -346,7 +346,8 @@ class Consumer:
         """The next record of these or all assigned partitions. Waits until one is available.
 
         Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...),
-        RecordDeserializationError, what ended the membership in the group, or ClientClosedError.
+        RecordDeserializationError, what ended the membership in the group, ClientClosedError, or ValueError
+        if it was never given topics or partitions.
         """
         if not partitions and (record := self._next_at_once()) is not None:
             return record

@@ -69,6 +69,7 @@ class Fetcher:
         self._tasks: dict[object, asyncio.Task[None]] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._changes: dict[int, asyncio.Event] = {}
+        self._unknown: set[TopicPartition] = set()
         self._is_scheduled = False
         self._is_closed = False
         self._is_waiting_for_reads = False
@@ -111,6 +112,7 @@ class Fetcher:
         if -1 in leaders:
             self._cluster.request_refresh()
             self._fail_forbidden()
+            self._warn_of_unknown()
         for leader in leaders - {-1}:
             self._changes.setdefault(leader, asyncio.Event()).set()
             self._spawn(leader, lambda leader=leader: self._poll_node(leader))  # type: ignore[misc]
@@ -123,6 +125,17 @@ class Fetcher:
             if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and reader.error is None:
                 reader.fail(broker_error(code, f"topic {key.topic!r}"))
                 self._on_data()
+
+    def _warn_of_unknown(self) -> None:
+        """Once for each partition that its topic does not have: who reads it waits until it is added."""
+        for key in self._readers.keys() - self._unknown:
+            info = self._cluster.image.topics.get(key.topic)
+            if info is not None and 0 < len(info.partitions) <= key.partition:
+                self._unknown.add(key)
+                count = len(info.partitions)
+                logger.warning(
+                    "partition_not_found", topic=key.topic, partition=key.partition, partition_count=count
+                )
 
     def _spawn(self, name: object, work: Callable[[], Any]) -> None:
         if name not in self._tasks:

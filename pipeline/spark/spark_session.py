@@ -6,6 +6,7 @@ Owns the settings that every job shares; a caller's settings override them. Spar
 import os
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,9 @@ def start_session(
 
     `driver_log` takes what the JVM and the Python workers write to standard error; without it they share this
     process's. Sets JAVA_HOME, PIPELINE_PYTHON and the PYSPARK_PYTHON variables of this
-    process. Raises JavaNotFoundError.
+    process. Raises JavaNotFoundError, ModuleNotFoundError without the extra `pipeline`.
     """
+    require_extra()
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -68,6 +70,17 @@ def start_session(
     spark = SparkSession.builder.getOrCreate()
     spark.dataSource.register(TidelogDataSource)
     return spark
+
+
+def require_extra() -> None:
+    """Raises ModuleNotFoundError where the package was installed without what Spark needs."""
+    missing = [library for library in ("numpy", "pyarrow", "pyspark") if find_spec(library) is None]
+    if missing:
+        raise ModuleNotFoundError(
+            f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
+            " pip install 'tidelog[pipeline]' (in a checkout: pip install '.[pipeline]')",
+            name=missing[0],
+        )
 
 
 def _prepare_environment(master: str) -> None:

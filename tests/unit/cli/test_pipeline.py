@@ -18,19 +18,23 @@ from tidelog.cli.failures import Failure
 from tidelog.cli.main import main
 from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, names_of, table_of
+from tidelog.pipeline.spark import spark_session
 from tidelog.protocol.settings import settings_of
 
 COMMANDS = {job: pipeline.command_of(job) for job in JOBS}
 
 
 def test_an_installation_without_the_extra_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_run, "find_spec", lambda name: None if name == "numpy" else find_spec(name))
-    with pytest.raises(Failure, match=r"need numpy: .*pip install 'tidelog\[pipeline\]'"):
+    monkeypatch.setattr(spark_session, "find_spec", lambda name: None if name == "numpy" else find_spec(name))
+    needed = r"need numpy: .*pip install 'tidelog\[pipeline\]'"
+    with pytest.raises(Failure, match=needed):
         COMMANDS["audit"](topics=["orders"], bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(ModuleNotFoundError, match=needed):
+        spark_session.start_session("orders")
 
 
 def test_nothing_is_missing_where_the_extra_is_installed() -> None:
-    pipeline_run._require_extra()
+    spark_session.require_extra()
 
 
 def test_every_job_has_a_command(capsys: pytest.CaptureFixture[str]) -> None:

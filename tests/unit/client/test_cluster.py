@@ -227,6 +227,18 @@ async def test_when_all_servers_are_dead_the_error_names_them_after_the_time_giv
     assert raised.value.retriable
 
 
+async def test_a_start_that_goes_on_trying_says_why_it_waits() -> None:
+    async with opened(free_address(), start=False, request_timeout_ms=3_600_000) as cluster:
+        with capture_logs() as events:
+            start = asyncio.create_task(cluster.start())
+            await until(lambda: "broker_not_reached" in [each["event"] for each in events])
+            start.cancel()
+            await asyncio.wait([start])
+    [event] = [each for each in events if each["event"] == "broker_not_reached"]
+    assert (event["log_level"], event["request_timeout_ms"]) == ("warning", 3_600_000)
+    assert "Connection refused" in event["error"]
+
+
 async def test_servers_that_accept_and_say_nothing_hold_nobody_longer_than_the_time_given() -> None:
     async with ScriptedBroker() as first, ScriptedBroker() as second:
         for broker in (first, second):

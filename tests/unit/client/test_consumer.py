@@ -347,6 +347,17 @@ async def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_
                 assert (await it.getone()).value == b"a"
 
 
+async def test_a_partition_that_its_topic_does_not_have_is_reported_once() -> None:
+    async with ScriptedBroker() as broker:
+        with capture_logs() as events:
+            async with consumer(broker) as it:
+                it.assign([TopicPartition(TOPIC, 7)])
+                it.seek(TopicPartition(TOPIC, 7), 0)
+                await until(lambda: len(broker.seen(ApiKey.METADATA)) >= 5)
+        [event] = [each for each in events if each["event"] == "partition_not_found"]
+        assert (event["topic"], event["partition"], event["partition_count"]) == (TOPIC, 7, 1)
+
+
 async def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_read_on_where_it_was() -> None:
     code = 0
     async with ScriptedBroker() as broker:
