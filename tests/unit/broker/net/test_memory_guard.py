@@ -108,22 +108,21 @@ async def test_a_long_poll_counts_with_what_waits_for_it() -> None:
 
 async def test_who_reads_no_answers_is_cut_off_with_an_event_that_says_how_much_it_held_and_why() -> None:
     with capture_logs() as events:
-        async with (
-            serving(handlers(Held()), **SETTINGS) as server,
-            await Peer.connect(server.port) as good,
-            await Peer.connect(server.port, limit=1) as first,
-            await Peer.connect(server.port, limit=1) as second,
-        ):
-            for peer in (first, second):
+        async with serving(handlers(Held()), **SETTINGS) as server, await Peer.connect(server.port) as good:
+            # The kernel decides how much of each answer is unsent: two of them may fit below the bound.
+            silent = [await Peer.connect(server.port, limit=1) for _ in range(4)]
+            for peer in silent:
                 peer.send(request_frame(ApiKey.METADATA, 1, {}) * 20)
-            await until(lambda: server.metrics.connections == 2)
+            await until(lambda: value(server.metrics, "tidelog_connections_cut_for_memory_total"))
             await works(good)
-            assert queued(server) <= BOUND
-            assert value(server.metrics, "tidelog_connections_cut_for_memory_total") == 1
-    (event,) = [one for one in events if one["event"] == "connection_cut_for_memory"]
+            await until(lambda: queued(server) <= BOUND)
+            assert server.metrics.connections >= 2, "one of the silent alone is no reason"
+            for peer in silent:
+                await peer.close()
+    event = next(one for one in events if one["event"] == "connection_cut_for_memory")
     assert event["peer"].startswith("127.0.0.1:")
     assert event["reason"] == "answers are not read"
-    assert event["held_bytes"] > event["unsent_bytes"] > BOUND // 4
+    assert event["held_bytes"] > event["unsent_bytes"] > BOUND // 8
     assert event["connections_bytes"] > event["queued_max_bytes"] == BOUND
 
 
