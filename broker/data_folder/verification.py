@@ -212,7 +212,7 @@ class _Verification:
             self._findings.add(
                 Severity.DAMAGE if self._log_bytes(folder) else Severity.WARNING,
                 name,
-                "the file is missing",
+                "the file is missing or empty",
                 expected=f"the topic id {topic.topic_id}",
             )
         elif topic_id != topic.topic_id:

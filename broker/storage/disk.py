@@ -18,8 +18,9 @@ import fcntl
 import os
 import resource
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import BuiltinFunctionType
 
@@ -216,10 +217,11 @@ class Disk:
         finally:
             self.close(fd)
 
-    def replace_file(self, path: Path, buffers: Sequence[Buffer], *, durably: bool = True) -> None:
+    def replace_file(self, path: Path, buffers: Iterable[Buffer], *, durably: bool = True) -> None:
         """Write a whole file durably; after a crash it has either the old or the new content.
 
-        Without `durably` a power cut may leave an empty file or none; a killed process leaves old or new.
+        At most 256 of the buffers are held at a time. Without `durably` a power cut may leave an empty file
+        or none; a killed process leaves old or new.
         """
         temporary = path.with_name(path.name + ".tmp")
         fd = self.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -238,10 +240,9 @@ class Disk:
         if durably:
             self.fsync_directory(path.parent)
 
-    def _write_pieces(self, fd: int, buffers: Sequence[Buffer]) -> None:
-        position = 0
-        for first in range(0, len(buffers), _BUFFERS_A_WRITE):
-            some = buffers[first : first + _BUFFERS_A_WRITE]
+    def _write_pieces(self, fd: int, buffers: Iterable[Buffer]) -> None:
+        position, pieces = 0, iter(buffers)
+        while some := list(islice(pieces, _BUFFERS_A_WRITE)):
             self.write_all(fd, some, position)
             position += sum(map(len, some))
 

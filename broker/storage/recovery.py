@@ -22,9 +22,11 @@ Blocking. Source: Kafka's LogLoader and LogSegment.recover.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,16 +48,13 @@ from tidelog.broker.storage.segment_batches import batches_of
 from tidelog.broker.storage.snapshot import load_newest, set_aside
 from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.records import (
-    BatchHeader,
-    batch_crc_is_valid,
-    read_batch_header,
-    read_marker,
-)
+from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, batch_crc_is_valid, read_marker
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 _CHUNK_BYTES = 1 << 20
 _VIEWS_A_WRITE = 256
+_ASIDE_BYTES = 1 << 18
+"""What is copied at a time of a damaged tail; that may be a whole segment."""
 _EVERYTHING = 2**63 - 1
 DAMAGED_SUFFIX = ".damaged"
 ANY_EPOCH = 2**31 - 1
@@ -500,12 +499,15 @@ class Recovery:
         self.report.truncated_bytes += size - scan.position
         self.report.truncated_at_offset = scan.end_offset
         self.report.truncated_reason = f"{segment.path.name} at byte {scan.position}: {scan.problem}"
-        tail = segment.read_bytes(scan.position, size - scan.position)
+        header = segment.read_bytes(scan.position, min(BATCH_HEADER_SIZE, size - scan.position))
         # Without a power cut, a broker leaves only the beginning of the batch that it was writing.
-        is_odd = self._same_boot and not is_unfinished(tail, len(tail), scan.end_offset)
-        if scan.end_offset < self.report.recovery_point or is_odd or _holds_a_batch(tail):
+        is_odd = self._same_boot and not is_unfinished(header, size - scan.position, scan.end_offset)
+        if scan.end_offset < self.report.recovery_point or is_odd or _holds_a_batch(segment, scan, size):
             aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)
-            self._disk.replace_file(aside, [tail])
+            starts = range(scan.position, size, _ASIDE_BYTES)
+            self._disk.replace_file(
+                aside, (segment.read_bytes(start, min(_ASIDE_BYTES, size - start)) for start in starts)
+            )
             self.report.kept_aside.append(aside.name)
         segment.cut_back()
 
@@ -514,9 +516,9 @@ class Recovery:
         for base in bases:
             path = self._folder / f"{base:020d}{LOG_SUFFIX}"
             self.report.deleted_segments.append(f"{path.name}: {reason}")
-            data = self._disk.read_file(path)
-            self.report.truncated_bytes += len(data)
-            if data:
+            size = self._size_of(path)
+            self.report.truncated_bytes += size
+            if size:
                 aside = path.with_name(path.name + DAMAGED_SUFFIX)
                 self._disk.rename(path, aside)
                 self.report.kept_aside.append(aside.name)
@@ -526,16 +528,18 @@ class Recovery:
                 if self._disk.exists(path.with_suffix(suffix)):
                     self._disk.unlink(path.with_suffix(suffix))
 
+    def _size_of(self, path: Path) -> int:
+        fd = self._disk.open(path, os.O_RDONLY)
+        try:
+            return self._disk.size(fd)
+        finally:
+            self._disk.close(fd)
 
-def _holds_a_batch(tail: memoryview) -> bool:
+
+def _holds_a_batch(segment: Segment, scan: _Scan, size: int) -> bool:
     """Whether a whole valid batch follows a damaged one: then it was not just a torn write."""
-    try:
-        position = read_batch_header(tail).size_bytes
-        while position < len(tail):
-            header = read_batch_header(tail, position)
-            if header.magic == 2 and batch_crc_is_valid(tail, header, position):
-                return True
-            position += header.size_bytes
-    except ProtocolError:
-        return False
-    return False
+    behind = islice(batches_of(segment, scan.position, size), 1, None)
+    return any(
+        not isinstance(header, str) and header.magic == 2 and batch_crc_is_valid(view, header)
+        for header, view in behind
+    )

@@ -383,6 +383,34 @@ def test_a_first_batch_that_is_damaged_takes_no_log_offline_and_keeps_no_segment
     assert again.apply_retention(NOW_MS + again.config.retention_ms + 100) == 41
 
 
+class NotingReads(FaultyDisk):
+    """Notes the size of the largest read."""
+
+    largest = 0
+
+    def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+        self.largest = max(self.largest, len(buffer))
+        return super().preadv(fd, buffer, position, flags)
+
+
+def test_what_is_kept_of_a_damaged_log_never_comes_into_memory_as_a_whole(tmp_path: Path) -> None:
+    config, disk = LogConfig(segment_bytes=3 << 20), NotingReads()
+    log = open_log(tmp_path, config=config)
+    for number in range(12):
+        append(log, batch(1, 0, number, value=bytes(500_000)))
+    flush(log)
+    log.close(clean=False)
+    first, second = sorted(tmp_path.glob("*.log"))[:2]
+    damaged, dropped = bytearray(first.read_bytes()), second.read_bytes()
+    damaged[1000] ^= 1
+    first.write_bytes(damaged)
+    again = open_log(tmp_path, config=config, disk=disk)
+    assert again.end_offset == 0
+    assert (tmp_path / f"{first.name}.damaged").read_bytes() == damaged
+    assert (tmp_path / f"{second.name}.damaged").read_bytes() == dropped
+    assert disk.largest < 1_200_000
+
+
 def test_left_overs_of_deletions_and_unfinished_writes_are_removed(tmp_path: Path) -> None:
     log = written(tmp_path, 10)
     log.close(clean=True)

@@ -194,7 +194,7 @@ def test_missing_or_damaged_metadata_is_found(folder: Folder) -> None:
     path.write_text("version: 9\n")
     only(folder, r"damage t-0/partition\.metadata: .*version 9.*")
     path.unlink()
-    only(folder, r"damage t-0/partition\.metadata: the file is missing: expected the topic id .*")
+    only(folder, r"damage t-0/partition\.metadata: the file is missing or empty: expected the topic id .*")
 
 
 def test_a_partition_without_its_folder_is_found(folder: Folder) -> None:
