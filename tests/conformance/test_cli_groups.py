@@ -160,7 +160,7 @@ def test_a_deleted_group_is_gone(tidelog: Type, group: str) -> None:
 
 
 def test_a_group_that_never_was_may_be_given_offsets(tidelog: Type, address: str) -> None:
-    code, shown, _ = tidelog("group", "reset-offsets", "new", "--to-latest", "--topic", "t")
+    code, shown, _ = tidelog("group", "reset-offsets", "never-was", "--to-latest", "--topic", "t")
     assert (code, cells(shown)[1:]) == (0, [["t", "0", "-", str(RECORDS)], ["t", "1", "-", "0"]])
     code, _, error = tidelog("group", "reset-offsets", "other", "--to-latest")
     assert code == 1

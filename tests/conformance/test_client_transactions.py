@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.test_transactions import read
+from tests.ports import free_port
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import (
@@ -26,6 +27,7 @@ from tidelog.client import (
     TransactionStateError,
 )
 from tidelog.client.connection import Connection
+from tidelog.client.offset_lookup import LATEST, edge_offsets
 from tidelog.protocol.schema import ApiKey
 
 QUICK = {"retry_backoff_ms": 10, "request_timeout_ms": 10_000}
@@ -39,7 +41,8 @@ TWO_PHASE = {
 
 @pytest.fixture
 async def broker() -> AsyncIterator[EmbeddedBroker]:
-    async with EmbeddedBroker(settings=TWO_PHASE) as running:
+    # Nobody else may get its port while it does not run.
+    async with EmbeddedBroker(settings=TWO_PHASE | {"port": free_port()}) as running:
         yield running
 
 
@@ -62,7 +65,10 @@ def producer(broker: EmbeddedBroker, transactional_id: str = "app", **settings: 
 
 
 async def committed(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> list[bytes]:
-    """What a reader of committed records gets, up to the end; it fails if a transaction is open."""
+    """What a reader of committed records gets, up to the end; it fails if a transaction is open.
+
+    A transaction that was ended is open until its markers are written, which is after the answer.
+    """
     consumer = Consumer(
         topic,
         bootstrap_servers=broker.bootstrap_servers,
@@ -74,7 +80,7 @@ async def committed(broker: EmbeddedBroker, topic: str, partitions: int = 1) -> 
     values: list[Any] = []
     async with consumer, asyncio.timeout(DEADLINE_SECONDS):
         keys = [TopicPartition(topic, number) for number in range(partitions)]
-        ends = await consumer.end_offsets(keys)
+        ends = await edge_offsets(consumer._cluster, keys, LATEST)
         while any([await consumer.position(key) < ends[key] for key in keys]):
             for records in (await consumer.getmany(timeout_ms=50)).values():
                 values += [record.value for record in records]

@@ -22,7 +22,7 @@ from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, wait_for
 
 _PATIENCE_S = DEADLINE_SECONDS
 PEER = ConfluentKafka()
@@ -138,8 +138,14 @@ def test_a_reader_at_the_end_gets_what_comes_next(broker: RunningBroker) -> None
     PEER.create_topics(broker.address, {"tail": 1})
     PEER.write(broker.address, {"tail": ("none", [Message(0, 1000, None, b"before")])})
     consumer = PEER.consumer(broker.address)
-    consumer.assign([TopicPartition("tail", 0, OFFSET_END)])
-    assert consumer.poll(0.5) is None
+    where = TopicPartition("tail", 0, OFFSET_END)
+    consumer.assign([where])
+
+    def is_at_the_end() -> bool:
+        assert consumer.poll(0.1) is None
+        return bool(consumer.get_watermark_offsets(where, cached=True)[1] == 1)
+
+    wait_for(is_at_the_end, "the answer to its first fetch", _PATIENCE_S)
     PEER.write(broker.address, {"tail": ("none", [Message(0, 1000, None, b"after")])})
     record = consumer.poll(_PATIENCE_S)
     assert (record.value(), record.offset()) == (b"after", 1)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.test_client_transactions import committed
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import Admin, Producer
@@ -230,7 +231,10 @@ async def test_a_topic_that_was_created_again_fails_the_batch(broker: EmbeddedBr
         with pytest.raises(ExactlyOnceError, match="was deleted and created again"):
             await settle(sink_of(broker, "sink"), settlement)
         await settle(sink_of(broker, "sink"), Settlement(0))
-        assert await admin.groups.offsets(group_of("sink")) != {}
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            # It counts once the markers of its transaction are written.
+            while not await admin.groups.offsets(group_of("sink")):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
     assert await committed(broker, topic) == []
     assert await open_transactions(broker) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit.broker.net.peers import Peer, produce_frame
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker, StartError
@@ -178,7 +179,7 @@ async def test_two_brokers_live_in_one_loop_and_count_apart(tmp_path: Path) -> N
 
 
 async def test_a_broker_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
-    config = BrokerConfig(port=0, http_port=0, data_dir=tmp_path)
+    config = BrokerConfig(port=free_port(), http_port=0, data_dir=tmp_path)
     async with await Broker.start(config) as running:
         with pytest.raises(StartError, match="another broker"):
             await Broker.start(config.with_settings({"port": 0}))

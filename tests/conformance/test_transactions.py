@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import ProducerFenced
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaProducer
 from kafka.errors import ProducerFencedError
 from kafka.structs import OffsetAndMetadata
@@ -23,7 +24,13 @@ PEER = ConfluentKafka()
 
 
 def read(address: str, topic: str, isolation_level: str = "read_committed") -> list[bytes]:
-    """All values of the topic's partition that a consumer of librdkafka gets."""
+    """All values of the topic's partition that a consumer of librdkafka gets, up to the end.
+
+    A transaction that was ended is open until its markers are written, which is after the answer.
+    """
+    where = TopicPartition(topic, 0)
+    admin = AdminClient({"bootstrap.servers": address})
+    end = admin.list_offsets({where: OffsetSpec.latest()})[where].result(_PATIENCE_S).offset
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -43,7 +50,8 @@ def read(address: str, topic: str, isolation_level: str = "read_committed") -> l
                 values.append(message.value())
             else:
                 assert message.error().name() == "_PARTITION_EOF", message.error()
-                return values
+                if message.offset() >= end:
+                    return values
     finally:
         consumer.close()
 
