@@ -4,15 +4,17 @@ On a busy machine a process may not run for longer than a short timeout. Here bo
 the threads that they wait for, would have missed that time, so nothing times out because of it. A test that
 nothing blocks the loop needs another clock.
 
-Owns the clock. Invariants: it never goes back, and never faster than the machine's; what passes while the
-loop waits once, and what passes until it waits again, counts for `_LONGEST_STEP_S` at most.
+Owns the clock. Invariants: it never goes back, and never faster than the machine's; a wait counts for no
+more than was asked for, and `_LONGEST_WAIT_S` at most; what the loop runs between two waits for
+`_LONGEST_STEP_S` at most.
 """
 
 import asyncio
 import selectors
 import time
 
-_LONGEST_STEP_S = 0.002
+_LONGEST_STEP_S = 0.001
+_LONGEST_WAIT_S = 0.005
 
 
 class _Selector(selectors.DefaultSelector):
@@ -26,9 +28,11 @@ class _Selector(selectors.DefaultSelector):
         return self._moment + min(time.monotonic() - self._began, _LONGEST_STEP_S)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._moment, self._began = self.now(), time.monotonic()
-        ready = super().select(None if timeout is None else min(timeout, _LONGEST_STEP_S))
-        self._moment, self._began = self.now(), time.monotonic()
+        longest = _LONGEST_WAIT_S if timeout is None else min(timeout, _LONGEST_WAIT_S)
+        self._moment, began = self.now(), time.monotonic()
+        ready = super().select(longest)
+        self._began = time.monotonic()
+        self._moment += min(self._began - began, longest)
         return ready
 
 

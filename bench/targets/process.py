@@ -19,7 +19,7 @@ from typing import Self
 from bench.wire import HOST, Wire
 from faults.process import hold_free_port
 
-READY_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 60.0
 _POLL_S = 0.001
 _LAST_BYTES = 2_000
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")

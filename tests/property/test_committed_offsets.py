@@ -12,6 +12,7 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.steady_loop import SteadyLoop
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer, is_of
@@ -209,4 +210,5 @@ async def _follow(steps: list[tuple[Any, ...]]) -> None:
 def test_what_was_acknowledged_is_told_and_nothing_else_whatever_happens(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    asyncio.run(_follow(steps))
+    with asyncio.Runner(loop_factory=SteadyLoop) as runner:
+        runner.run(_follow(steps))

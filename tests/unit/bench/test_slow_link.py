@@ -4,15 +4,16 @@ import time
 from pathlib import Path
 
 from bench.loads.process import run_load
-from bench.targets.process import free_port
 from bench.targets.slow_link import SlowLink
 from bench.targets.tidelog import Tidelog
 from bench.wire import Wire
+from tests.ports import free_port
 from tidelog.broker.testing.embedded import ThreadedBroker
 
 
 def test_no_answer_comes_before_the_delay_is_over(tmp_path: Path) -> None:
     link = SlowLink(tmp_path / "link", 20)
+    link.port = free_port()
     with ThreadedBroker() as broker:
         link.upstream_port = broker.port
         with link, Wire(link.port) as wire:
@@ -23,6 +24,7 @@ def test_no_answer_comes_before_the_delay_is_over(tmp_path: Path) -> None:
 
 def test_a_client_that_starts_at_the_link_does_all_its_work_there(tmp_path: Path) -> None:
     link = SlowLink(tmp_path / "link", 5)
+    link.port = free_port()
     with ThreadedBroker(settings={"advertised.port": link.port}) as broker:
         link.upstream_port = broker.port
         with link:

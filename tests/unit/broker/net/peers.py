@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import ModuleType, SimpleNamespace
 from typing import Any, Self
+
+import pytest
 
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -53,6 +56,13 @@ async def serving(handlers: Mapping[ApiKey, Handler], **settings: object) -> Asy
         yield server
     finally:
         await server.stop(1000)
+
+
+def measured_by_the_loop(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+    """Their times are those of the loop's clock, which leaves out when the machine runs something else."""
+    clock = SimpleNamespace(perf_counter=asyncio.get_running_loop().time)
+    for module in modules:
+        monkeypatch.setattr(module, "time", clock)
 
 
 class Peer:

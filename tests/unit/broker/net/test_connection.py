@@ -7,13 +7,21 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
+from tests.unit.broker.net.peers import (
+    Peer,
+    Running,
+    measured_by_the_loop,
+    produce_frame,
+    request_frame,
+    serving,
+)
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.net import connection
+from tidelog.broker.net import server as server_module
 from tidelog.broker.net.routes import Handler
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
@@ -342,7 +350,10 @@ async def test_above_the_connection_rate_of_the_broker_new_ones_wait(held: Held)
         assert asyncio.get_running_loop().time() - began >= (8 - 6) / 5 - 0.05
 
 
-async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(held: Held) -> None:
+async def test_an_idle_connection_is_closed_and_one_that_waits_for_an_answer_is_not(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured_by_the_loop(monkeypatch, connection, server_module)
     with capture_logs() as events:
         async with (
             serving(handlers_with(held), connections_max_idle_ms=50) as server,

@@ -8,9 +8,11 @@ from unittest.mock import Mock
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.net.peers import Peer, produce_frame, request_frame, serving
+from tests.unit.broker.net.peers import Peer, measured_by_the_loop, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
 from tests.waiting import until
+from tidelog.broker.net import connection as connection_module
+from tidelog.broker.net import server as server_module
 from tidelog.broker.net import writing
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.file_transport import FileTransport
@@ -41,7 +43,8 @@ async def test_long_polls_count_as_the_most_that_they_may_bring() -> None:
             assert len(held.futures) <= answered + 3
 
 
-async def test_a_client_that_never_reads_its_answers_is_cut_off() -> None:
+async def test_a_client_that_never_reads_its_answers_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured_by_the_loop(monkeypatch, connection_module, server_module)
     frame = [b"x" * 1_000_000]
     with capture_logs() as events:
         async with (

@@ -14,7 +14,7 @@ _BLOCKING = """
         delivered = []
         producer = Producer({"bootstrap.servers": tidelog_broker.bootstrap_servers})
         producer.produce(tidelog_topic, b"a", on_delivery=lambda error, message: delivered.append(error))
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
         assert delivered == [None]
 """
 _ASYNCHRONOUS = """
