@@ -28,7 +28,7 @@ from tidelog.client import Admin, ClientError, NewTopic, Producer
 TOPIC = "flights"
 IN_FLIGHT = 5
 _DUPLICATES = "tidelog_duplicate_batches_total"
-_HTTP_SECONDS = 10
+_HTTP_SECONDS = 60
 _REFUSED_MS = 150
 _PATIENCE_MS = 100
 # What is sent may exceed what is allowed by one chunk: the last fault of a short run would find no traffic.

@@ -20,6 +20,7 @@ from tidelog.protocol.schema import ApiKey
 
 VERSION = 9
 _TIME_MS = 1_700_000_000_000
+_TIMEOUT_MS = int(DEADLINE_SECONDS * 1000)
 
 
 class RunningBroker:
@@ -56,12 +57,14 @@ class RunningBroker:
     async def _create_topic(self, name: str, partitions: int) -> None:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
         async with self._cluster() as cluster:
-            answer = await cluster.call_any(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000})
+            answer = await cluster.call_any(
+                ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": _TIMEOUT_MS}
+            )
         _raise_if_refused(answer.topics[0].error_code, name)
 
     async def _delete_topic(self, name: str) -> None:
         async with self._cluster() as cluster:
-            request = {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": 10_000}
+            request = {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": _TIMEOUT_MS}
             answer = await cluster.call_any(ApiKey.DELETE_TOPICS, request)
         _raise_if_refused(answer.responses[0].error_code, name)
 
@@ -75,7 +78,7 @@ class RunningBroker:
             await cluster.topic(topic)
             connection = await cluster.leader_connection(TopicPartition(topic, partition))
             for batch in batches:
-                request = ProduceRequest(None, -1, 10_000, [(topic, [(partition, memoryview(batch))])])
+                request = ProduceRequest(None, -1, _TIMEOUT_MS, [(topic, [(partition, memoryview(batch))])])
                 _raise_if_refused(await _produce(connection, request), f"{topic}-{partition}")
 
 
