@@ -1,13 +1,14 @@
 """Arguments that an application gives: what is wrong with them is said where they were given.
 
-Owns: the checks of numbers, times and lists of names. Pure. Invariants: an error names the argument, what
-came and what was expected.
+Owns: the checks of numbers, times, functions and lists of names. Pure. Invariants: an error names the
+argument, what came and what was expected.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import index
+from typing import Any
 
-__all__ = ["list_of_names", "read_limits", "timeout_seconds", "whole_number"]
+__all__ = ["function_or_none", "list_of_names", "read_limits", "timeout_seconds", "whole_number"]
 
 
 def whole_number(number: object, what: str, low: int | None = 0) -> int:
@@ -33,6 +34,13 @@ def read_limits(timeout_ms: float, max_records: int | None, default: int) -> tup
     """How many seconds a read waits, and how many records it returns at most. Raises as the others."""
     most = default if max_records is None else whole_number(max_records, "max_records", low=1)
     return timeout_seconds(timeout_ms), most
+
+
+def function_or_none(given: Callable[..., Any] | None, what: str) -> Any:
+    """A serializer, a deserializer or a partitioner. Raises TypeError for what cannot be called."""
+    if given is not None and not callable(given):
+        raise TypeError(f"{what} is {given!r:.200}, expected a function")
+    return given
 
 
 def list_of_names(names: Iterable[str], what: str) -> list[str]:

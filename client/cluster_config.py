@@ -259,7 +259,7 @@ def take_cluster(keywords: dict[str, Any], *own_tables: type[object], client_id:
     """The connection settings in a client's keywords. They are removed from `keywords`.
 
     The rest belongs to `own_tables`. `client_id` is the default client id. Raises ValueError, and TypeError
-    for a keyword that is no setting.
+    for a keyword that is no setting, or a `cluster` of another type.
     """
     tables = (ClusterConfig, *own_tables)
     known = ["cluster", *(each.attribute for table in tables for each in settings_of(table))]
@@ -270,7 +270,9 @@ def take_cluster(keywords: dict[str, Any], *own_tables: type[object], client_id:
             close = get_close_matches(name, known, n=1)
             advice = f"did you mean {close[0]}?" if close else "help() of the class lists all"
             raise TypeError(f"unknown argument {name!r}: {advice}")
-    cluster: ClusterConfig = keywords.pop("cluster", None) or ClusterConfig(client_id=client_id)
+    cluster: Any = keywords.pop("cluster", None) or ClusterConfig(client_id=client_id)
+    if not isinstance(cluster, ClusterConfig):
+        raise TypeError(f"cluster is {cluster!r:.200}, expected a ClusterConfig, or give bootstrap_servers")
     names = {each.attribute for each in settings_of(ClusterConfig)} & keywords.keys()
     return replace(cluster, **{name: keywords.pop(name) for name in names})
 

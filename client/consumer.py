@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from tidelog.client.arguments import read_limits, whole_number
+from tidelog.client.arguments import function_or_none, read_limits, whole_number
 from tidelog.client.assignment import Assignment
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
@@ -44,6 +44,7 @@ from tidelog.client.types import (
     TopicPartition,
     offsets_to_commit,
     topic_partition,
+    topic_partitions,
 )
 from tidelog.client.waiters import Waiters
 
@@ -78,8 +79,9 @@ class Consumer:
         own: dict[str, Any] = {**settings}
         self._cluster = Cluster(take_cluster(own, ConsumerConfig, client_id=_CLIENT_ID))
         self._config = ConsumerConfig(**own)
-        self._deserializers = key_deserializer, value_deserializer
-        self._has_deserializers = key_deserializer is not None or value_deserializer is not None
+        for_keys = function_or_none(key_deserializer, "key_deserializer")
+        self._deserializers = for_keys, function_or_none(value_deserializer, "value_deserializer")
+        self._has_deserializers = self._deserializers != (None, None)
         self._subscription = TopicSubscription.of(topics, None) if topics else None
         self._listener: object | None = None
         self._assignment = Assignment()
@@ -207,7 +209,7 @@ class Consumer:
         """
         if self._config.group_id is not None and self._subscription is not None:
             raise ValueError("the group assigns partitions of subscribed topics; call unsubscribe() first")
-        self._read([topic_partition(key) for key in partitions])
+        self._read(topic_partitions(partitions))
         self._subscription, self._is_assigned_by_hand, self._is_unused = None, True, False
         self._watch()
 
@@ -346,8 +348,7 @@ class Consumer:
         """The next record of these or all assigned partitions. Waits until one is available.
 
         Raises the error of a partition (OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, ...),
-        RecordDeserializationError, what ended the membership in the group, ClientClosedError, or ValueError
-        if it was never given topics or partitions.
+        RecordDeserializationError, what ended the group membership, ClientClosedError, ValueError (no topic).
         """
         if not partitions and (record := self._next_at_once()) is not None:
             return record

@@ -12,7 +12,7 @@ from tidelog.client.arguments import whole_number
 from tidelog.client.backoff import Backoff
 from tidelog.client.cluster import Cluster
 from tidelog.client.errors import BrokerError, ClientError, RequestTimeoutError, broker_error, read_error
-from tidelog.client.types import OffsetAndTimestamp, TopicPartition, topic_partition
+from tidelog.client.types import OffsetAndTimestamp, TopicPartition, topic_partition, topic_partitions
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 
@@ -27,7 +27,7 @@ async def edge_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], edge: int, isolation_level: int = 0
 ) -> dict[TopicPartition, int]:
     """The first offset of each log (EARLIEST) or its end (LATEST). Raises as `look_up_offsets` does."""
-    wanted = {topic_partition(key): edge for key in partitions}
+    wanted = dict.fromkeys(topic_partitions(partitions), edge)
     found = await look_up_offsets(cluster, wanted, isolation_level)
     return {key: place.offset for key, place in found.items()}
 

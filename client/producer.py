@@ -19,7 +19,7 @@ from time import monotonic, time, time_ns
 from typing import Any, Self, Unpack
 
 from tidelog.client.accumulator import Accumulator, PartitionQueue
-from tidelog.client.arguments import timeout_seconds, whole_number
+from tidelog.client.arguments import function_or_none, timeout_seconds, whole_number
 from tidelog.client.buffer_memory import BufferMemory
 from tidelog.client.cluster import Cluster, checked_topic_name
 from tidelog.client.cluster_config import ClusterConfig, take_cluster
@@ -79,6 +79,8 @@ class Producer:
         cluster = take_cluster(own, ProducerConfig, client_id=_CLIENT_ID)
         self._config = config = ProducerConfig(**own)
         if session is not None:
+            if not isinstance(session, ProducerSession):
+                raise TypeError(f"session is {session!r:.200}, expected ProducerSession.from_dict(...)")
             self._config.require_idempotence("a session")
             self._refuse_transactions()
         self._saved = session
@@ -91,9 +93,9 @@ class Producer:
             delivery_timeout_ms=config.delivery_timeout_ms,
         )
         self._buffer_memory = BufferMemory(self._accumulator)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
-        self._partitioner = partitioner
+        self._key_serializer = function_or_none(key_serializer, "key_serializer")
+        self._value_serializer = function_or_none(value_serializer, "value_serializer")
+        self._partitioner = function_or_none(partitioner, "partitioner")
         self._rng = random.Random()
         self._routes: dict[str, Route] = {}
         # The same routes; always empty if a serializer or a partitioner must be called for each record.

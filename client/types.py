@@ -4,7 +4,7 @@ Owns: the types that `Producer`, `Consumer` and `Admin` return. Immutable, no be
 timestamps and epochs are plain ints; -1 means "none", as in the protocol.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from operator import index
 from typing import NamedTuple
@@ -27,6 +27,7 @@ __all__ = [
     "offset_and_metadata",
     "offsets_to_commit",
     "topic_partition",
+    "topic_partitions",
 ]
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
@@ -52,6 +53,13 @@ def topic_partition(key: tuple[str, int]) -> TopicPartition:
         case (str() as topic, partition) if hasattr(partition, "__index__"):
             return TopicPartition(topic, index(partition))
     raise no_partition(key)
+
+
+def topic_partitions(keys: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+    """As `topic_partition`, for each of a list. Raises TypeError, also for a single partition."""
+    if isinstance(keys, str | TopicPartition) or not isinstance(keys, Iterable):
+        raise TypeError(f"partitions is {keys!r:.200}, expected a list of TopicPartition(topic, number)")
+    return [topic_partition(key) for key in keys]
 
 
 def no_partition(given: object) -> TypeError:

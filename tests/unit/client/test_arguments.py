@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.client import Consumer, Producer
 from tidelog.client.arguments import list_of_names, timeout_seconds, whole_number
 
 
@@ -24,6 +25,18 @@ def test_a_timeout_is_a_number_of_milliseconds(timeout_ms: Any) -> None:
     assert timeout_seconds(0.5) == 0.0005
     with pytest.raises(TypeError, match=f"timeout_ms is {timeout_ms!r}, expected a number of milliseconds"):
         timeout_seconds(timeout_ms)
+
+
+@pytest.mark.parametrize("what", ["key_serializer", "value_serializer", "partitioner", "session", "cluster"])
+def test_what_a_producer_cannot_use_is_refused_when_it_is_made(what: str) -> None:
+    with pytest.raises(TypeError, match=f"{what} is 'utf-8', expected"):
+        Producer(**{what: "utf-8"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", ["key_deserializer", "value_deserializer"])
+def test_what_a_consumer_cannot_call_is_refused_when_it_is_made(what: str) -> None:
+    with pytest.raises(TypeError, match=f"{what} is 'utf-8', expected a function"):
+        Consumer("orders", **{what: "utf-8"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("names", ["orders", None, 5])

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from tidelog.client import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from tidelog.client.types import group_metadata, offset_and_metadata, offsets_to_commit, topic_partition
+from tidelog.client.types import (
+    group_metadata,
+    offset_and_metadata,
+    offsets_to_commit,
+    topic_partition,
+    topic_partitions,
+)
 
 
 @pytest.mark.parametrize("key", [TopicPartition("t", 1), ("t", 1)])
@@ -17,6 +23,13 @@ def test_a_partition_is_a_topic_and_a_number(key: tuple[str, int]) -> None:
 def test_what_names_no_partition_is_refused(key: Any) -> None:
     with pytest.raises(TypeError, match="expected TopicPartition"):
         topic_partition(key)
+
+
+@pytest.mark.parametrize("keys", ["t", TopicPartition("t", 1), None])
+def test_partitions_are_a_list_of_them(keys: Any) -> None:
+    assert topic_partitions({("t", 1)}) == [TopicPartition("t", 1)]
+    with pytest.raises(TypeError, match="expected a list of TopicPartition"):
+        topic_partitions(keys)
 
 
 @pytest.mark.parametrize("offset", [5, (5, ""), OffsetAndMetadata(5)])
