@@ -35,11 +35,7 @@ def hold_free_port() -> socket.socket:
 
 
 class BrokerProcess:
-    """One broker on `data_dir`. `settings` are Kafka's names, as for `--set` (`{"log.segment.bytes":
-    65536}`).
-
-    Its ports are free ones. `started` holds the fields of its `broker_started` event.
-    """
+    """One broker on `data_dir`, on free ports. `settings` have Kafka's names (`{"log.segment.bytes": 65536}`)."""
 
     def __init__(
         self,
@@ -51,7 +47,6 @@ class BrokerProcess:
         self.data_dir = data_dir
         self.port = self.http_port = 0
         self.settings = dict(settings or {})
-        self.started: dict[str, Any] = {}
         self.log_lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.starts = 0
         self.command = tuple(command)
@@ -175,7 +170,6 @@ class BrokerProcess:
                 continue
             event = event_of(text)
             if event is not None and event.get("event") == "broker_started":
-                self.started = event
                 self.port = int(event["port"])
                 self.http_port = int(event["http_port"])
                 self._ready.set_result(None)

@@ -85,6 +85,6 @@ def _checked(options: SourceOptions, schema: StructType) -> SourceOptions:
     if schema != _schema_of(options.columns):
         raise OptionError(
             "the columns of this source are fixed: leave out .schema(...), and select or convert columns"
-            " behind load()"
+            " after load()"
         )
     return options

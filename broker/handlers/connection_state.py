@@ -67,7 +67,7 @@ class ConnectionState:
 
     __slots__ = (
         "_principal", "access", "authentication", "client_host", "client_software", "connection_id",
-        "early_requests", "fetch_max_bytes", "is_above_mutation_quota", "listener", "security_protocol",
+        "early_requests", "fetch_max_bytes", "is_above_mutation_quota", "listener",
         "sends_files", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
@@ -76,7 +76,6 @@ class ConnectionState:
     ) -> None:
         self.connection_id = connection_id
         self.listener = listener
-        self.security_protocol = security_protocol
         self.client_host = client_host
         self.principal = ANONYMOUS
         has_sasl = security_protocol.has_sasl

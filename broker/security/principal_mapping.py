@@ -81,4 +81,6 @@ def _compiled(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else error
-        raise ConfigError(f"{SETTING} has the pattern {pattern!r}, which is none of RE2: {reason}") from None
+        raise ConfigError(
+            f"{SETTING} has the pattern {pattern!r}, which is not in RE2's syntax: {reason}"
+        ) from None

@@ -76,7 +76,7 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
         raise _other_format(magic)
     if batch_length + LOG_OVERHEAD != size:
         raise _invalid(
-            f"exactly one batch a partition is accepted; this one takes {header.size_bytes} of {size} bytes"
+            f"exactly one batch per partition is accepted; this one takes {header.size_bytes} of {size} bytes"
         )
     if base_offset != 0 and origin is not AppendOrigin.LEADER:
         raise _invalid(f"base offset {base_offset}; a producer's batch must have 0")

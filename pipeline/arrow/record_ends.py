@@ -89,7 +89,7 @@ def walk(payload: bytes, record_count: int) -> list[int]:
                 position = after + length
             add(position)
     except IndexError:
-        raise ProtocolError(f"a record starts at byte {position}, behind {len(payload)} bytes") from None
+        raise ProtocolError(f"a record starts at byte {position} of {len(payload)}") from None
     if position != len(payload):
         raise ProtocolError(f"{record_count} records end at byte {position} of {len(payload)}")
     return ends

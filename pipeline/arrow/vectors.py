@@ -56,7 +56,7 @@ def read_fields(data: Octets, starts: Integers, ends: Integers, last_offset_delt
     try:
         return _read_fields(data, starts, ends, last_offset_deltas)
     except IndexError:
-        raise ProtocolError("a field of a record lies behind the end of the data") from None
+        raise ProtocolError("a field of a record is after the end of the data") from None
 
 
 def _read_fields(

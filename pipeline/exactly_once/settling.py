@@ -165,7 +165,7 @@ async def _check_not_aborted(
             raise ExactlyOnceError(
                 f"transaction {str(name)!r} was aborted by hand after batch {decision.batch} was decided: its"
                 " rows are lost, the other rows of the batch are stored. Write the lost rows by hand. Then"
-                " start with a new checkpointLocation, from behind this batch"
+                " start with a new checkpointLocation, after this batch"
             )
 
 
@@ -248,9 +248,9 @@ async def _check_age(admin: Admin, settlement: Settlement) -> None:
         return
     raise ExactlyOnceError(
         f"batch {settlement.batch} was planned {age_ms / _MS_A_MINUTE:.0f} minutes ago, and the broker keeps"
-        f" decisions for {minutes} minutes ({_RETENTION}), so nobody knows whether it was committed. Look"
-        f" whether the topics hold its rows. Then start with a new checkpointLocation, from behind the last"
-        " row that they hold"
+        f" decisions for {minutes} minutes ({_RETENTION}), so it is not known whether it was committed."
+        " Check whether the topics contain its rows. Then start with a new checkpointLocation, after the last"
+        " row that they contain"
     )
 
 

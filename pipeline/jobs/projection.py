@@ -44,8 +44,8 @@ def project(
         )
     if not rows._jdf.queryExecution().analyzed().deterministic():
         raise OptionError(
-            "select or where holds something that chance decides, such as rand(): read again, it would give"
-            " other rows, and nobody could know which of them are stored"
+            "select or where has a random expression, such as rand(): a second read would give other rows, and"
+            " it would not be known which of them are stored"
         )
     added = [name for name in ("headers", "timestamp") if name not in given]
     places = zip(PLACED, POSITION_COLUMNS, strict=True)

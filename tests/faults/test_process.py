@@ -21,7 +21,6 @@ async def broker(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
 async def test_it_starts_on_free_ports_and_says_which(broker: BrokerProcess) -> None:
     assert broker.port > 0
     assert broker.http_port > 0
-    assert broker.started["port"] == broker.port
     assert broker.is_running
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
     writer.close()

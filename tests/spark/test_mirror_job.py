@@ -83,7 +83,7 @@ def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
     [
         ({}, "would be mirrored onto itself"),
         ({"prefix": "narrow-"}, "'narrow-wide' has 1 partitions, its source has 2"),
-        ({"prefix": "x-", "where": "rand() < 0.5"}, "chance decides"),
+        ({"prefix": "x-", "where": "rand() < 0.5"}, "random expression"),
         ({"prefix": "x-", "select": "value, topic AS origin"}, "select gives origin, value; expected"),
         ({"rename": ("wide",)}, "is not like FROM=TO"),
         ({"rename": ("other=y",)}, "'other' is not among the topics"),

@@ -17,7 +17,6 @@ from tests.unit.broker.net.peers import (
 )
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.broker.configuration.listeners import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.net import connection
@@ -447,5 +446,4 @@ async def test_the_state_of_a_connection_names_its_listener_and_client_and_is_ma
     assert inside.listener == (names[1], "broker", 29092)
     for state in seen:
         assert (state.client_host, state.principal) == ("127.0.0.1", ("User", "ANONYMOUS"))
-        assert state.security_protocol is SecurityProtocol.PLAINTEXT
         assert state.authentication is AuthenticationStep.NOT_REQUIRED
