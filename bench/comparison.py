@@ -159,6 +159,6 @@ def _topic(server: Target, partitions: int) -> Iterator[str]:
     try:
         yield topic
     finally:
-        # A server that died must not hide what went wrong before.
+        # A server that has ended must not hide an earlier error.
         with suppress(WireError, OSError), Wire(server.port) as wire:
             wire.delete_topic(topic)

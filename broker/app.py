@@ -335,7 +335,7 @@ async def _serve(config: BrokerConfig) -> int:
     _ = loop.run_in_executor(
         None, unsupported_api_versions_body
     )  # Loads construct before the first client asks.
-    # Objects that live until the end need not be examined by each collection.
+    # Objects that exist until the end need not be examined by each collection.
     gc.freeze()
     gc.enable()
     gc.set_threshold(_GC_THRESHOLD, 20, 100)

@@ -131,7 +131,7 @@ class Shipment:
             await admin.create_topics([topic])
 
     async def ship(self, events: pa.Table) -> Tally:
-        """Send all events in order and wait for every acknowledgement, while the plan goes on."""
+        """Send all events in order and wait for every acknowledgement, while the plan is carried out."""
         self.tally = Tally(events.num_rows)
         self._site.proxy.tap = self._wiretap
         self._allow(int(self._plan[0].mark * events.num_rows) if self._plan else events.num_rows)

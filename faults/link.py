@@ -195,7 +195,7 @@ async def _drain(writer: asyncio.StreamWriter) -> None:
 
 
 async def _read_frame(reader: asyncio.StreamReader, smallest: int) -> bytes | None:
-    """One frame without its size prefix; None if the peer closed or does not speak Kafka."""
+    """One frame without its size prefix; None if the peer closed or does not use Kafka's protocol."""
     try:
         (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
         if not smallest <= size <= _LARGEST_FRAME_BYTES:

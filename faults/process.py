@@ -35,7 +35,7 @@ def hold_free_port() -> socket.socket:
 
 
 class BrokerProcess:
-    """One broker on `data_dir`, on free ports. `settings` have Kafka's names (`{"log.segment.bytes": 65536}`)."""
+    """One broker on `data_dir` and free ports. `settings` have Kafka's names (`log.segment.bytes`)."""
 
     def __init__(
         self,

@@ -145,7 +145,7 @@ class FaultProxy(Policy):
         return len(links)
 
     def refuse_connections(self, duration_ms: float) -> None:
-        """Reset new connections for `duration_ms`. Open ones go on: see `cut_connections`."""
+        """Reset new connections for `duration_ms`. Open ones continue: see `cut_connections`."""
         if self._refusal is not None:
             self._refusal.cancel()
         self.refusing = True
@@ -158,7 +158,7 @@ class FaultProxy(Policy):
     def hold_responses(self, *, api_key: int = ApiKey.PRODUCE) -> None:
         """Keep responses to `api_key`, and what follows them, in the proxy until `release_responses`.
 
-        Held responses are lost when their connection is cut or the broker dies.
+        Held responses are lost when their connection is cut or the broker is killed.
         """
         self._released.clear()
         self._held_api_keys |= {api_key}

@@ -23,7 +23,7 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
-    """What was counted, a line each."""
+    """What was counted, one line each."""
     seconds: float = 0.0
 
 

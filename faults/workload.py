@@ -87,7 +87,7 @@ class Writer(ABC):
             await self.abandon()
 
     async def give_up(self) -> None:
-        """Send nothing more and close the producer, whatever is under way."""
+        """Send nothing more and close the producer, also with records in flight."""
         await self._stop_sending()
         await self.abandon()
 

@@ -37,7 +37,7 @@ def shared_folder(name: str, text: str) -> Path:
 def try_lock(folder: Path) -> int | None:
     """Make the folder and take its lock. Returns a descriptor to close, None if another process holds it.
 
-    The kernel releases the lock whenever that process dies. Raises OSError.
+    The kernel releases the lock when that process ends. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)

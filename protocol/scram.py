@@ -20,7 +20,7 @@ SALT_BYTES: Final = 32
 """Length of the salts that this project makes."""
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16_384
-"""As Kafka: more would let whoever makes a user choose how long each check of its password takes."""
+"""As Kafka: more would let the creator of a user choose how long each check of its password takes."""
 
 
 class ScramMechanism(IntEnum):

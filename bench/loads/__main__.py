@@ -19,7 +19,7 @@ def main() -> int:
         result = run(**json.loads(options))
         if inspect.iscoroutine(result):
             result = uvloop.run(result)
-    except Exception as error:  # Each load and client has errors of its own: whoever asked for it judges.
+    except Exception as error:  # Each load and client has errors of its own; the caller judges them.
         print(f"the load failed: {error or repr(error)}", file=sys.stderr)
         return 1
     print(json.dumps(result))

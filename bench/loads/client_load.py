@@ -141,7 +141,7 @@ async def _by_iteration(consumer: Any, wanted: int) -> int:
 async def memory(given: SimpleNamespace) -> dict[str, float]:
     """Resident memory of records that were given to `send` and are not on their way, deliveries held.
 
-    Each value is an object of its own, for a client may keep it until it encodes the record.
+    Each value is an object of its own, because a client may keep it until it encodes the record.
     """
     settings = Settings(
         batch_bytes=_UNSENT_BATCH_BYTES, linger_ms=_NEVER_MS, buffer_bytes=2 * _UNSENT_BATCH_BYTES

@@ -32,7 +32,7 @@ class Outcome:
 
 
 def run_load(target: Target, load: str, **options: object) -> Outcome:
-    """Run a load against a target. Raises LoadError, or TargetError when the target died."""
+    """Run a load against a target. Raises LoadError, or TargetError if the target has ended."""
     cpu_before, watch = target.cpu_seconds(), Watch([target.pid])
     numbers = run_program(load, port=target.port, **options)
     others_share = watch.others_share()

@@ -27,7 +27,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class TargetError(RuntimeError):
-    """A server did not start or died while it was needed; the message ends with what it printed last."""
+    """A server did not start, or ended while it was needed. The message ends with its last output."""
 
 
 def free_port() -> int:

@@ -86,7 +86,7 @@ class ClientQuotas:
         """No user and no client id has a quota."""
         self._clients: OrderedDict[tuple[str, str], tuple[int, ClientBuckets]] = OrderedDict()
         """With the revision of the quotas when the buckets were looked up: older ones keep what was used."""
-        # A bucket that several clients share (those of one user) lives as long as one of them is remembered.
+        # A bucket that several clients share (those of one user) is kept while one of them is remembered.
         self._buckets: WeakValueDictionary[tuple[str, str | None, str | None], Bucket] = WeakValueDictionary()
 
     def replace(self, quotas: Quotas) -> None:

@@ -52,7 +52,7 @@ def operations(*members: Operation) -> int:
 
 _ALL_BIT: Final = operations(Operation.ALL)
 EVERYTHING: Final = operations(*(each for each in Operation if each not in (Operation.ANY, Operation.ALL)))
-"""All operations but ANY and ALL, which nobody asks for."""
+"""All operations but ANY and ALL, which no request has."""
 _IMPLY_DESCRIBE: Final = operations(Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
 _DESCRIBE: Final = operations(Operation.DESCRIBE)
 _ALTER_CONFIGS: Final = operations(Operation.ALTER_CONFIGS)

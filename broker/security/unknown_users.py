@@ -66,7 +66,7 @@ class UnknownUsers:
     """The made-up credentials of all names, beside these users."""
 
     def __init__(self, users: Iterable[Credentials], secret: ScramCredential) -> None:
-        """`secret`: a credential whose keys are known to nobody else, and always the same."""
+        """`secret`: a credential whose keys only this cluster knows, and always the same."""
         self._secret = secret
         self._nobody = {STRONGEST: secret}
         # The shapes of a few users more would change little, and cost time at each authentication.

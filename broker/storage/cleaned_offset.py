@@ -50,7 +50,7 @@ class CleanedOffset:
             self.offset, self.is_dirty = end_offset, True
 
     def allow(self, offset: int) -> None:
-        """Gaps may come before `offset`. Whoever makes them saves that first."""
+        """Gaps may come before `offset`. It is saved before a gap is made."""
         self.offset = max(self.offset, offset)
 
     def note(self, offset: int) -> None:

@@ -198,7 +198,7 @@ class PartitionLog(ReadableLog):
         `inspected` is the result of `inspect_to_store` for a client's batch, or a limited effort for it: then
         this raises TooMuchError too, before anything changed. `permit` is called where a client's batch
         begins a transaction. Raises ApiError with the code that the producer is to get; then nothing was
-        stored. A full disk gives KAFKA_STORAGE_ERROR and the log goes on; with `failure` set it is offline.
+        stored. A full disk gives KAFKA_STORAGE_ERROR and the log continues; with `failure` set it is offline.
         """
         if self.failure is not None:
             raise self._failed()

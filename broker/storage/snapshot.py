@@ -139,7 +139,7 @@ def write_snapshot(
 
 
 def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
-    """(offset, table) of whatever partition. Raises ValueError that says what is wrong with the bytes."""
+    """(offset, table) of any partition. Raises ValueError that says what is wrong with the bytes."""
     view = memoryview(data)
     return _decode(len(data), lambda position, size: view[position : position + size], None)
 

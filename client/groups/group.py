@@ -158,8 +158,8 @@ class Group:
                 logger.info("group_not_left", group_id=self.config.group_id, error=str(error))
 
     async def _give_all_up(self) -> float:
-        """Gives what is left of request_timeout_ms, in seconds. Heartbeats go on: the callback may take long,
-        or commit, which needs the present epoch."""
+        """Returns the rest of request_timeout_ms, in seconds. Heartbeats continue: the callback may take
+        long, or commit, which needs the present epoch."""
         membership = self.membership
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -235,7 +235,7 @@ class Group:
             case AssignAll(topics):
                 membership.assigned(await self._partition_counts(topics))
             case Sync(values):
-                # It may be sent again. Heartbeats go on meanwhile, so without its answer the group would wait
+                # It may be sent again. Heartbeats continue, so without its answer the group would wait
                 # for this member until max_poll_interval_ms.
                 membership.synced(await self._ask(ApiKey.SYNC_GROUP, values))
 

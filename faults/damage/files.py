@@ -143,7 +143,7 @@ def apply(
         path.unlink()
         return Done(kind, damage, (path,), f"{len(data)} bytes")
     if damage is Damage.SWAP:
-        # A segment from another log's same offsets is whole in every way that Kafka's format can tell.
+        # A segment of another log with the same offsets is intact by all that Kafka's format shows.
         different = [other for other in others if other.name != path.name or kind is not FileKind.LOG]
         # One of the two would just be emptied, which is another damage.
         different = [other for other in different if other.read_bytes() not in (data, b"")]

@@ -55,7 +55,7 @@ class Stop(StrEnum):
 
     CLEAN = "stopped"
     KILLED = "killed"
-    OTHER_BOOT = "killed, the machine started anew since"
+    OTHER_BOOT = "killed, the machine started again since"
 
 
 class SentBatch(NamedTuple):

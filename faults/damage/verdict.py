@@ -42,7 +42,7 @@ class Case(NamedTuple):
     damages: Sequence[Damage]
     """Done to files of this partition."""
     files: Sequence[str]
-    """Names of whatever was damaged in the whole folder."""
+    """Names of everything that was damaged in the whole folder."""
 
 
 def judge_partition(case: Case, shown: Shown, events: Iterable[Mapping[str, Any]]) -> list[Finding]:

@@ -51,7 +51,7 @@ def largest_requests(topic: str, versions: Mapping[int, int], elements: int) -> 
         for path in _list_paths(api.request.fields, version):
             same, different = (_large(api, version, path, each, topic, elements) for each in (True, False))
             yield same
-            if different.body != same.body:  # Some elements have nothing to tell them apart.
+            if different.body != same.body:  # Some elements have nothing by which they differ.
                 yield different
 
 
@@ -142,7 +142,7 @@ def _elements(
 
 
 def _element(fields: tuple[Field, ...], version: int, is_repeated: bool, topic: str) -> Mapping[str, Any]:
-    """One element: its first name or number is what tells it from others."""
+    """One element: its first name or number distinguishes it from others."""
     values: dict[str, Any] = {}
     has_identity = False
     for field in _of_version(fields, version):

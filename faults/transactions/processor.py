@@ -75,6 +75,6 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except Exception as error:
-        # Whoever started it reads why, and starts another. Clients are left as they are, as by a kill.
+        # The parent process reads why, and starts another. Clients are left as they are, as by a kill.
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(1)

@@ -247,8 +247,8 @@ def _offset_follows(payload: bytes, start: int, attributes: int, offset_delta: b
 def _walk_together(
     data: Octets, positions: Integers, taken: Integers, counts: Integers, slots: Integers, found: Integers
 ) -> None:
-    """Go on while enough pieces have a record left. Moves `positions`, counts in `taken`, and stores each end
-    in `found`. Raises IndexError if a record starts after the data."""
+    """Loops while enough pieces have a record left. Moves `positions`, counts in `taken`, and stores each
+    end in `found`. Raises IndexError if a record starts after the data."""
     step = 0
     for count in np.unique(counts).tolist():
         lanes = int(np.searchsorted(-counts, -count, side="right"))

@@ -7,7 +7,7 @@ needs, one per partition number. One transaction commits all pieces, so a reader
 Refused, because it cannot be known whether the rows are stored:
 - a batch before the last decision, or the same one planned otherwise (`plan` is a digest of what Spark
   planned): two drivers run on copies of a checkpoint, or it was restored from a backup. The driver whose plan
-  was decided goes on;
+  was decided continues;
 - another query under the name of this one: its checkpoint was deleted. Without a name, the sink has the
   query's id, and a new checkpoint is a new sink;
 - the same batch twice in one run: two writes of a function have one name, and would hide each other;

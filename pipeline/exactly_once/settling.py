@@ -1,6 +1,6 @@
 """Settles a batch with the broker: one durable decision, then the end of every transaction of the batch.
 
-Owns the requests of a driver, in this order, and why they are exact whoever dies or competes:
+Owns the requests of a driver, in this order, and why they are exact if a driver is killed or has a rival:
 1. It starts the producer whose transactional id is the sink's. That fences every other driver of the sink.
 2. It reads the last decision, and commits those of its transactions that are still open.
 3. It claims the open transactions of the batch and of earlier ones: InitProducerId with KeepPreparedTxn gives
@@ -14,11 +14,11 @@ sees it in 2. If D passed 1 before, D's own decision was durable before the othe
 before the other's 3, by which D's claims are fenced. If D ended one even before, the other found it not open,
 and decided nothing.
 
-If the driver dies before 4, nothing is committed, and the next settlement aborts it all. Within 4: the next
-1 waits for the outcome. After 4: the next 2 does the rest, when Spark repeats the batch or calls `abort`. A
-task that dies leaves a transaction that no decision names: 3 and 5 abort it, also the open one of a task that
-prepared nothing. A late attempt is fenced by 3; one that begins after that is aborted by the next settlement.
-A broker that dies has made each answer durable before it gave it.
+If the driver is killed before 4, nothing is committed, and the next settlement aborts it all. Within 4: the
+next 1 waits for the outcome. After 4: the next 2 does the rest, when Spark repeats the batch or calls
+`abort`. A killed task leaves a transaction that no decision names: 3 and 5 abort it, also the open one of a
+task that prepared nothing. A late attempt is fenced by 3; one that begins after that is aborted by the next
+settlement. A broker makes each answer durable before it sends it.
 
 Invariants: a settlement may be repeated anywhere, by any driver; nothing is aborted before 4 has succeeded.
 """
@@ -50,7 +50,7 @@ from tidelog.protocol.errors import ErrorCode
 
 _RETENTION: Final = "offsets.retention.minutes"
 _COMMITTED: Final = ("PrepareCommit", "CompleteCommit")
-# An operator's abort begins the id anew, so it is empty afterwards.
+# An operator's abort gives the id a new producer, so it is empty afterwards.
 _ABORTED: Final = ("PrepareAbort", "CompleteAbort", "Empty")
 _AT_ONCE: Final = 32
 _RETRY_SECONDS: Final = 0.5

@@ -12,7 +12,7 @@ one durable decision, which names the transactions to commit, and ends all trans
    and its own rows are aborted. So the rows of one execution are committed, and an execution may have other
    tasks, another order of rows, or other results of functions that are not deterministic.
 2. A decision names single attempts. Of attempts that ran at the same time it names one; `settling` aborts
-   what failed, repeated and late attempts wrote, also after their driver died.
+   what failed, repeated and late attempts wrote, also after their driver was killed.
 3. All transactions of a decision are committed before another decision replaces it, and none of them is
    aborted: no timeout ends a transaction of a producer with two-phase commit, its state never expires, and
    `settling` says why no driver can.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RAW_TOPIC = "flights"
 CLEANED_TOPIC = "flights-cleaned"
-# Change it with `clean`: a mirror that goes on must clean as it began.
+# Change it with `clean`: a mirror that continues must clean as it began.
 CLEANING = "clean-1"
 LATE_MINUTES = 15
 # As they stand in the CSV, and as `events` puts them into the topic.
@@ -55,8 +55,8 @@ def events(rows: "DataFrame") -> "DataFrame":
 def clean(records: "DataFrame") -> "DataFrame":
     """Records of the raw topic as records of the cleaned one: flights that took place, and FLIGHT of them.
 
-    Each row keeps where it comes from. That is what `delivery=mirror` knows rows by, and why it writes each
-    once, whatever dies in between; it asks that nothing but selection and filters happens here.
+    Each row keeps where it comes from. `delivery=mirror` identifies rows by that, and so writes each once,
+    even if processes are killed in between. It requires that only selection and filters happen here.
     """
     from pyspark.sql import functions as f
 

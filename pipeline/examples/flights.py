@@ -95,7 +95,7 @@ def clean_topic(spark: "SparkSession", cluster: ClusterConfig, checkpoint: Path)
 
 
 def make_table(spark: "SparkSession", cluster: ClusterConfig, folder: Path) -> int:
-    """Make the table of hourly delays anew; its rows."""
+    """Make the table of hourly delays again. Returns its rows."""
     cleaned = delays.read_topic(spark, cluster, delays.CLEANED_TOPIC)
     hourly = delays.hourly_delays(delays.read_flights(cleaned))
     hourly.coalesce(1).write.mode("overwrite").parquet(str(folder))

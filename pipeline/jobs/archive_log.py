@@ -3,7 +3,7 @@
 Owns `_tidelog/` below the archive, which readers of Parquet ignore:
 - `archive.json`: the version of the archive, made once;
 - `origin.json`: the ids of the cluster and the topics that its records come from;
-- `lock`: held by the run that writes; the kernel releases it whenever that process dies;
+- `lock`: held by the run that writes; the kernel releases it when that process ends;
 - `drafts/RUN/`: files that tasks write; those of dead runs stay until the next run deletes them;
 - `commits/N.json`: the log. A commit names its drafts, the files that they become, and the end offset of
   every partition.

@@ -44,7 +44,7 @@ class Copy(NamedTuple):
 
 @contextmanager
 def only_run(session: MirrorSession) -> Iterator[None]:
-    """Hold the session for this run; the kernel releases it whenever the process dies.
+    """Hold the session for this run; the kernel releases it when the process ends.
 
     Two runs at the same time would store nothing twice, but disturb each other's files. Raises MirrorError if
     another run on this machine holds it, OptionError if the folder cannot be written.

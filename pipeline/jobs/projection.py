@@ -44,8 +44,8 @@ def project(
         )
     if not rows._jdf.queryExecution().analyzed().deterministic():
         raise OptionError(
-            "select or where has a random expression, such as rand(): a second read would give other rows, and"
-            " it would not be known which of them are stored"
+            "select or where has a random expression, such as rand(): a second read would give other rows,"
+            " and it would not be known which of them are stored"
         )
     added = [name for name in ("headers", "timestamp") if name not in given]
     places = zip(PLACED, POSITION_COLUMNS, strict=True)

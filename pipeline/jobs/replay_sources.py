@@ -47,7 +47,7 @@ class Records(Protocol):
         """The first offset of each partition, and that after its last one."""
 
     def read(self, ranges: Sequence[OffsetRange]) -> "DataFrame":
-        """The records of the ranges, one a partition at most, with the source's columns."""
+        """The records of the ranges, at most one range per partition, with the source's columns."""
 
 
 class TopicRecords:

@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.2
 class StatsReport:
     """`total` has METRICS and newest_age_ms over everything; `partitions` the same a partition, by name.
 
-    Numbers that no record gives are None. `watched` tells which lag was measured.
+    Numbers that no record gives are None. `watched` says which lag was measured.
     """
 
     watched: bool

@@ -42,7 +42,7 @@ _SPREADS = (
     _Panel("lag ({})", DURATION, ("lag_p50_ms", "lag_p95_ms", "lag_max_ms")),
 )
 _WIDTH, _HEIGHT = 8.5, 12.5
-# Told apart by lightness too: readable in print and to every eye.
+# They differ by lightness too: readable in print and to every eye.
 _RATE_COLOUR, _PARTITION_COLOUR = "#1f5aa6", "#9aa7b5"
 _HOLLOW: Any = {"markerfacecolor": "white", "markersize": 7}
 _SPREAD_STYLES = (("p50", "#1f5aa6", "-"), ("p95", "#d9822b", "-"), ("max", "#8a8a8a", ":"))

@@ -11,7 +11,7 @@ that go to destination partition D, in the order of S, under S's one producer id
 3. All executions of a batch use the same epochs. They stand in one file, which the commit of the previous
    batch creates once. That commit raises the epochs when another run has taken over. At that moment all rows
    so far are stored, so requests of older runs carry nothing new. They are refused as duplicates or as
-   fenced (47). If a run dies within a batch, its successor keeps the epoch for this batch, so that 2 holds.
+   fenced (47). If a run is killed within a batch, its successor keeps the epoch for it, so that 2 holds.
 4. A batch begins after the previous batch is stored. So its rows follow the stored rows, however Spark cuts
    or replays it. Rows up to the last stored row are skipped by their position.
 5. A broker that forgot the producer accepts it from number 0 on under the next epoch, after the log was read.

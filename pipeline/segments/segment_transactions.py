@@ -60,12 +60,12 @@ def _outcome(batch: bytes) -> bool | None:
 
 def _batches_from(folder: Path, offset: int) -> Iterator[tuple[SegmentFile, Batch]]:
     """Each batch from the one with `offset` on, with its open file, up to the end of the log. Where a clean
-    replaces a file meanwhile, the new one goes on at the same offset."""
+    replaces a file meanwhile, the new one continues at the same offset."""
     while True:
         try:
             segments = find_segments(folder)
         except FileNotFoundError:
-            return  # The log was deleted, as whoever reads it will find.
+            return  # The log was deleted; reading it raises that.
         before = [each for each in segments if each.base_offset <= offset]
         try:
             file = SegmentFile(Path((before or segments)[-1 if before else 0].path))

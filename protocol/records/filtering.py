@@ -2,8 +2,8 @@
 
 Owns the bytes of such batches. Invariants: base offset, last offset, producer id, epoch and sequence stay, so
 the producer state that a replay gives stays too; records that are kept are copied as they are encoded, and
-encoded anew only where their timestamps count from a delete horizon; MaxTimestamp is that of the records that
-are left. A batch without records keeps its MaxTimestamp and has neither a codec nor a base timestamp.
+encoded again only if their timestamps count from a delete horizon; MaxTimestamp is that of the kept records.
+A batch without records keeps its MaxTimestamp and has neither a codec nor a base timestamp.
 
 The delete horizon (KIP-534) takes the place of the base timestamp. So every reader finds the same timestamps,
 whether it knows of horizons or not.

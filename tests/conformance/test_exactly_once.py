@@ -295,7 +295,7 @@ async def test_an_execution_that_is_too_old_is_refused_again_after_its_abort(bro
     topic = await broker.create_topic()
     for write in ("first", "second"):
         old = replace(await execute(broker, "sink", topic, ((b"x",),), write=write), planned_ms=1)
-        with pytest.raises(ExactlyOnceError, match="nobody knows whether it was committed"):
+        with pytest.raises(ExactlyOnceError, match="it is not known whether it was committed"):
             await settle(sink_of(broker, "sink"), old)
         await settle(sink_of(broker, "sink"), Settlement(0))
     assert await committed(broker, topic) == []

@@ -2,7 +2,7 @@
 
 Owns the comparison with the replay of `producers`. Of a transaction that began before the log's first batch,
 or where compaction took batches, the log does not show where it began. Entries of markers beyond the recovery
-point may be missing, and may be left over: the next start makes them anew.
+point may be missing, and may be left over: the next start makes them again.
 """
 
 from __future__ import annotations
