@@ -59,10 +59,13 @@ def commands(console: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def fits(shown: str, expected: list[str]) -> bool:
-    """Whether output is what a document shows; a document that shows nothing says nothing."""
+    """Whether output is what a document shows; a document that shows nothing says nothing. `…` at the very
+    beginning stands for whole lines too."""
     if not expected:
         return True
     pattern = "\n".join(re.escape(line).replace("…", ".*") for line in expected)
+    if expected[0].startswith("…"):
+        pattern = f"(?s:.*){pattern}"
     return re.fullmatch(pattern, "\n".join(line.rstrip() for line in shown.strip().splitlines())) is not None
 
 
