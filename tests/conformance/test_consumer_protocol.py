@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from faults.process import BrokerProcess
@@ -98,14 +98,19 @@ class Members:
     def commit_all(self) -> None:
         """Once all is read. `read` counts from then on: members that did not come together may have read some
         records twice."""
-        self.wait(self._has_read_all, "all records")
-        for consumer in self.consumers:
-            consumer.commit(asynchronous=False)
+        self.wait(self._has_committed_all, "all records")
         self.read.clear()
 
-    def _has_read_all(self) -> bool:
-        positions = [each for one in self.consumers for each in one.position(one.assignment())]
-        return all(each.offset == RECORDS // PARTITIONS for each in positions)
+    def _has_committed_all(self) -> bool:
+        positions = [each.offset for one in self.consumers for each in one.position(one.assignment())]
+        if positions != [RECORDS // PARTITIONS] * PARTITIONS:
+            return False
+        try:
+            for consumer in self.consumers:
+                consumer.commit(asynchronous=False)
+        except KafkaException:  # The group rebalances.
+            return False
+        return True
 
     def type(self) -> ConsumerGroupType:
         admin = AdminClient({"bootstrap.servers": self.address})
