@@ -462,7 +462,7 @@ class Group:
         self._refusal = None if subscription is None else subscription.refusal(self._cluster.image)
         if self._refusal is not None:
             self._on_data()
-        if subscription is not None and subscription.is_incomplete(self._cluster.image):
+        if subscription is not None and subscription.may_change(self._cluster.image):
             self._cluster.request_refresh()
         topics = None if subscription is None else subscription.topics(self._cluster.image)
         self.membership.subscribe(topics)

@@ -51,11 +51,13 @@ class TopicSubscription(NamedTuple):
         return None
 
     def is_incomplete(self, image: ClusterImage) -> bool:
-        """Whether newer metadata may have more: a topic was not asked for yet, or it may be created, or
-        created again, or allowed."""
+        """Whether newer metadata may have more: a topic was not asked for yet, or it may change."""
         is_unasked = self.names is not None and not self.names <= image.topics.keys()
-        is_refused = self.refusal(image) is not None
-        return is_unasked or is_refused or any(info.error.retriable for info in self.found(image))
+        return is_unasked or self.may_change(image)
+
+    def may_change(self, image: ClusterImage) -> bool:
+        """Whether a topic that the metadata name may be created, or created again, or allowed."""
+        return self.refusal(image) is not None or any(info.error.retriable for info in self.found(image))
 
     def topics(self, image: ClusterImage) -> frozenset[str]:
         """The names of the topics; of those that exist, if it is a pattern."""
