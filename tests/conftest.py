@@ -21,7 +21,7 @@ from tests.memory_folder import in_memory, memory_folder
 
 _SPARK = "tests/spark/"
 
-# The same examples in each run: one that nobody saw before belongs to who looks for it, with "thorough".
+# The same examples in each run: only a change of the code changes the result. "thorough" tries new ones.
 settings.register_profile(
     "ci",
     max_examples=30,

@@ -135,8 +135,7 @@ class Pending(Waiting):
     def wait_for(self, request: Any, result: Awaitable[Any], context: Context) -> None:
         """Answer with the result of the handler of `request`."""
         self.request = request
-        if isinstance(request, FetchRequest):
-            self.reserved_bytes = max(request.max_bytes, 0)
+        self.reserved_bytes = _most_returned(request)
         if isinstance(result, LateAnswer):
             self.future = result
             if isinstance(result, LateEffect):
@@ -174,11 +173,8 @@ class Pending(Waiting):
 
     def holds(self, held_bytes: int) -> None:
         """It was decoded, and holds `held_bytes` of memory while it waits."""
-        reserved_bytes = self.reserved_bytes
-        if isinstance(self.request, FetchRequest):
-            reserved_bytes = min(reserved_bytes, max(self.request.max_bytes, 0))
         if self.future is not None:
-            self._client.holds(self, held_bytes, reserved_bytes)
+            self._client.holds(self, held_bytes, min(self.reserved_bytes, _most_returned(self.request)))
 
     def given(self, result: Any) -> None:
         """The LateAnswer of the handler has its value. Raises nothing: other callbacks run after this one."""
@@ -252,3 +248,8 @@ class Pending(Waiting):
     def interrupt(self) -> None:
         if self._route.may_be_long and isinstance(self.future, asyncio.Task):
             self.future.cancel()
+
+
+def _most_returned(request: Any) -> int:
+    """The most bytes that a Fetch may return. Other answers are small: 0."""
+    return max(request.max_bytes, 0) if isinstance(request, FetchRequest) else 0

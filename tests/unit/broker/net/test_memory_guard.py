@@ -116,13 +116,13 @@ async def test_who_reads_no_answers_is_cut_off_with_an_event_that_says_how_much_
             await until(lambda: value(server.metrics, "tidelog_connections_cut_for_memory_total"))
             await works(good)
             await until(lambda: queued(server) <= BOUND)
-            assert server.metrics.connections >= 2, "one of the silent alone is no reason"
+            assert server.metrics.connections >= 2, "the last silent connection alone is below the bound"
             for peer in silent:
                 await peer.close()
     event = next(one for one in events if one["event"] == "connection_cut_for_memory")
     assert event["peer"].startswith("127.0.0.1:")
     assert event["reason"] == "answers are not read"
-    assert event["held_bytes"] > event["unsent_bytes"] > BOUND // 8
+    assert event["held_bytes"] > event["unsent_bytes"] > BOUND // 4
     assert event["connections_bytes"] > event["queued_max_bytes"] == BOUND
 
 
