@@ -5,12 +5,14 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTHON_FOLDERS := tidelog protocol broker client cli pipeline faults demo bench docs tests
+PYTHON_FOLDERS := tidelog faults demo bench docs tests
+FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,cluster configuration coordinator fault_injection handlers \
+	replicas security storage))
 # The tests start hundreds of Python processes: without bytecode each compiles again all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests serve faults frameworks spark bench docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve faults frameworks container spark bench docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,17 +45,35 @@ types: $(STAMP) ## run mypy
 tests: $(STAMP) ## run every test
 	@echo "==> pytest"; $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+unit: $(STAMP) ## run the fast tests: under a minute on two cores
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST)
+
+matrix: $(STAMP) ## run TARGET (tests) with each Python that pyproject.toml declares and this machine has
+	@for version in $$(sed -n 's/.*Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml); do \
+		python=$$($(BIN)/uv python find --no-python-downloads $$version 2>/dev/null \
+			|| ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version".*/bin/python 2>/dev/null | tail -1); \
+		if test -z "$$python"; then left_out="$$left_out $$version"; continue; fi; \
+		echo "==> Python $$version: $$python"; \
+		$(MAKE) --no-print-directory VENV=build/python$$version PYTHON=$$python $(or $(TARGET),tests) \
+			|| failed="$$failed $$version"; \
+	done; echo "==> not on this machine, so left out:$${left_out:- none}; failed:$${failed:- none}"; test -z "$$failed"
+
 serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 	@$(BIN)/tidelog serve
 
 faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
 
-frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central
-	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py
+frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, and franz-go
+	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py \
+		tests/frameworks/over_go.py
+
+container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
+	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
+		tests/container/places.py
 
 spark: $(STAMP) ## kill jobs and executors of a standalone Spark cluster; run the recipes and a declarative pipeline
-	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py recipes.py declarative_pipeline.py bench_load.py
+	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py recipes.py declarative_pipeline.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench

@@ -1,1 +1,0 @@
-"""Coordinators: pure machines that take facts and `now_ms` and return decisions, and an asyncio runtime."""

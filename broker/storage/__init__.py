@@ -1,1 +1,0 @@
-"""The log on disk: partitions, segments, indexes, producer state, and the only file that touches files."""

@@ -1,1 +1,0 @@
-"""Membership in consumer groups: pure machine, assignors and wire values, and the part that does I/O."""

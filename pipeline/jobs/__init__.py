@@ -1,1 +1,0 @@
-"""Jobs on Spark over topics. Each module has `build(spark, settings)`; `tidelog pipeline NAME` runs it."""

@@ -1,0 +1,23 @@
+"""The broker: one process that serves Kafka's protocol from one data folder.
+
+- `app`: a whole broker: the order in which its parts are opened, and closed in reverse
+- `clock`: the broker's two clocks: the time of day, and the time that has passed
+- `collector`: when Python's collector of cycles runs in a broker process
+- `command`: the command line of the broker: `python -m tidelog.broker`, which is `tidelog serve`
+- `features`: the features of Kafka that this broker has finalized, and in which versions
+- `served_apis`: the APIs that this broker serves, their versions, and the kind of each request
+- `services`: everything below the handlers: catalog, logs, replicas, producer ids, timers
+- `cluster/`: what the cluster agrees on, and where that persists
+- `configuration/`: the settings of a broker and of topics: their tables, their sources, and what holds now
+- `coordinator/`: groups, transactions and producer ids: pure machines over logs of their own
+- `data_folder/`: work on a data folder while no broker runs on it
+- `fault_injection/`: faults that users request for tests, where `faults.enable` is set
+- `handlers/`: request values in, response values out: one handler for each API that this broker serves
+- `limits/`: limits of what peers may use: memory, file handles, time of the loop, quotas
+- `net/`: connections, from bytes to handlers and back. Only here, errors become error codes
+- `observability/`: metrics and log events
+- `replicas/`: the replicas of this broker: from a topic in the catalog to records in a log that are durable
+- `security/`: who a peer is, and what it may do
+- `storage/`: the log on disk
+- `testing/`: a broker inside a test
+"""

@@ -1,0 +1,367 @@
+"""A whole broker: the order in which its parts are opened, and closed in reverse.
+
+Owns `Broker`, which runs in any running event loop (also in that of a test), and `run`, the whole run of a
+broker process. Invariants: no globals, so several brokers may share a loop; addresses are bound before the
+data folder is opened; clients are accepted once everything below is open; `stop` answers the requests in
+flight, flushes and writes snapshots, and may be called again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import structlog
+
+from tidelog.broker.clock import SteadyClock, clock_ms
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.collector import PERIOD_SECONDS, Collector
+from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConfig
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
+from tidelog.broker.coordinator.offset_metrics import OffsetMetrics
+from tidelog.broker.handlers.context import Handler
+from tidelog.broker.net.dispatch import Dispatcher
+from tidelog.broker.net.endpoints import BindError, Endpoint, bind, bind_endpoints
+from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.metering import Meter
+from tidelog.broker.net.server import Server
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.security.signing_keys import KeysError
+from tidelog.broker.security.tls import ListenerTls
+from tidelog.broker.served_apis import build_handlers, unsupported_api_versions_body
+from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
+from tidelog.broker.storage.manager import DataFolderError
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.settings import ConfigError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from tidelog.broker.fault_injection.injection import FaultInjector
+    from tidelog.broker.net.http import Middleware
+
+logger = structlog.get_logger(__name__)
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_FILES_WANTED = 65_536
+_SWITCH_SECONDS = 0.0005
+"""How long a busy loop may block a thread that returns from fdatasync; Python's default is 5 ms."""
+
+
+class StartError(Exception):
+    """The broker cannot start; the message is one line that says why and what to do."""
+
+
+class Broker:
+    """A running broker. `await Broker.start(config)` makes it; `async with` stops it at the end."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metrics: Metrics,
+        endpoints: list[Endpoint],
+        services: Services,
+        server: Server,
+        http: HttpServer | None,
+        faults: FaultInjector | None,
+    ) -> None:
+        self.config = config
+        self.metrics = metrics
+        self.services = services
+        self._server = server
+        self._http = http
+        self._faults = faults
+        self._stopping: asyncio.Task[None] | None = None
+        self.ports = {endpoint.config.name: endpoint.port for endpoint in endpoints}
+        """Port of each listener by its name, in the order of `listeners`."""
+        self.port = endpoints[0].port
+        """Port of the first listener."""
+        self.http_port = http.port if http is not None else None
+        self.is_ready = False
+
+    @classmethod
+    async def start(cls, config: BrokerConfig, *, disk: Disk | None = None) -> Self:
+        """Open the data folder and serve. Raises StartError; then nothing is left open.
+
+        `disk` replaces the system calls on the logs, for tests with a disk that fails.
+        """
+        sockets = _Sockets(config)
+        config = sockets.as_bound(config)
+        services: Services | None = None
+        server: Server | None = None
+        metrics = Metrics()
+        try:
+            services = await open_services(
+                config,
+                metrics,
+                clock_ms,
+                listeners=[endpoint.listener_at(None) for endpoint in sockets.endpoints],
+                steady_ms=SteadyClock().now_ms,
+                disk=disk,
+            )
+            if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
+                await services.authentication.start()
+            handlers, faults = _with_faults(config, services, build_handlers(services))
+            events = services.events
+            dispatcher = Dispatcher(handlers, metrics, events, services.turns)
+            services.quotas.follow(partial(_set_meter, dispatcher, services, metrics))
+            server = Server(
+                services.settings,
+                dispatcher,
+                metrics,
+                events,
+                services.handles,
+                services.memory,
+                services.quotas.of_connections,
+            )
+            server.start(sockets.endpoints, *([] if sockets.http_tls is None else [sockets.http_tls]))
+            http = None
+            broker: Self
+            if sockets.http is not None:
+                add_routes = partial(_add_routes, services, faults)
+                more = partial(_offset_metrics, services)
+                http = HttpServer(
+                    sockets.http,
+                    metrics,
+                    lambda: broker.is_ready,
+                    events,
+                    add_routes,
+                    more,
+                    sockets.http_tls,
+                    _http_authentication(services, sockets.http_tls),
+                )
+                http.start()
+            broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
+            broker.is_ready = True
+            return broker
+        except BaseException as error:
+            # The server first: libuv ends the process when a socket that the loop watches is closed.
+            if server is not None:
+                await server.stop(0)
+            sockets.close()
+            if services is not None:
+                await services.close()
+            reason = _reason(error, config.data_dir)
+            if reason is None:
+                raise
+            raise StartError(reason) from error
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The address to which a client in this process connects."""
+        return self.config.listener_configs[0].local_address
+
+    async def stop(self) -> None:
+        """Answer requests in flight (for at most `shutdown.timeout.ms`), flush, write snapshots, close."""
+        await self._end(clean=True)
+
+    async def abandon(self) -> None:
+        """End as after `kill -9`: nothing more is answered, flushed or written."""
+        await self._end(clean=False)
+
+    async def _end(self, *, clean: bool) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(clean))
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, clean: bool) -> None:
+        self.is_ready = False
+        if not clean:
+            await self._server.abort()
+        if self._faults is not None:
+            self._faults.release()
+        if clean:
+            cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
+            if cut_off:
+                logger.warning("connections_cut_off", connections=cut_off)
+        await self.services.close(clean=clean)
+        if self._http is not None:
+            await self._http.stop()
+        self.services.users.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> None:
+    """Requests are charged while a client has a quota."""
+    of_clients = services.quotas.of_clients
+    dispatcher.answers.meter = None if of_clients.is_empty else Meter(of_clients, metrics.throttles)
+
+
+class _Sockets:
+    """The addresses of a broker. They are bound before anything else is started. Raises StartError."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.http_tls: ListenerTls | None = None
+        try:
+            if config.http_port >= 0 and config.http_security_protocol == SecurityProtocol.SSL:
+                self.http_tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
+            self.endpoints = bind_endpoints(config)
+            try:
+                self.http = (
+                    bind(self._http_host(config), config.http_port, "http.port")
+                    if config.http_port >= 0
+                    else None
+                )
+            except BindError:
+                for endpoint in self.endpoints:
+                    endpoint.socket.close()
+                raise
+        except (BindError, ConfigError) as error:
+            raise StartError(str(error)) from None
+
+    def as_bound(self, config: BrokerConfig) -> BrokerConfig:
+        """`config` with the ports that the system chose, so that DescribeConfigs shows them."""
+        config = config.with_ports([endpoint.port for endpoint in self.endpoints])
+        if self.http is None:
+            return config
+        port = int(self.http.getsockname()[1])
+        return config.with_settings({"http.host": self._http_host(config), "http.port": port})
+
+    @staticmethod
+    def _http_host(config: BrokerConfig) -> str:
+        return config.http_host or config.listener_configs[0].host
+
+    def close(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.socket.close()
+        if self.http is not None:
+            self.http.close()
+
+
+def _with_faults(
+    config: BrokerConfig, services: Services, handlers: Mapping[ApiKey, Handler]
+) -> tuple[Mapping[ApiKey, Handler], FaultInjector | None]:
+    """The handlers; where faults are enabled, each is wrapped by the fault injector."""
+    if not config.faults_enable:
+        return handlers, None
+    from tidelog.broker.fault_injection.injection import FaultInjector
+
+    faults = FaultInjector(services)
+    return faults.around(handlers), faults
+
+
+async def _offset_metrics(services: Services) -> bytes:
+    offsets = OffsetMetrics(
+        services.groups.machines(),
+        services.catalog,
+        services.replicas,
+        services.config.metrics_max_offset_series,
+    )
+    return await services.turns.run(offsets.exposition())
+
+
+def _http_authentication(services: Services, tls: ListenerTls | None) -> Middleware | None:
+    """What lets only those in who may ask; None without security."""
+    config = services.config
+    if not config.is_secured:
+        return None
+    from tidelog.broker.net.http_authentication import HttpAuthentication, is_local
+
+    if tls is None and not is_local(config.http_host):
+        advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
+        logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
+    return HttpAuthentication(services).answer
+
+
+def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:
+    """Add what HTTP serves beside metrics and health. The first connection to the HTTP port loads it."""
+    from tidelog.broker.net.http_faults import FaultRoutes
+    from tidelog.broker.net.http_producers import ProducerRoutes
+
+    ProducerRoutes(services).add_to(application)
+    FaultRoutes(faults).add_to(application)
+
+
+def _reason(error: BaseException, data_dir: Path) -> str | None:
+    """One line for a failure that the environment caused; None for any other."""
+    if isinstance(error, BindError | DataFolderError | StoreError | KeysError):
+        return str(error)
+    if is_out_of_handles(error):
+        return f"cannot open all that {data_dir} holds: {HANDLES_ADVICE}"
+    if isinstance(error, OSError):
+        where = error.filename or data_dir
+        return f"cannot use {where}: {error.strerror or error}; data.dir must be a folder that can be written"
+    return None
+
+
+async def _serve(config: BrokerConfig) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[str] = loop.create_future()
+
+    def ask(name: str) -> None:
+        if asked.done():
+            logger.info("broker_already_stopping", signal=name)
+        else:
+            asked.set_result(name)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, ask, number.name)
+    gc.disable()  # The start makes objects that stay, a million of them for ten thousand partitions.
+    try:
+        broker = await Broker.start(config)
+    except StartError as error:
+        logger.error("broker_not_started", error=str(error))
+        return 1
+    logger.info(
+        "broker_started",
+        port=broker.port,
+        http_port=broker.http_port,
+        listeners=[listener.listened for listener in broker.config.listener_configs],
+        advertised_listeners=[listener.advertised for listener in broker.config.listener_configs],
+        data_dir=str(config.data_dir.absolute()),
+        node_id=config.node_id,
+        cluster_id=broker.services.catalog.cluster_id,
+    )
+    if config.faults_enable:
+        logger.warning(
+            "faults_enabled",
+            advice="all who can connect to the HTTP port can break this broker: for tests only",
+        )
+    _ = loop.run_in_executor(
+        None, unsupported_api_versions_body
+    )  # Loads construct before the first client asks.
+    collector = Collector()
+    while not (await asyncio.wait((asked,), timeout=PERIOD_SECONDS))[0]:
+        collector.collect_old()
+    logger.info("broker_stopping", signal=asked.result())
+    await broker.stop()
+    logger.info("broker_stopped")
+    for number in _SIGNALS:  # Once more is too late to change the exit code.
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    return 0
+
+
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files: a connection and a segment take one each, and 1,024 are too few."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(_FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker process on uvloop until it ends; returns its exit code. Logging must be set up."""
+    import uvloop
+
+    _allow_many_files()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = runner.run(_serve(config))
+    sys.stdout.flush()
+    return code

@@ -1,0 +1,14 @@
+"""What the cluster agrees on: topics, ids, leaders, settings, producer id blocks; and where that persists.
+
+- `catalog`: the cluster's image: brokers, topics, leaders, settings, users, ACLs, quotas, producer id blocks
+- `choice`: which of the two places of the catalog counts, the SQLite file or its copy
+- `cluster`: the one place that changes the catalog, and follows the store's watch
+- `commit_feed`: the commits of one store as a stream, for its watchers in this process
+- `disk_space`: disk space reserved for the cluster store, so that a full disk allows deletions
+- `facts`: the catalog's facts as text, and the digest over all of them
+- `second_copy`: the second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder
+- `sqlite_file`: the catalog in a SQLite file: its tables, what is read from them, what a delta writes
+- `sqlite_store`: the embedded store of one broker: a SQLite file in the data folder, and its copy
+- `store`: where the catalog persists: the interface that any transactional store can serve
+- `together`: work of many callers that shares its syncs of the disk
+"""

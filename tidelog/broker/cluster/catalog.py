@@ -1,0 +1,516 @@
+"""The cluster's image: brokers, topics, leaders, settings, users, ACLs, quotas, producer id blocks.
+
+Owns which topics and partitions exist, where, and since which epoch. A change is a delta: plan one (a pure
+check that raises ApiError or returns the delta), make it durable in the store, then `apply` it here.
+
+Invariants:
+- a delta is applied only after the store holds it, so the image never shows what a crash would undo;
+- a leader epoch never goes back, and rises with each change of the leader;
+- a topic's id never changes and is never used again; its name may be, by a later topic with another id;
+- a deleted topic's id is remembered until no folder has it. A folder of any other id that is in no topic
+  means that the catalog is not the one under which the folder was made;
+- partitions are numbered from 0 without gaps and never become fewer.
+
+Pure: no I/O, clock, asyncio or logging. Source: Kafka's ReplicationControlManager for the checks, their codes
+and their words; KIP-516 for ids; KIP-631 for what a change of a partition and a broker's registration say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.acls import Acl
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.quotas import Quotas
+from tidelog.protocol.scram import ScramCredential, ScramMechanism
+from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps
+
+MAX_TOPIC_NAME_LENGTH = 249
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""As Kafka: one request may not ask for more partitions than this over all its topics."""
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compression.type": "producer"}
+"""What internal topics are made with: a record stays until a later one with its key takes its place."""
+
+
+ALL_BROKERS = ""
+"""Kafka's name of the settings that hold for every broker that has none of its own."""
+
+
+NOBODY = ""
+"""An entry of `Catalog.users` that is no user. No password fits its credential. Its keys are a secret of the
+cluster. From them the answers to unknown users are computed, so that these look like those to known ones."""
+
+
+class Listener(NamedTuple):
+    """An address by which clients reach a broker: what it advertises for its listener `name`.
+
+    An empty `host` stands for the address to which the client connected.
+    """
+
+    name: str
+    host: str
+    port: int
+
+
+class BrokerRegistration(NamedTuple):
+    """A broker of the cluster, and how clients reach it."""
+
+    node_id: int
+    listeners: tuple[Listener, ...]
+
+
+class PartitionAssignment(NamedTuple):
+    """The brokers that hold a partition. `leader_id` -1 means that it has no leader now."""
+
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic; `configs` holds only what was set on it, by Kafka's names, as text."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionAssignment, ...]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def has_partition(self, index: int) -> bool:
+        """Whether the topic has a partition of this number."""
+        return 0 <= index < len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker is new, or advertises other addresses than before."""
+
+    broker: BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """`gone`: topics deleted earlier of which no folder is left. They need not be remembered any more."""
+
+    topic_id: UUID
+    gone: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    topic_id: UUID
+    partitions: tuple[PartitionAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Partitions, by their numbers, got other leaders, leader epochs, replicas or in-sync replicas."""
+
+    topic_id: UUID
+    partitions: Mapping[int, PartitionAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigsChanged:
+    topic_id: UUID
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigsChanged:
+    """The settings that were changed at run time, for one broker or for all (`broker`, see `Catalog`)."""
+
+    broker: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AclsChanged:
+    """Access control entries that are new, and those that are gone."""
+
+    added: tuple[Acl, ...] = ()
+    removed: tuple[Acl, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UserChanged:
+    """A user's credentials are these now, and no others. A user without credentials does not exist."""
+
+    user: str
+    credentials: Mapping[ScramMechanism, ScramCredential]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotasChanged:
+    """The quotas that these entities have from now on; an entity without quotas is not remembered."""
+
+    quotas: Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsReserved:
+    next_producer_id: int
+
+
+Delta = (
+    BrokerRegistered
+    | TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | PartitionsChanged
+    | TopicConfigsChanged
+    | BrokerConfigsChanged
+    | AclsChanged
+    | UserChanged
+    | ClientQuotasChanged
+    | ProducerIdsReserved
+)
+
+
+class Change(NamedTuple):
+    """A delta that was applied, and the topic that it changes, before and after it."""
+
+    delta: Delta
+    before: Topic | None = None
+    after: Topic | None = None
+
+
+def check_topic_name(name: str) -> None:
+    """Raise ApiError(INVALID_TOPIC_EXCEPTION) unless Kafka would take the name."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = "'.' or '..' is not allowed"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        reason = f"the length of {name!r} is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+    elif _LEGAL_NAME.fullmatch(name) is None:
+        reason = f"{name!r} contains characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def collision_key(name: str) -> str:
+    """The same for two names of which only one topic may exist, because metrics show them alike."""
+    return name.replace(".", "_")
+
+
+class Catalog:
+    """The image itself. `revision` counts the deltas applied since the store was made."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        topics: Iterable[Topic] = (),
+        next_producer_id: int = 0,
+        revision: int = 0,
+        deleted: Iterable[UUID] = (),
+        brokers: Iterable[BrokerRegistration] = (),
+        broker_configs: Mapping[str, Mapping[str, str]] | None = None,
+        acls: Iterable[Acl] = (),
+        users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] | None = None,
+        client_quotas: Quotas | None = None,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.next_producer_id = next_producer_id
+        self.revision = revision
+        self.deleted = set(deleted)
+        """Ids of deleted topics that may have a folder left."""
+        self.brokers = {broker.node_id: broker for broker in brokers}
+        self.broker_configs = dict(broker_configs or {})
+        """Settings changed at run time: of a broker by its id as text, of all brokers by ALL_BROKERS. Without
+        an entry nothing was changed."""
+        self.acls = dict.fromkeys(acls)
+        """All access control entries, oldest first."""
+        self.users = dict(users or {})
+        """What is stored of each user's password, by mechanism; at least one."""
+        self.client_quotas = dict(client_quotas or {})
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._by_collision_key: dict[str, str] = {}
+        for topic in topics:
+            self._put(topic)
+
+    def copy(self) -> Catalog:
+        """An image on which later changes may be planned."""
+        image = Catalog(
+            self.cluster_id,
+            (),
+            self.next_producer_id,
+            self.revision,
+            self.deleted,
+            self.brokers.values(),
+            self.broker_configs,
+            self.acls,
+            self.users,
+            self.client_quotas,
+        )
+        image._by_name.update(self._by_name)
+        image._by_id.update(self._by_id)
+        image._by_collision_key.update(self._by_collision_key)
+        return image
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def topics(self) -> Iterator[Topic]:
+        """All topics, oldest first."""
+        return iter(self._by_name.values())
+
+    def topic(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def name_of(self, topic: str | UUID) -> str:
+        """The name of a topic that a request names by its name or its id; empty for an unknown id."""
+        if isinstance(topic, str):
+            return topic
+        found = self._by_id.get(topic)
+        return "" if found is None else found.name
+
+    def apply(self, delta: Delta) -> Change:
+        """Take over a durable delta. Raises ValueError for one that does not fit the image."""
+        change = self._applied(delta)
+        self.revision += 1
+        return change
+
+    def _applied(self, delta: Delta) -> Change:
+        match delta:
+            case BrokerRegistered(broker):
+                self.brokers[broker.node_id] = broker
+                return Change(delta)
+            case ProducerIdsReserved(next_producer_id):
+                if next_producer_id < self.next_producer_id:
+                    raise ValueError(
+                        f"producer ids go back from {self.next_producer_id} to {next_producer_id}"
+                    )
+                self.next_producer_id = next_producer_id
+                return Change(delta)
+            case BrokerConfigsChanged(broker_name, configs):
+                self.broker_configs.pop(broker_name, None)
+                if configs:
+                    self.broker_configs[broker_name] = dict(configs)
+                return Change(delta)
+            case AclsChanged(new_acls, gone_acls):
+                self._change_acls(new_acls, gone_acls)
+                return Change(delta)
+            case UserChanged(user, credentials):
+                self.users.pop(user, None)
+                if credentials:
+                    self.users[user] = dict(credentials)
+                return Change(delta)
+            case ClientQuotasChanged(quotas):
+                for entity, values in quotas.items():
+                    self.client_quotas.pop(entity, None)
+                    if values:
+                        self.client_quotas[entity] = dict(values)
+                return Change(delta)
+            case TopicCreated(topic):
+                if topic.name in self._by_name or topic.topic_id in self._by_id:
+                    raise ValueError(f"topic {topic.name} ({topic.topic_id}) is in the catalog already")
+                self._put(topic)
+                return Change(delta, None, topic)
+        before = self._existing(delta.topic_id)
+        match delta:
+            case TopicDeleted(topic_id, gone):
+                del self._by_name[before.name], self._by_id[topic_id]
+                del self._by_collision_key[collision_key(before.name)]
+                self.deleted.add(topic_id)
+                self.deleted.difference_update(gone)
+                return Change(delta, before, None)
+            case PartitionsAdded(_, added):
+                after = replace(before, partitions=before.partitions + added)
+            case PartitionsChanged(_, changed):
+                after = _with_partitions(before, changed)
+            case TopicConfigsChanged(_, configs):
+                after = replace(before, configs=dict(configs))
+        self._put(after)
+        return Change(delta, before, after)
+
+    def _change_acls(self, added: Sequence[Acl], removed: Sequence[Acl]) -> None:
+        unknown = [acl for acl in removed if acl not in self.acls]
+        present = [acl for acl in added if acl in self.acls]
+        if unknown or present or len({*added, *removed}) != len(added) + len(removed):
+            raise ValueError(f"ACLs to remove that are unknown: {unknown}, to add that are known: {present}")
+        for acl in removed:
+            del self.acls[acl]
+        self.acls.update(dict.fromkeys(added))
+
+    def _existing(self, topic_id: UUID) -> Topic:
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise ValueError(f"no topic has the id {topic_id}")
+        return topic
+
+    def _put(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._by_collision_key[collision_key(topic.name)] = topic.name
+
+    def plan_topic(
+        self,
+        name: str,
+        topic_id: UUID,
+        partitions: tuple[PartitionAssignment, ...],
+        configs: Mapping[str, str],
+    ) -> TopicCreated:
+        """The delta that creates a topic.
+
+        Raises ApiError: INVALID_TOPIC_EXCEPTION for a bad or colliding name, TOPIC_ALREADY_EXISTS.
+        """
+        check_topic_name(name)
+        if name in self._by_name:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = self._by_collision_key.get(collision_key(name))
+        if other is not None:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+            )
+        return TopicCreated(Topic(name, topic_id, partitions, dict(configs)))
+
+    def plan_partitions(
+        self, topic: Topic, total: int, assignments: Sequence[Sequence[int]] | None, brokers: Sequence[int]
+    ) -> Steps[PartitionsAdded]:
+        """The delta that grows a topic to `total` partitions; `assignments` are the new ones' replicas.
+
+        Raises ApiError: INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT.
+        """
+        present = len(topic.partitions)
+        if total == present:
+            raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if total < present:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {present} partition(s); "
+                f"{total} would not be an increase.",
+            )
+        check_partition_count(total - present)
+        if assignments is None:
+            added = assign(total - present, brokers)
+        else:
+            if len(assignments) != total - present:
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Attempted to add {total - present} additional partition(s), "
+                    f"but {len(assignments)} assignment(s) were specified.",
+                )
+            added = yield from assign_manually(dict(enumerate(assignments)), brokers)
+        return PartitionsAdded(topic.topic_id, added)
+
+
+def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -> Topic:
+    """A topic of which some partitions changed. Raises ValueError where they cannot have."""
+    partitions = list(topic.partitions)
+    for index, now in changed.items():
+        if not 0 <= index < len(partitions):
+            raise ValueError(f"topic {topic.name} has no partition {index}")
+        before, partitions[index] = partitions[index], now
+        least = before.leader_epoch + (now.leader_id != before.leader_id)
+        if now.leader_epoch < least:
+            raise ValueError(
+                f"{topic.name}-{index} goes from leader {before.leader_id} in epoch {before.leader_epoch} to "
+                f"leader {now.leader_id}: expected epoch {least} or later, got {now.leader_epoch}"
+            )
+    return replace(topic, partitions=tuple(partitions))
+
+
+def check_partition_count(count: int) -> None:
+    """Raise ApiError(INVALID_PARTITIONS) for a number of partitions no topic may have."""
+    if count <= 0:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{count} partitions are too many: at most {MAX_PARTITIONS_PER_REQUEST} may be created at once.",
+        )
+
+
+def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
+    """Raise ApiError(INVALID_REPLICATION_FACTOR) unless `factor` brokers exist; -1 means the default."""
+    if factor == 0 or factor < -1:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if factor > len(brokers):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): "
+            "the target replication factor cannot be reached because "
+            f"only {len(brokers)} broker(s) are registered.",
+        )
+
+
+def assign(
+    count: int, brokers: Sequence[int], replication_factor: int = 1
+) -> tuple[PartitionAssignment, ...]:
+    """Spread `count` new partitions over the brokers, round robin."""
+    check_partition_count(count)
+    check_replication_factor(replication_factor, brokers)
+    copies = max(replication_factor, 1)
+    # The assignments repeat: thousands of partitions share as many objects as there are brokers.
+    assigned = []
+    for index in range(len(brokers)):
+        replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
+        assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
+    return tuple(islice(cycle(assigned), count))
+
+
+def assign_manually(
+    assignments: Mapping[int, Sequence[int]], brokers: Sequence[int]
+) -> Steps[tuple[PartitionAssignment, ...]]:
+    """Partitions 0..n-1 on the replicas that were asked for. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    check_partition_count(len(assignments))
+    if sorted(assignments) != list(range(len(assignments))):
+        raise _wrong_assignment("partitions should be a consecutive 0-based integer sequence.")
+    pace = Pace()
+    assigned = []
+    for index in range(len(assignments)):
+        replicas = tuple(assignments[index])
+        problem = _problem_of(index, replicas, len(assignments[0]), brokers)
+        if problem:
+            raise _wrong_assignment(problem)
+        assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
+        if pace.spent(1 + len(replicas) // NUMBERS_PER_ELEMENT):
+            yield
+    return tuple(assigned)
+
+
+def _problem_of(index: int, replicas: Sequence[int], factor: int, brokers: Sequence[int]) -> str | None:
+    unknown = [broker for broker in replicas if broker not in brokers]
+    if not replicas:
+        return f"partition {index} has an empty replica list."
+    if len(set(replicas)) != len(replicas):
+        return f"partition {index} names a broker more than once."
+    if unknown:
+        return f"partition {index} names unknown broker(s) {unknown}."
+    if len(replicas) != factor:
+        return f"partition {index} has another replication factor than partition 0."
+    return None
+
+
+def _wrong_assignment(problem: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment is wrong: {problem}"
+    )

@@ -1,0 +1,103 @@
+"""The settings of where a broker listens: names, defaults and the meaning of each.
+
+Owns the security protocols, and `ListenerSettings`, the first part of the table of a broker's settings
+(`broker_config`). What the values mean together is in `listeners`. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from tidelog.protocol.settings import setting as _setting
+from tidelog.protocol.settings import settings_of
+
+_PORT = 65535
+
+
+class SecurityProtocol(StrEnum):
+    """The security protocol of a listener, below Kafka's protocol."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its clients connect by TLS."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether its clients authenticate by SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+DEFAULT_PROTOCOLS: Final = tuple(f"{protocol}:{protocol}" for protocol in SecurityProtocol)
+"""Kafka's default of `listener.security.protocol.map`: a listener named like a protocol uses it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenerSettings:
+    """Part of `BrokerConfig`, which checks the values."""
+
+    listeners: tuple[str, ...] = _setting(
+        (),
+        "Addresses to listen on for clients, as NAME://host:port, separated by commas; an empty host stands "
+        "for all addresses, port 0 lets the system choose. Empty: PLAINTEXT on host and port, and INTERNAL "
+        "on internal.host and internal.port if that is set.",
+    )
+    advertised_listeners: tuple[str, ...] = _setting(
+        (),
+        "Addresses that the broker names to clients of each listener, as NAME://host:port. A listener that "
+        "is not named here advertises the address that it listens on. An empty host stands for where the "
+        "client connected to, port 0 for the port listened on.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = _setting(
+        DEFAULT_PROTOCOLS,
+        "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The protocols are "
+        "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
+    )
+    host: str = _setting("127.0.0.1", "Address to listen on for clients. 0.0.0.0: all addresses.")
+    port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)
+    advertised_host: str = _setting(
+        "",
+        "Host that the broker names to clients. Empty: host; for 0.0.0.0 the address they connected to.",
+    )
+    advertised_port: int = _setting(
+        0, "Port that the broker names to clients. 0: the port listened on.", low=0, high=_PORT
+    )
+    internal_port: int = _setting(
+        -1,
+        "Port of a second listener with its own advertised address, for example in a container. -1: none.",
+        low=-1,
+        high=_PORT,
+    )
+    internal_host: str = _setting("0.0.0.0", "Address that the second listener listens on.")
+    internal_advertised_host: str = _setting("", "As advertised.host, for the second listener.")
+    internal_advertised_port: int = _setting(
+        0, "As advertised.port, for the second listener.", low=0, high=_PORT
+    )
+    http_port: int = _setting(
+        9644,
+        "Port of /metrics, /healthz, /producers and /faults. 0: the system chooses. -1: none.",
+        low=-1,
+        high=_PORT,
+    )
+    http_security_protocol: str = _setting(
+        "PLAINTEXT",
+        "Security protocol of the HTTP port: PLAINTEXT or SSL (HTTPS). With SSL, the settings ssl.* hold for "
+        "it too, or those that begin with listener.name.http.",
+        choices=("PLAINTEXT", "SSL"),
+    )
+    http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
+
+    sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Attribute, or name of an override -> the source of its value, for values that are not defaults."""
+
+    def is_set(self, name: str) -> bool:
+        """Whether this setting was set, or its value is not the default."""
+        table: type = type(self)
+        each = next(each for each in settings_of(table) if each.name == name)
+        return each.attribute in self.sources or getattr(self, each.attribute) != each.default

@@ -1,0 +1,101 @@
+"""The settings in force for a topic: its own, else the broker's, else the default; and its LogConfig.
+
+Owns the step from text settings to a LogConfig, and the source of each value.
+
+Invariant: every topic setting has a value; one that the broker's settings name is taken from there, also
+after these changed.
+
+Source: Kafka's ConfigHelper and DescribeConfigsResponse.ConfigSource.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tidelog.broker.configuration.broker_settings import (
+    BROKER_SETTINGS,
+    BrokerSettings,
+    ConfigSource,
+    DescribedSetting,
+    Synonym,
+)
+from tidelog.broker.configuration.topic_settings import (
+    TOPIC_SETTINGS,
+    check_setting,
+    check_together,
+    config_type,
+    documentation_of,
+    parse_value,
+)
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.protocol.settings import Setting, as_text
+
+
+class TopicConfigs:
+    """Checks, describes and applies the settings of topics on one broker."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._broker: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+        self._inherited: dict[str, DescribedSetting] = {}
+        self._take_over()
+        settings.when_changed(self._take_over)
+
+    def _take_over(self) -> None:
+        """Take the broker's values over, once for all topics: as text, as values and as described."""
+        defaults = self._settings.config.topic_defaults()
+        self._broker = {
+            name: defaults.get(name, as_text(each.default)) for name, each in TOPIC_SETTINGS.items()
+        }
+        self._values = _values(self._broker)
+        self._inherited = {name: self._describe(each) for name, each in TOPIC_SETTINGS.items()}
+
+    def check(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        """A topic's own settings, checked and ready to be stored. Raises ApiError(INVALID_CONFIG)."""
+        checked = {name: check_setting(name, value) for name, value in configs.items()}
+        check_together({name: self.value(checked, name) for name in TOPIC_SETTINGS})
+        return checked
+
+    def value(self, configs: Mapping[str, str], name: str) -> str:
+        """The value in force for a topic with these settings of its own."""
+        own = configs.get(name)
+        return own if own is not None else self._broker[name]
+
+    def describe(self, configs: Mapping[str, str]) -> list[DescribedSetting]:
+        """Every setting of a topic with these own settings."""
+        return [
+            each if name not in configs else _overridden(each, configs[name])
+            for name, each in self._inherited.items()
+        ]
+
+    def _describe(self, setting: Setting) -> DescribedSetting:
+        """A setting that a topic does not have of its own."""
+        broker_name = setting.extras["broker_name"]
+        default = Synonym(broker_name or setting.name, as_text(setting.default), ConfigSource.DEFAULT_CONFIG)
+        is_known = broker_name in BROKER_SETTINGS
+        synonyms = self._settings.synonyms(broker_name) if is_known else (default,)
+        return DescribedSetting(setting.name, synonyms, config_type(setting), documentation_of(setting))
+
+    def log_config(self, configs: Mapping[str, str], base: LogConfig) -> LogConfig:
+        """How a log of a topic with these settings behaves; `base` gives what topics cannot set."""
+        config = dataclasses.replace(base, **(self._values | _values(configs)))
+        if "compact" in config.cleanup_policy:
+            # Only closed segments are compacted.
+            shortest_ms = min(config.segment_ms, config.max_compaction_lag_ms)
+            config = dataclasses.replace(config, segment_ms=shortest_ms)
+        return config
+
+
+def _values(configs: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a LogConfig that these settings give."""
+    return {
+        each.attribute: parse_value(each, configs[name])
+        for name, each in TOPIC_SETTINGS.items()
+        if name in configs
+    }
+
+
+def _overridden(inherited: DescribedSetting, own: str) -> DescribedSetting:
+    synonym = Synonym(inherited.name, own, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    return inherited._replace(synonyms=(synonym, *inherited.synonyms))

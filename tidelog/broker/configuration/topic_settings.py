@@ -1,0 +1,108 @@
+"""The settings that a topic may have in CreateTopics, AlterConfigs and DescribeConfigs.
+
+Owns the check of a topic's own settings, and their types on the wire. `LogConfig` declares which settings
+exist and their bounds. Pure: no I/O, clock or logging. Values are text, as on the wire; lists have commas.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from tidelog.broker.configuration.settings import did_you_mean
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.settings import ConfigError, Setting, as_text, settings_of
+
+_INT = 2**31 - 1
+
+TOPIC_SETTINGS: Mapping[str, Setting] = {each.name: each for each in settings_of(LogConfig)}
+
+
+class ConfigType(IntEnum):
+    """The type codes of DescribeConfigs responses (v3 and newer)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+def config_type(setting: Setting) -> ConfigType:
+    """The type of a setting in DescribeConfigs."""
+    if setting.is_many:
+        return ConfigType.LIST
+    if setting.kind is int:
+        return ConfigType.LONG if (setting.high or 0) > _INT else ConfigType.INT
+    return {bool: ConfigType.BOOLEAN, float: ConfigType.DOUBLE}.get(setting.kind, ConfigType.STRING)
+
+
+def documentation_of(setting: Setting) -> str:
+    """What a topic's setting means, and why it has no effect, if it has none."""
+    reason = setting.extras.get("without_effect")
+    return f"{setting.description} Without effect here: {reason}." if reason else setting.description
+
+
+def check_number_of_settings(count: int, most: int = len(TOPIC_SETTINGS)) -> None:
+    """Raise ApiError(INVALID_CONFIG) for more settings than a topic has, before each one is checked."""
+    if count > most:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"{count} settings of one resource were given, which has {most}"
+        )
+
+
+def check_setting(name: str, value: str | None) -> str:
+    """The value to store. Raises ApiError(INVALID_CONFIG), which says what is wrong with it."""
+    setting = TOPIC_SETTINGS.get(name)
+    if setting is None:
+        hint = did_you_mean(name, TOPIC_SETTINGS)
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{hint}")
+    if value is None:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+    try:
+        return as_text(parse_value(setting, value))
+    except ConfigError as error:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Invalid value {value} for configuration {name}: {error}"
+        ) from None
+
+
+def parse_value(setting: Setting, text: str) -> Any:
+    """The value that a topic's setting has as text. Raises ConfigError."""
+    if setting.is_many:
+        stripped = text.strip()
+        return setting.parse(tuple(each.strip() for each in stripped.split(",")) if stripped else ())
+    if setting.kind is bool and text.strip().lower() not in ("true", "false"):
+        raise ConfigError(f"{setting.name}: expected true or false, got {text!r}")
+    return setting.parse(text)
+
+
+def check_compaction_lags(min_compaction_lag_ms: int, max_compaction_lag_ms: int) -> None:
+    """Raise ConfigError where a record could not be compacted before it has to be."""
+    if min_compaction_lag_ms > max_compaction_lag_ms:
+        raise ConfigError(
+            f"min.compaction.lag.ms ({min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({max_compaction_lag_ms})"
+        )
+
+
+def check_together(values: Mapping[str, str]) -> None:
+    """Check what no setting shows alone; `values` are all that are in force for a topic.
+
+    Raises ApiError(INVALID_CONFIG).
+    """
+    try:
+        check_compaction_lags(int(values["min.compaction.lag.ms"]), int(values["max.compaction.lag.ms"]))
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"conflict topic config setting {error}") from None
+    if values["remote.storage.enable"] == "true":
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote"
+            " log storage: leave remote.storage.enable at false.",
+        )

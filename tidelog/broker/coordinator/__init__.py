@@ -1,0 +1,21 @@
+"""Coordinators: pure machines that take facts and `now_ms` and return decisions, and an asyncio runtime.
+
+- `decision`: the answer of a coordinator's machine: records to make durable, responses, and timers
+- `group_coordinator`: a `group_machine` over each partition of `__consumer_offsets`
+- `group_machine`: all groups of one partition of `__consumer_offsets`: their members and offsets
+- `group_types`: groups of both types: each request goes to the machine of its group's type
+- `log_journal`: the log of an internal partition as the journal of a coordinator
+- `offset_metrics`: committed offsets and lag on `/metrics`
+- `pending_records`: records of transactions that are open: they count once their transaction commits
+- `producer_id_manager`: producer ids of one broker, over the cluster's store
+- `producer_ids`: producer ids: pure machines that reserve blocks of ids and hand out the ids of a block
+- `record_formats`: the kinds of records in the log of an internal partition, as key and value
+- `runtime`: runs a pure machine over a journal: records are durable before responses leave; timers
+- `shards`: the partitions of an internal topic as coordinators: one machine over the log of each
+- `transaction_coordinator`: a machine of transactions over each partition of `__transaction_state`
+- `transaction_markers`: writes the markers of a transaction whose outcome is decided
+- `consumer_groups/`: groups of the consumer protocol (KIP-848), pure
+- `groups/`: consumer groups of the classic protocol: members, generations, assignments
+- `offsets/`: committed offsets of groups, pure
+- `transactions/`: transactions: the machine that holds the state of each transactional id, and its records
+"""

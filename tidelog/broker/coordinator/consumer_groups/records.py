@@ -1,0 +1,321 @@
+"""The records of a group of the consumer protocol, as values and in Kafka's own encodings.
+
+Owns seven kinds of records. Keys are of versions 3 to 8 and 16, values of version 0.
+
+Invariants: these records hold all that a group needs to continue after a restart; the removal of a group ends
+with the tombstone of its epoch. Pure.
+
+Source: Kafka's GroupCoordinatorRecordHelpers, KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.broker.coordinator.consumer_groups.group import (
+    Assignment,
+    ClassicMember,
+    ConsumerGroup,
+    Current,
+    MemberState,
+    ResolvedRegex,
+    SubscribedTopic,
+    Subscription,
+)
+from tidelog.broker.coordinator.groups.group import Protocol
+from tidelog.broker.coordinator.record_formats import RecordKind
+from tidelog.protocol.coordinator_records import RecordSchema
+from tidelog.protocol.messages import consumer_group_records as messages
+from tidelog.protocol.messages.declaration import Message
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_VALUE_VERSION = 0
+_KNOWN_STATES = frozenset(map(int, MemberState))
+
+
+class GroupEpochRecord(NamedTuple):
+    """None: the group is removed."""
+
+    group_id: str
+    epoch: int | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.epoch = self.epoch or 0
+
+
+class TopicsRecord(NamedTuple):
+    """The topics that the group is subscribed to, as it knows them."""
+
+    group_id: str
+    topics: Mapping[str, SubscribedTopic] | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.topics = self.topics or {}
+
+
+class MemberRecord(NamedTuple):
+    group_id: str
+    member_id: str
+    subscription: Subscription | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.set_member(self.member_id, self.subscription)
+
+
+class TargetEpochRecord(NamedTuple):
+    """The epoch of the group for which the targets were computed."""
+
+    group_id: str
+    epoch: int | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.target_epoch = self.epoch or 0
+
+
+class TargetRecord(NamedTuple):
+    group_id: str
+    member_id: str
+    target: Assignment | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.set_target(self.member_id, self.target)
+
+
+class CurrentRecord(NamedTuple):
+    group_id: str
+    member_id: str
+    current: Current | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.set_current(self.member_id, self.current)
+
+
+class RegexRecord(NamedTuple):
+    group_id: str
+    regex: str
+    resolved: ResolvedRegex | None
+
+    def apply_to(self, group: ConsumerGroup) -> None:
+        group.set_regex(self.regex, self.resolved)
+
+
+ConsumerGroupRecord = (
+    GroupEpochRecord
+    | TopicsRecord
+    | MemberRecord
+    | TargetEpochRecord
+    | TargetRecord
+    | CurrentRecord
+    | RegexRecord
+)
+
+
+def removal_of_member(group_id: str, member_id: str) -> Iterator[ConsumerGroupRecord]:
+    yield CurrentRecord(group_id, member_id, None)
+    yield TargetRecord(group_id, member_id, None)
+    yield MemberRecord(group_id, member_id, None)
+
+
+def removal_of_group(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
+    for member_id in group.members:
+        yield from removal_of_member(group.group_id, member_id)
+    for regex in group.regexes:
+        yield RegexRecord(group.group_id, regex, None)
+    yield TargetEpochRecord(group.group_id, None)
+    yield TopicsRecord(group.group_id, None)
+    yield GroupEpochRecord(group.group_id, None)
+
+
+def _assignment_values(
+    assignment: Assignment,
+) -> list[types.ConsumerGroupTargetAssignmentMemberValueTopicPartitionDict]:
+    return [
+        {"topic_id": topic_id, "partitions": sorted(partitions)}
+        for topic_id, partitions in assignment.items()
+    ]
+
+
+def _assignment_of(
+    values: Iterable[
+        types.ConsumerGroupTargetAssignmentMemberValueTopicPartition
+        | types.ConsumerGroupCurrentMemberAssignmentValueAssignedPartition
+    ],
+) -> Assignment:
+    return {each.topic_id: frozenset(each.partitions) for each in values if each.partitions}
+
+
+def _topics_values(topics: Mapping[str, SubscribedTopic]) -> types.ConsumerGroupPartitionMetadataValueDict:
+    return {
+        "topics": [
+            {"topic_id": topic.topic_id, "topic_name": name, "num_partitions": topic.partition_count}
+            for name, topic in topics.items()
+        ]
+    }
+
+
+def _topics_of(values: types.ConsumerGroupPartitionMetadataValue) -> Mapping[str, SubscribedTopic]:
+    return {each.topic_name: SubscribedTopic(each.topic_id, each.num_partitions) for each in values.topics}
+
+
+def _member_values(member: Subscription) -> types.ConsumerGroupMemberMetadataValueDict:
+    classic = member.classic
+    return {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": list(member.topic_names),
+        "subscribed_topic_regex": member.topic_regex,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "server_assignor": member.server_assignor,
+        "classic_member_metadata": None
+        if classic is None
+        else {
+            "session_timeout_ms": classic.session_timeout_ms,
+            "supported_protocols": [
+                {"name": each.name, "metadata": each.metadata} for each in classic.protocols
+            ],
+        },
+    }
+
+
+def _member_of(values: types.ConsumerGroupMemberMetadataValue) -> Subscription:
+    classic = values.classic_member_metadata
+    return Subscription(
+        values.instance_id,
+        values.rack_id,
+        values.client_id,
+        values.client_host,
+        tuple(values.subscribed_topic_names),
+        values.subscribed_topic_regex or None,
+        values.rebalance_timeout_ms,
+        values.server_assignor,
+        None
+        if classic is None
+        else ClassicMember(
+            classic.session_timeout_ms,
+            tuple(Protocol(each.name, each.metadata) for each in classic.supported_protocols),
+        ),
+    )
+
+
+def _current_values(current: Current) -> types.ConsumerGroupCurrentMemberAssignmentValueDict:
+    return {
+        "member_epoch": current.epoch,
+        "previous_member_epoch": current.previous_epoch,
+        "state": int(current.state),
+        "assigned_partitions": _assignment_values(current.assigned),
+        "partitions_pending_revocation": _assignment_values(current.revoking),
+    }
+
+
+def _current_of(values: types.ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+    return Current(
+        values.member_epoch,
+        values.previous_member_epoch,
+        MemberState(values.state) if values.state in _KNOWN_STATES else MemberState.UNKNOWN,
+        _assignment_of(values.assigned_partitions),
+        _assignment_of(values.partitions_pending_revocation),
+    )
+
+
+def _regex_values(resolved: ResolvedRegex) -> types.ConsumerGroupRegularExpressionValueDict:
+    return {
+        "topics": sorted(resolved.topics),
+        "version": resolved.revision,
+        "timestamp": resolved.timestamp_ms,
+    }
+
+
+def _regex_of(values: types.ConsumerGroupRegularExpressionValue) -> ResolvedRegex:
+    return ResolvedRegex(frozenset(values.topics), values.version, values.timestamp)
+
+
+def _kind(
+    record_type: Any,
+    key_version: int,
+    key_message: Message,
+    value_message: Message,
+    values_of: Callable[[Any], Mapping[str, object]],
+    value_of: Callable[[Any], Any],
+) -> RecordKind:
+    """The last field of a record is its value. The others are its key, in the order of the message."""
+    key_schema = RecordSchema(key_message, key_version, key_version)
+    value_schema = RecordSchema(value_message, _VALUE_VERSION, _VALUE_VERSION)
+    names = [field.name for field in key_message.fields]
+
+    def encoded(record: Any) -> tuple[bytes, bytes | None]:
+        key = key_schema.encode(key_version, dict(zip(names, record, strict=False)))
+        value = record[-1]
+        return key, None if value is None else value_schema.encode(_VALUE_VERSION, values_of(value))
+
+    def decoded(key: bytes, value: bytes | None) -> Any:
+        found = key_schema.decode(key)
+        return record_type(
+            *(found[name] for name in names), None if value is None else value_of(value_schema.decode(value))
+        )
+
+    return RecordKind(record_type, (key_version,), encoded, decoded)
+
+
+CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
+    _kind(
+        GroupEpochRecord,
+        3,
+        messages.CONSUMER_GROUP_METADATA_KEY,
+        messages.CONSUMER_GROUP_METADATA_VALUE,
+        lambda epoch: {"epoch": epoch},
+        lambda values: values.epoch,
+    ),
+    _kind(
+        TopicsRecord,
+        4,
+        messages.CONSUMER_GROUP_PARTITION_METADATA_KEY,
+        messages.CONSUMER_GROUP_PARTITION_METADATA_VALUE,
+        _topics_values,
+        _topics_of,
+    ),
+    _kind(
+        MemberRecord,
+        5,
+        messages.CONSUMER_GROUP_MEMBER_METADATA_KEY,
+        messages.CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+        _member_values,
+        _member_of,
+    ),
+    _kind(
+        TargetEpochRecord,
+        6,
+        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
+        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        lambda epoch: {"assignment_epoch": epoch},
+        lambda values: values.assignment_epoch,
+    ),
+    _kind(
+        TargetRecord,
+        7,
+        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
+        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        lambda target: {"topic_partitions": _assignment_values(target)},
+        lambda values: _assignment_of(values.topic_partitions),
+    ),
+    _kind(
+        CurrentRecord,
+        8,
+        messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
+        messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        _current_values,
+        _current_of,
+    ),
+    _kind(
+        RegexRecord,
+        16,
+        messages.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
+        messages.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
+        _regex_values,
+        _regex_of,
+    ),
+)

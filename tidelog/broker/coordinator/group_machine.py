@@ -1,0 +1,120 @@
+"""All groups of one partition of `__consumer_offsets`: a machine that combines those of members and offsets.
+
+Owns which part takes which kind of record, and what concerns both members and offsets of a group. Invariant:
+a group exists as long as it has members, a generation or offsets.
+
+Pure. Source: Kafka's GroupCoordinatorShard.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings, TopicsView
+from tidelog.broker.coordinator.consumer_groups.records import CONSUMER_GROUP_RECORDS
+from tidelog.broker.coordinator.consumer_groups.update import AskedToJoin
+from tidelog.broker.coordinator.decision import Decision
+from tidelog.broker.coordinator.group_types import CLASSIC, GroupTypes
+from tidelog.broker.coordinator.groups.messages import DescribedGroup, GroupLimits, ListedGroup
+from tidelog.broker.coordinator.groups.rebalance import GroupChanged
+from tidelog.broker.coordinator.groups.records import GROUP_RECORDS, GroupRecord
+from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.offsets.committed_offsets import CommittedOffsets
+from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, OffsetRecord
+from tidelog.broker.coordinator.pending_records import InTransaction
+from tidelog.broker.coordinator.record_formats import RecordFormats
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
+
+GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS, *CONSUMER_GROUP_RECORDS))
+DELETED_AT_ONCE = 500
+"""Records of one step of a deletion. Names have at most 32,767 and 249 characters; most are short."""
+
+
+class GroupRules(NamedTuple):
+    """What the settings of a broker say about groups. `retention_ms`: how long unused offsets are kept."""
+
+    retention_ms: int
+    limits: GroupLimits
+    settings: ConsumerGroupSettings
+
+
+class GroupMachine:
+    """Members and offsets of groups. Operations take `now_ms` last and return a Decision."""
+
+    def __init__(self, rules: GroupRules, topics: TopicsView) -> None:
+        self.groups = GroupTypes(rules.limits, rules.settings, topics)
+        self.offsets = CommittedOffsets(self.groups, rules.retention_ms)
+        self._parts: dict[type, Callable[[Any], None]] = {
+            OffsetRecord: self.offsets.apply,
+            InTransaction: self.offsets.apply_pending,
+            TransactionMarker: self.offsets.apply_end,
+            GroupRecord: self.groups.classic.apply,
+            GroupChanged: self.groups.classic.apply,
+            AskedToJoin: self.groups.consumer.apply_change,
+            **{kind.record_type: self.groups.consumer.apply for kind in CONSUMER_GROUP_RECORDS},
+        }
+
+    def set_rules(self, rules: GroupRules) -> None:
+        """Let changed settings hold from the next operation on."""
+        self.groups.classic.limits = rules.limits
+        self.groups.consumer.settings = rules.settings
+        self.offsets.retention_ms = rules.retention_ms
+
+    def apply(self, record: object) -> None:
+        self._parts[type(record)](record)
+
+    def describe(self, group_id: str, now_ms: int) -> Decision[Any, DescribedGroup]:
+        """A group that has only offsets is described as empty. One that does not exist, or is of the consumer
+        protocol, is described as dead.
+        """
+        group = self.groups.describe(group_id)
+        if group.state is GroupState.DEAD and self._has_offsets_alone(group_id):
+            group = group._replace(state=GroupState.EMPTY)
+        return Decision((), group)
+
+    def ids(self, now_ms: int) -> Decision[Any, list[str]]:
+        """The ids of all groups."""
+        return Decision((), sorted(self.all_ids()))
+
+    def all_ids(self) -> set[str]:
+        """The ids of all groups."""
+        return {*self.groups.ids(), *self.offsets.group_ids}
+
+    def member_count(self, group_id: str) -> int:
+        """The members of a group; 0 for one that has only offsets, or does not exist."""
+        return self.groups.member_count(group_id)
+
+    def listed(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, list[ListedGroup]]:
+        """One entry for each of these groups that still exists."""
+        found = []
+        for group_id in group_ids:
+            group = self.groups.listed(group_id)
+            if group is None and self._has_offsets_alone(group_id):
+                group = ListedGroup(group_id, GroupState.EMPTY.value, "", CLASSIC)
+            if group is not None:
+                found.append(group)
+        return Decision((), found)
+
+    def _has_offsets_alone(self, group_id: str) -> bool:
+        return group_id in self.offsets.group_ids and not self.groups.knows(group_id)
+
+    def delete_some(self, group_id: str, now_ms: int) -> Decision[Any, bool]:
+        """Delete some offsets of a group without members, then the group; returns whether more must be
+        deleted.
+
+        Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        if not self.offsets.knows(group_id) and not self.groups.knows(group_id):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        last = self.groups.deletion(group_id) if self.groups.knows(group_id) else ()
+        records = list(islice(self.offsets.removal(group_id), DELETED_AT_ONCE + 1))
+        if len(records) > DELETED_AT_ONCE:
+            return Decision(records[:DELETED_AT_ONCE], True)
+        return Decision((*records, *last), False)
+
+    def forget_idle(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, None]:
+        """Delete those of these groups that no longer have members or offsets."""
+        idle = (group_id for group_id in group_ids if group_id not in self.offsets.group_ids)
+        records = [record for group_id in idle for record in self.groups.deletion_if_empty(group_id)]
+        return Decision(records, None)

@@ -1,0 +1,136 @@
+"""Committed offsets, lag and ends of partitions as Prometheus text, under the names of kafka_exporter.
+
+Owns these series. They are made from memory at each scrape, in steps (`protocol.steps`): prometheus_client
+needs ten times as long for them, in one piece.
+
+Invariants:
+- a family is shown whole or not at all. In the order of `FAMILIES`, those are shown that fit into
+  `metrics.max.offset.series` together, and `tidelog_metrics_series_left_out` counts the others;
+- an offset that was committed for a deleted topic is not shown;
+- an offset in a topic of the broker's own is not shown: no group reads there, and programs that keep their
+  state as committed offsets have no lag;
+- a lag is never negative: an offset beyond the high watermark has the lag 0.
+
+Event loop only. Source: danielqsj/kafka_exporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.coordinator.group_machine import GroupMachine
+from tidelog.broker.coordinator.offsets.committed_offsets import is_of
+from tidelog.broker.replicas.replica import Replica
+from tidelog.protocol.steps import Pace, Steps
+
+
+class Family(NamedTuple):
+    """All series of one name."""
+
+    name: str
+    description: str
+
+
+_MEMBERS: Final = Family("kafka_consumergroup_members", "Members of a group.")
+_LAG_SUM: Final = Family("kafka_consumergroup_lag_sum", "Lag of a group in all partitions of a topic.")
+_OFFSET_SUM: Final = Family(
+    "kafka_consumergroup_current_offset_sum",
+    "Committed offsets of a group, summed over a topic's partitions.",
+)
+_NEWEST: Final = Family("kafka_topic_partition_current_offset", "High watermark of a partition.")
+_OLDEST: Final = Family("kafka_topic_partition_oldest_offset", "First offset of a partition.")
+_LAG: Final = Family(
+    "kafka_consumergroup_lag", "Records between a group's committed offset and the high watermark."
+)
+_OFFSET: Final = Family("kafka_consumergroup_current_offset", "Committed offset of a group in a partition.")
+FAMILIES: Final = (_MEMBERS, _LAG_SUM, _OFFSET_SUM, _NEWEST, _OLDEST, _LAG, _OFFSET)
+LEFT_OUT: Final = Family(
+    "tidelog_metrics_series_left_out", "Series of offsets and lag above metrics.max.offset.series, not shown."
+)
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class OffsetMetrics(NamedTuple):
+    """Of one broker. `machines`: those that were replayed."""
+
+    machines: Iterable[GroupMachine]
+    catalog: Catalog
+    replicas: Mapping[tuple[str, int], Replica]
+    max_series: int
+
+    def exposition(self) -> Steps[bytes]:
+        """The series as they are now; those of one group's topic are of one moment."""
+        pace = Pace()
+        series = _Series(self.max_series)
+        for (topic, index), replica in list(self.replicas.items()):
+            labels = f'topic="{topic}",partition="{index}"'
+            series.add(_NEWEST, labels, replica.high_watermark)
+            series.add(_OLDEST, labels, replica.log.start_offset)
+            if pace.spent():
+                yield
+        for machine in self.machines:
+            for group_id in machine.all_ids():
+                yield from self._of_group(machine, group_id, series, pace)
+        return series.text()
+
+    def _of_group(self, machine: GroupMachine, group_id: str, series: _Series, pace: Pace) -> Steps[None]:
+        group = f'consumergroup="{group_id.translate(_ESCAPES)}"'
+        series.add(_MEMBERS, group, machine.member_count(group_id))
+        for name, offsets in machine.offsets.of_group(group_id):
+            topic = self.catalog.topic(name)
+            if topic is not None and topic.is_internal:
+                continue
+            lag_sum = offset_sum = 0
+            is_shown = False
+            labels = f'{group},topic="{name}"'
+            for index, committed in offsets:
+                replica = self.replicas.get((name, index))
+                if replica is None or topic is None or not is_of(committed, topic.topic_id):
+                    continue
+                lag = max(0, replica.high_watermark - committed.offset)
+                is_shown = True
+                lag_sum += lag
+                offset_sum += committed.offset
+                of_partition = f'{labels},partition="{index}"'
+                series.add(_LAG, of_partition, lag)
+                series.add(_OFFSET, of_partition, committed.offset)
+                if pace.spent():
+                    yield
+            if is_shown:
+                series.add(_LAG_SUM, labels, lag_sum)
+                series.add(_OFFSET_SUM, labels, offset_sum)
+        if pace.spent():
+            yield
+
+
+class _Series:
+    """Series by family; of each family at most `most` are kept and all are counted."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lines: dict[Family, list[str]] = {family: [] for family in FAMILIES}
+        self._counts = dict.fromkeys(FAMILIES, 0)
+
+    def add(self, family: Family, labels: str, value: int) -> None:
+        self._counts[family] += 1
+        if self._counts[family] <= self._most:
+            self._lines[family].append(f"{family.name}{{{labels}}} {value}\n")
+
+    def text(self) -> bytes:
+        left, left_out = self._most, 0
+        shown: list[str] = []
+        for family in FAMILIES:
+            count = self._counts[family]
+            if count > left:
+                left_out += count
+                continue
+            left -= count
+            shown += [_head(family), *self._lines[family]]
+        shown += [_head(LEFT_OUT), f"{LEFT_OUT.name} {left_out}\n"]
+        return "".join(shown).encode()
+
+
+def _head(family: Family) -> str:
+    return f"# HELP {family.name} {family.description}\n# TYPE {family.name} gauge\n"

@@ -1,0 +1,261 @@
+"""The partitions of an internal topic as coordinators: one machine over the log of each.
+
+Owns when the topic is created, when its partitions are replayed, and what clients are answered meanwhile.
+
+Invariants:
+- an operation runs after its whole partition was replayed. While that takes longer than `LOAD_WAIT_SECONDS`,
+  clients get a retriable error;
+- a partition that cannot be read or written fails for its own keys alone; its replay is tried again, at most
+  once per `RELOAD_AFTER_MS`;
+- a partition is replayed again when this broker leads it again: another broker may have led in between;
+- errors of the log are answered as those of a coordinator, after which clients look for it again.
+
+On the event loop. Source: Kafka's CoordinatorRuntime and CoordinatorOperationExceptionHelper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import structlog
+
+from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.coordinator.log_journal import LogJournal
+from tidelog.broker.coordinator.record_formats import RecordFormats
+from tidelog.broker.coordinator.runtime import CoordinatorRuntime, Machine
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.topics import Topics
+from tidelog.protocol.errors import ApiError, ErrorCode, again
+
+LOAD_WAIT_SECONDS = 1.0
+RELOAD_AFTER_MS = 10_000
+KEYS_AT_ONCE = 100
+"""How many groups or ids one operation over all of them handles at a time."""
+_INT32 = 0xFFFFFFFF
+_LOWEST_INT32 = 0x80000000
+MachineT = TypeVar("MachineT", bound=Machine[Any])
+_CODES = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CORRUPT_MESSAGE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+logger = structlog.get_logger(__name__)
+
+
+class ShardKind(NamedTuple, Generic[MachineT]):
+    """What the partitions of one topic hold."""
+
+    topic: str
+    formats: RecordFormats
+    make_machine: Callable[[], MachineT]
+    begin: Callable[[Shard[MachineT]], Awaitable[None]]
+    """Called once the partition is replayed, before any operation."""
+    code_of_too_large: ErrorCode
+    """The answer to an operation whose records do not fit into one batch."""
+    advice: str
+    """What to do where a partition cannot be replayed."""
+    may_wait: Callable[[Any], bool] = lambda _: False
+    """Whether no answer depends on a record, so that the flush of a later one may make it durable."""
+    may_grow: Callable[[Any], bool] | None = None
+    """Whether the record must leave space in a batch for what follows it: see `LogJournal`."""
+
+    def as_coordinator(self, code: ErrorCode) -> ErrorCode:
+        """What a client is answered for an error of the log."""
+        if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+            return self.code_of_too_large
+        return _CODES.get(code, code)
+
+
+@dataclass(eq=False)
+class Shards(Generic[MachineT]):
+    """The partitions of one internal topic."""
+
+    _kind: ShardKind[MachineT]
+    _catalog: Catalog
+    _topics: Topics
+    _replicas: Mapping[tuple[str, int], Replica]
+    _clock_ms: Callable[[], int]
+    _steady_ms: Callable[[], int]
+    _shards: dict[int, Shard[MachineT]] = field(default_factory=dict, init=False)
+    _closing: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+
+    def start(self) -> None:
+        """Begin to replay the existing partitions."""
+        for partition in range(self.partition_count):
+            with suppress(ApiError):  # Its clients get the error with their next request.
+                self.of_partition(partition)
+
+    @property
+    def partition_count(self) -> int:
+        topic = self._catalog.topic(self._kind.topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    async def make_topic(self) -> None:
+        """Create the topic unless it exists. Raises ApiError(COORDINATOR_NOT_AVAILABLE)."""
+        if self.partition_count:
+            return
+        try:
+            await self._topics.create(self._kind.topic)
+        except ApiError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                message = f"{self._kind.topic} cannot be created: {error.message}"
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
+
+    def check(self, key: str) -> None:
+        """Raise ApiError(COORDINATOR_NOT_AVAILABLE) if the key's partition is not served."""
+        try:
+            shard = self.of(key)
+        except ApiError as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        if shard.failure is not None:
+            raise again(shard.failure)
+
+    def of(self, key: str) -> Shard[MachineT]:
+        """The shard of a group or a transactional id. Raises ApiError."""
+        count = self.partition_count
+        if not count:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic} does not exist")
+        return self.of_partition(partition_of(key, count))
+
+    def of_partition(self, partition: int) -> Shard[MachineT]:
+        """The present shard of a partition: the topic may have been deleted and created again.
+
+        Raises ApiError.
+        """
+        replica = self._replicas.get((self._kind.topic, partition))
+        if replica is None or replica.stopped is not None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic}-{partition} is offline")
+        shard = self._shards.get(partition)
+        if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._steady_ms()):
+            if shard is not None:
+                closing = asyncio.get_running_loop().create_task(shard.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+            shard = Shard(replica, self._kind, self._clock_ms, self._steady_ms)
+            self._shards[partition] = shard
+        return shard
+
+    def machines(self) -> list[MachineT]:
+        """The machines of all partitions, also of those that are being replayed."""
+        return [shard.machine for shard in self._shards.values()]
+
+    def loaded(self) -> list[Shard[MachineT]]:
+        """Those that are replayed."""
+        return [shard for shard in self._shards.values() if shard.is_loaded]
+
+    async def for_each(
+        self, part: Callable[[Shard[MachineT]], Awaitable[None]], event: str, advice: str
+    ) -> None:
+        """Run `part` on each replayed partition. One that fails is logged as `event`."""
+        for shard in self.loaded():
+            try:
+                await part(shard)
+            except ApiError as error:
+                where = shard.replica
+                logger.warning(
+                    event, topic=where.topic, partition=where.partition, error=str(error), advice=advice
+                )
+
+    async def close(self) -> None:
+        """Wait until the operations that began are done."""
+        for shard in self._shards.values():
+            await shard.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+
+class Shard(Generic[MachineT]):
+    """One partition's machine, its runtime, and the state of its replay."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        kind: ShardKind[MachineT],
+        clock_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
+    ) -> None:
+        self.replica = replica
+        self.machine = kind.make_machine()
+        self.failure: ApiError | None = None
+        self.is_loaded = False
+        self._kind = kind
+        self._leader_epoch = replica.leader_epoch
+        self._journal: LogJournal[Any] = LogJournal(
+            replica, kind.formats, clock_ms, kind.may_wait, kind.may_grow
+        )
+        self.runtime: CoordinatorRuntime[Any] = CoordinatorRuntime(self.machine, self._journal, steady_ms)
+        self._steady_ms = steady_ms
+        self._failed_at_ms = 0
+        self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    def is_of(self, replica: Replica) -> bool:
+        """Whether it was replayed in the present leader epoch."""
+        return self.replica is replica and self._leader_epoch == replica.leader_epoch
+
+    async def _load(self) -> None:
+        try:
+            await self.runtime.start()
+            await self._kind.begin(self)
+        except ApiError as error:
+            self._failed_at_ms = self._steady_ms()
+            self.failure = ApiError(self._kind.as_coordinator(error.code), error.message)
+            logger.error(
+                "coordinator_not_loaded",
+                topic=self.replica.topic,
+                partition=self.replica.partition,
+                error=str(error),
+                advice=self._kind.advice,
+            )
+        else:
+            self.is_loaded = True
+
+    def is_to_be_replaced(self, now_ms: int) -> bool:
+        return self.failure is not None and now_ms - self._failed_at_ms >= RELOAD_AFTER_MS
+
+    async def ready(self) -> None:
+        """Return once operations may run. Raises ApiError."""
+        if not self.is_loaded and self.failure is None:
+            await asyncio.wait([self._loading], timeout=LOAD_WAIT_SECONDS)
+        if self.failure is not None:
+            raise again(self.failure)
+        if not self.is_loaded:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    async def run(self, operation: Callable[[int], Any]) -> Any:
+        """Run an operation of the machine once it is replayed. Raises ApiError, as of a coordinator."""
+        await self.ready()
+        try:
+            return await self.runtime.run(operation)
+        except ApiError as error:
+            code = self._kind.as_coordinator(error.code)
+            if code is error.code:
+                raise
+            raise ApiError(code, error.message) from error
+
+    async def close(self) -> None:
+        self._journal.stop_reading()
+        await asyncio.wait([self._loading])
+        await self.runtime.close()
+
+
+def some_at_once(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        yield keys[first : first + KEYS_AT_ONCE]
+
+
+@lru_cache(maxsize=10_000)
+def partition_of(key: str, partition_count: int) -> int:
+    """The partition of a group or a transactional id, by the hash that Kafka uses: that of Java's String."""
+    hashed = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[position] << 8 | units[position + 1])) & _INT32
+    if hashed >= _LOWEST_INT32:
+        hashed = 0 if hashed == _LOWEST_INT32 else _INT32 + 1 - hashed
+    return hashed % partition_count

@@ -1,0 +1,329 @@
+"""Administration of a cluster with one broker: folders, leaders, replicas, quorum, features.
+
+Invariants: nothing is changed here, because one broker has no other leader, replica or feature to change to;
+a request that would need one is refused with Kafka's code. What a request names twice is answered once.
+
+Source: Kafka's KafkaApis, ReplicaManager, ReplicationControlManager, FeatureControlManager and
+ClientMetricsManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Iterable
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from tidelog.broker.features import FINALIZED_FEATURES
+from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.metadata import NO_TOPIC_ID
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+PREFERRED_ELECTION = 0
+METADATA_TOPIC = "__cluster_metadata"
+TELEMETRY_INTERVAL_MS = 300_000
+"""How long a client waits before it asks again whether metrics are wanted: Kafka's default."""
+_LONGEST_MOVABLE = 215
+"""Characters of a partition's folder to whose name Kafka can add what marks its copy in another folder."""
+_TELEMETRY_BYTES = 1_048_576
+_RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
+_CLIENT_METRICS_RESOURCE = 16
+_Named = dict[str, dict[int, None]]
+_partition_index = attrgetter("partition_index")
+
+
+class ClusterAdminHandler:
+    """Serves the nine APIs in all versions that `served_apis` lists."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def alter_replica_log_dirs(
+        self, context: RequestContext, request: types.AlterReplicaLogDirsRequest
+    ) -> Steps[types.AlterReplicaLogDirsResponseDict]:
+        """Each partition is in the one data folder, and can be in no other. Of several folders for one
+        partition the last counts, as in Kafka."""
+        pace = Pace()
+        wanted: dict[str, dict[int, str]] = {}
+        for folder in request.dirs:
+            for topic in folder.topics:
+                wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, folder.path))
+                if pace.spent(1 + len(topic.partitions) // NUMBERS_PER_ELEMENT):
+                    yield
+            if pace.spent():
+                yield
+        results: list[types.AlterReplicaLogDirsResponseResultDict] = []
+        for name, folders in wanted.items():
+            answer = partial(self._in_folder, name)
+            results.append(
+                {"topic_name": name, "partitions": (yield from each(answer, folders.items(), pace))}
+            )
+            if pace.spent():
+                yield
+        return {"results": results}
+
+    def _in_folder(
+        self, topic: str, wanted: tuple[int, str]
+    ) -> types.AlterReplicaLogDirsResponsePartitionDict:
+        index, path = wanted
+        replica = self._services.replicas.get((topic, index))
+        code = ErrorCode.NONE
+        if len(f"{topic}-{index}") > _LONGEST_MOVABLE:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif path != str(self._services.config.data_dir.absolute()):
+            code = ErrorCode.LOG_DIR_NOT_FOUND
+        elif replica is None:
+            code = self._missing(topic, index) or ErrorCode.REPLICA_NOT_AVAILABLE
+        elif replica.stopped is not None:
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        return {"partition_index": index, "error_code": code}
+
+    def describe_log_dirs(
+        self, context: RequestContext, request: types.DescribeLogDirsRequest
+    ) -> Steps[types.DescribeLogDirsResponseDict | Awaitable[types.DescribeLogDirsResponseDict]]:
+        """The one data folder: the size of each partition in it, and of its disk. `offset_lag` is 0, because
+        no replica is behind another.
+        """
+        pace = Pace()
+        named = yield from self._partitions(request.topics, pace)
+        topics: list[types.DescribeLogDirsResponseTopicDict] = []
+        for name, indexes in named.items():
+            partitions: list[types.DescribeLogDirsResponsePartitionDict] = []
+            for index in indexes:
+                replica = self._services.replicas.get((name, index))
+                if replica is not None:
+                    size = replica.log.size_bytes
+                    partitions.append({"partition_index": index, "partition_size": size, "offset_lag": 0})
+                if pace.spent():
+                    yield
+            if partitions:
+                topics.append({"name": name, "partitions": partitions})
+        return self._with_disk(topics)
+
+    async def _with_disk(
+        self, topics: list[types.DescribeLogDirsResponseTopicDict]
+    ) -> types.DescribeLogDirsResponseDict:
+        folder = self._services.config.data_dir.absolute()
+        result: types.DescribeLogDirsResponseResultDict = {
+            "error_code": ErrorCode.NONE,
+            "log_dir": str(folder),
+            "topics": topics,
+        }
+        try:
+            disk = await asyncio.to_thread(shutil.disk_usage, folder)
+        except OSError:
+            result["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            result |= {"total_bytes": disk.total, "usable_bytes": disk.free}
+        return {"error_code": ErrorCode.NONE, "results": [result]}
+
+    def elect_leaders(
+        self, context: RequestContext, request: types.ElectLeadersRequest
+    ) -> Steps[types.ElectLeadersResponseDict]:
+        """Each partition is led by its only replica, or it has no leader."""
+        pace = Pace()
+        is_for_all = request.topic_partitions is None
+        named = yield from self._partitions(request.topic_partitions, pace)
+        results: list[types.ElectLeadersResponseReplicaElectionResultDict] = []
+        for topic, indexes in named.items():
+            partitions: list[types.ElectLeadersResponsePartitionResultDict] = []
+            for index in indexes:
+                code = self._election(topic, index, request.election_type)
+                # As in Kafka, a request for all partitions names only those that had an election.
+                if not (is_for_all and code == ErrorCode.ELECTION_NOT_NEEDED):
+                    partitions.append(
+                        {"partition_id": index, "error_code": code, "error_message": code.message}
+                    )
+                if pace.spent():
+                    yield
+            if partitions:
+                results.append({"topic": topic, "partition_result": partitions})
+        return {"error_code": ErrorCode.NONE, "replica_election_results": results}
+
+    def _election(self, topic: str, index: int, election_type: int) -> ErrorCode:
+        missing = self._missing(topic, index)
+        if missing is not None:
+            return missing
+        replica = self._services.replicas.get((topic, index))
+        if replica is not None and replica.stopped is None:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if election_type == PREFERRED_ELECTION:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+    def alter_partition_reassignments(
+        self, context: RequestContext, request: types.AlterPartitionReassignmentsRequest
+    ) -> Steps[types.AlterPartitionReassignmentsResponseDict]:
+        """Each partition has its replica on this broker; a request for any other is refused."""
+        pace = Pace()
+        answers: dict[str, dict[int, types.AlterPartitionReassignmentsResponsePartitionDict]] = {}
+        for topic in request.topics:
+            partitions = answers.setdefault(topic.name, {})
+            for partition in topic.partitions:
+                index = partition.partition_index
+                code, message = self._reassignment(topic.name, index, partition.replicas)
+                partitions[index] = {"partition_index": index, "error_code": code, "error_message": message}
+                if pace.spent(1 + len(partition.replicas or ())):
+                    yield
+            if pace.spent():
+                yield
+        responses: list[types.AlterPartitionReassignmentsResponseResponseDict] = [
+            {"name": name, "partitions": list(parts.values())} for name, parts in answers.items()
+        ]
+        return {"error_code": ErrorCode.NONE, "responses": responses}
+
+    def _reassignment(
+        self, topic: str, index: int, replicas: list[int] | None
+    ) -> tuple[ErrorCode, str | None]:
+        missing = self._missing(topic, index)
+        if missing is not None:
+            return missing, missing.message
+        if replicas is None:
+            code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            return code, code.message
+        if list(replicas) == [self._services.node_id]:
+            return ErrorCode.NONE, None
+        expected = f"expected the replicas [{self._services.node_id}], because this cluster has one broker"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, expected
+
+    def list_partition_reassignments(
+        self, context: RequestContext, request: types.ListPartitionReassignmentsRequest
+    ) -> types.ListPartitionReassignmentsResponseDict:
+        """The list is always empty."""
+        return {"error_code": ErrorCode.NONE, "topics": []}
+
+    def list_config_resources(
+        self, context: RequestContext, request: types.ListConfigResourcesRequest
+    ) -> Steps[types.ListConfigResourcesResponseDict]:
+        """Topics and this broker. Version 0 asks for resources of client metrics, of which there are none."""
+        if context.header.api_version == 0:
+            return {"error_code": ErrorCode.NONE, "config_resources": []}
+        wanted = set(request.resource_types) or {*_RESOURCE_TYPES, _CLIENT_METRICS_RESOURCE}
+        if not wanted <= {*_RESOURCE_TYPES, _CLIENT_METRICS_RESOURCE}:
+            return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
+        names = []
+        if TOPIC_RESOURCE in wanted:
+            names = [(TOPIC_RESOURCE, topic.name) for topic in self._services.catalog.topics()]
+        if BROKER_RESOURCE in wanted:
+            names += [(BROKER_RESOURCE, str(node_id)) for node_id in self._services.catalog.brokers]
+
+        def resource(named: tuple[int, str]) -> types.ListConfigResourcesResponseConfigResourceDict:
+            return {"resource_type": named[0], "resource_name": named[1]}
+
+        resources = yield from each(resource, names, Pace())
+        return {"error_code": ErrorCode.NONE, "config_resources": resources}
+
+    def describe_quorum(
+        self, context: RequestContext, request: types.DescribeQuorumRequest
+    ) -> Steps[types.DescribeQuorumResponseDict]:
+        """A quorum of this one broker. Its log is the catalog: an offset is a revision of that."""
+        pace = Pace()
+        topics: list[types.DescribeQuorumResponseTopicDict] = []
+        for topic in request.topics:
+            indexes = yield from each(_partition_index, topic.partitions, pace)
+            answers = yield from each(partial(self._quorum, topic.topic_name), dict.fromkeys(indexes), pace)
+            topics.append({"topic_name": topic.topic_name, "partitions": answers})
+            if pace.spent():
+                yield
+        nodes: list[types.DescribeQuorumResponseNodeDict] = [
+            {
+                "node_id": broker.node_id,
+                "listeners": [
+                    {"name": listener.name, "host": listener.host, "port": listener.port}
+                    for listener in broker.listeners
+                ],
+            }
+            for broker in self._services.catalog.brokers.values()
+        ]
+        return {"error_code": ErrorCode.NONE, "topics": topics, "nodes": nodes}
+
+    def _quorum(self, topic: str, index: int) -> types.DescribeQuorumResponsePartitionDict:
+        if (topic, index) != (METADATA_TOPIC, 0):
+            return {"partition_index": index, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        node_id, revision = self._services.node_id, self._services.catalog.revision
+        voter: types.DescribeQuorumResponseCurrentVoterDict = {
+            "replica_id": node_id,
+            "replica_directory_id": NO_TOPIC_ID,
+            "log_end_offset": revision,
+        }
+        return {
+            "partition_index": index,
+            "leader_id": node_id,
+            "leader_epoch": 0,
+            "high_watermark": revision,
+            "current_voters": [voter],
+        }
+
+    def update_features(
+        self, context: RequestContext, request: types.UpdateFeaturesRequest
+    ) -> Steps[types.UpdateFeaturesResponseDict]:
+        """No feature has more than one version, so only that one may be set."""
+        pace = Pace()
+        updates = dict(
+            (yield from each(lambda one: (one.feature, one.max_version_level), request.feature_updates, pace))
+        )
+        results = yield from each(_updated, updates.items(), pace)
+        if context.header.api_version < 2:
+            return {"error_code": ErrorCode.NONE, "results": results}
+        # Its answer has one code for all features.
+        refused = [result for result in results if result["error_code"]]
+        if not refused:
+            return {"error_code": ErrorCode.NONE}
+        return {"error_code": refused[0]["error_code"], "error_message": refused[0]["error_message"]}
+
+    def get_telemetry_subscriptions(
+        self, context: RequestContext, request: types.GetTelemetrySubscriptionsRequest
+    ) -> types.GetTelemetrySubscriptionsResponseDict:
+        """No metrics are wanted; a client without an id gets one."""
+        client_id: UUID = request.client_instance_id
+        return {
+            "error_code": ErrorCode.NONE,
+            "client_instance_id": client_id if client_id != NO_TOPIC_ID else uuid4(),
+            "push_interval_ms": TELEMETRY_INTERVAL_MS,
+            "telemetry_max_bytes": _TELEMETRY_BYTES,
+        }
+
+    def _missing(self, topic: str, index: int) -> ErrorCode | None:
+        known = self._services.catalog.topic(topic)
+        if known is None or not known.has_partition(index):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return None
+
+    def _partitions(
+        self,
+        topics: Iterable[types.DescribeLogDirsRequestTopic | types.ElectLeadersRequestTopicPartition] | None,
+        pace: Pace,
+    ) -> Steps[_Named]:
+        """The partitions that a request names, each once, in their order; None names all."""
+        named: _Named = {}
+        if topics is None:
+            for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
+                named[topic.name] = dict.fromkeys(range(len(topic.partitions)))
+                if pace.spent():
+                    yield
+            return named
+        for wanted in topics:
+            named.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
+            if pace.spent(1 + len(wanted.partitions) // NUMBERS_PER_ELEMENT):
+                yield
+        return named
+
+
+def _updated(wanted: tuple[str, int]) -> types.UpdateFeaturesResponseResultDict:
+    name, level = wanted
+    held = FINALIZED_FEATURES.get(name)
+    if held == level:
+        return {"feature": name, "error_code": ErrorCode.NONE}
+    message = f"the only version of {name} here is {held}"
+    if held is None:
+        message = f"this broker does not know the feature {name}"
+    return {"feature": name, "error_code": ErrorCode.INVALID_UPDATE_VERSION, "error_message": message}

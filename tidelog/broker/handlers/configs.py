@@ -1,0 +1,289 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and of this broker.
+
+Owns the three answers. A changed setting of a topic applies to its running logs at once. One of the broker,
+if it may change at all (`broker_settings`), applies to what the broker does from then on.
+
+Invariants: each resource succeeds or fails alone; a change that names a resource twice is INVALID_REQUEST for
+it, a description that names one twice describes it once; validate_only checks everything and changes nothing.
+
+Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from tidelog.broker.cluster.catalog import ALL_BROKERS, check_topic_name
+from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, DescribedSetting
+from tidelog.broker.configuration.settings import did_you_mean
+from tidelog.broker.configuration.topic_settings import (
+    TOPIC_SETTINGS,
+    ConfigType,
+    check_number_of_settings,
+    config_type,
+)
+from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security import required_access
+from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.settings import Setting
+from tidelog.protocol.steps import Pace, Steps, each
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+STEP_COST_DESCRIPTION = 10
+"""Describing one topic's settings counts as this many elements (see `protocol.steps`)."""
+STEP_COST_CHANGE = 5
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+_ResourceT = TypeVar(
+    "_ResourceT", "types.AlterConfigsRequestResource", "types.IncrementalAlterConfigsRequestResource"
+)
+_Change = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to one setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigsHandler(GuardedHandler):
+    """Serves DescribeConfigs 1-4, AlterConfigs 0-2 and IncrementalAlterConfigs 0-1."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._topics = services.topics
+
+    def describe_configs(
+        self, context: RequestContext, request: types.DescribeConfigsRequest
+    ) -> Steps[types.DescribeConfigsResponseDict]:
+        pace = Pace()
+        asked = yield from _asked_for(request.resources, pace)
+        describe = partial(self._describe, context, request)
+        return {"results": (yield from each(describe, asked.items(), pace, STEP_COST_DESCRIPTION))}
+
+    def _describe(
+        self,
+        context: RequestContext,
+        request: types.DescribeConfigsRequest,
+        asked: tuple[tuple[int, str], set[str]],
+    ) -> types.DescribeConfigsResponseResultDict:
+        (resource_type, name), keys = asked
+        answer: types.DescribeConfigsResponseResultDict = {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "resource_type": resource_type,
+            "resource_name": name,
+        }
+        try:
+            if resource_type == TOPIC_RESOURCE:
+                self._access.check(context, required_access.DESCRIBE_TOPIC_CONFIGS, name)
+            elif resource_type == BROKER_RESOURCE:
+                self._access.check(context, required_access.DESCRIBE_CLUSTER_CONFIGS, CLUSTER_NAME)
+            described = self._settings_of(resource_type, name)
+        except ApiError as error:
+            answer["error_code"] = error.code
+            answer["error_message"] = error.message
+            return answer
+        answer["configs"] = [
+            _config(setting, request) for setting in described if not keys or setting.name in keys
+        ]
+        return answer
+
+    def _settings_of(self, resource_type: int, name: str) -> Sequence[DescribedSetting]:
+        if resource_type == TOPIC_RESOURCE:
+            check_topic_name(name)
+            topic = self._services.catalog.topic(name)
+            if topic is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return self._topics.settings.describe(topic.configs)
+        if resource_type == BROKER_RESOURCE:
+            if name == ALL_BROKERS:
+                return self._services.settings.describe_of_all()
+            self._check_broker(name)
+            return self._services.settings.describe()
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+    def _check_broker(self, name: str) -> None:
+        if name != str(self._services.node_id):
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._services.node_id} or empty string, "
+                f"but received {name}",
+            )
+
+    async def alter_configs(
+        self, context: RequestContext, request: types.AlterConfigsRequest
+    ) -> types.AlterConfigsResponseDict:
+        def replacement(resource: types.AlterConfigsRequestResource) -> _Change:
+            configs = {config.name: config.value for config in resource.configs}
+            return lambda present: configs
+
+        return await self._alter(context, request.resources, replacement, validate_only=request.validate_only)
+
+    async def incremental_alter_configs(
+        self, context: RequestContext, request: types.IncrementalAlterConfigsRequest
+    ) -> types.IncrementalAlterConfigsResponseDict:
+        def increment(resource: types.IncrementalAlterConfigsRequestResource) -> _Change:
+            known = BROKER_SETTINGS if resource.resource_type == BROKER_RESOURCE else TOPIC_SETTINGS
+            return lambda present: _incremented(present, resource.configs, known)
+
+        return await self._alter(context, request.resources, increment, validate_only=request.validate_only)
+
+    async def _alter(
+        self,
+        context: RequestContext,
+        resources: Sequence[_ResourceT],
+        change_of: Callable[[_ResourceT], _Change],
+        *,
+        validate_only: bool,
+    ) -> types.AlterConfigsResponseDict:
+        turns, pace = self._services.turns, Pace()
+        times: Counter[tuple[int, str]] = Counter()
+        by_key: dict[tuple[int, str], _ResourceT] = {}
+        for resource in resources:
+            key = (resource.resource_type, resource.resource_name)
+            times[key] += 1
+            by_key[key] = resource
+            if pace.spent():
+                await turns.next()
+
+        async def alter(keyed: tuple[tuple[int, str], _ResourceT]) -> types.AlterConfigsResponseResponseDict:
+            key, resource = keyed
+            code, message = ErrorCode.NONE, None
+            try:
+                if times[key] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                await self._alter_one(context, resource, change_of, validate_only=validate_only)
+            except ApiError as error:
+                code, message = error.code, error.message
+            return {
+                "error_code": code,
+                "error_message": message,
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+            }
+
+        return {"responses": await turns.together(alter, by_key.items(), pace, STEP_COST_CHANGE)}
+
+    async def _alter_one(
+        self,
+        context: RequestContext,
+        resource: _ResourceT,
+        change_of: Callable[[_ResourceT], _Change],
+        *,
+        validate_only: bool,
+    ) -> None:
+        if resource.resource_type == BROKER_RESOURCE:
+            self._access.check(context, required_access.ALTER_CLUSTER_CONFIGS, CLUSTER_NAME)
+            _check_keys(resource.configs, BROKER_SETTINGS)
+            if resource.resource_name != ALL_BROKERS:
+                self._check_broker(resource.resource_name)
+            apply = self._topics.change_broker_configs
+        elif resource.resource_type == TOPIC_RESOURCE:
+            self._access.check(context, required_access.ALTER_TOPIC_CONFIGS, resource.resource_name)
+            _check_keys(resource.configs, TOPIC_SETTINGS)
+            check_topic_name(resource.resource_name)
+            apply = self._topics.change_configs
+        else:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+        await apply(resource.resource_name, change_of(resource), validate_only=validate_only)
+
+
+def _check_keys(
+    configs: Sequence[types.AlterConfigsRequestConfig | types.IncrementalAlterConfigsRequestConfig],
+    known: Mapping[str, Setting],
+) -> None:
+    """Raise ApiError(INVALID_CONFIG) for more settings than exist, and for one named twice."""
+    check_number_of_settings(len(configs), len(known))
+    if len({config.name for config in configs}) != len(configs):
+        raise ApiError(ErrorCode.INVALID_CONFIG, "Error due to duplicate config keys")
+
+
+def _asked_for(
+    resources: Sequence[types.DescribeConfigsRequestResource], pace: Pace
+) -> Steps[dict[tuple[int, str], set[str]]]:
+    """(type, name) -> the settings asked for, wherever the resource is named; an empty set means all."""
+    asked: dict[tuple[int, str], set[str]] = {}
+    for resource in resources:
+        key = (resource.resource_type, resource.resource_name)
+        settings = set(resource.configuration_keys or ())
+        known = asked.setdefault(key, settings)
+        if known and settings:
+            known |= settings
+        else:
+            known.clear()
+        if pace.spent():
+            yield
+    return asked
+
+
+def _incremented(
+    present: Mapping[str, str],
+    operations: Sequence[types.IncrementalAlterConfigsRequestConfig],
+    known: Mapping[str, Setting],
+) -> dict[str, str | None]:
+    """The resource's own settings after SET, DELETE, APPEND and SUBTRACT. Raises ApiError(INVALID_CONFIG)."""
+    configs: dict[str, str | None] = dict(present)
+    for asked in operations:
+        setting = known.get(asked.name)
+        if setting is None:
+            hint = did_you_mean(asked.name, known)
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {asked.name}{hint}")
+        if asked.config_operation == ConfigOperation.SET:
+            configs[asked.name] = asked.value
+        elif asked.config_operation == ConfigOperation.DELETE:
+            configs.pop(asked.name, None)
+        elif asked.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            if config_type(setting) != ConfigType.LIST:
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Config value append or subtract is not allowed for config key: {asked.name}",
+                )
+            own = configs.get(asked.name)
+            values = list(setting.default) if own is None else [each for each in own.split(",") if each]
+            given = [each.strip() for each in (asked.value or "").split(",")]
+            if asked.config_operation == ConfigOperation.APPEND:
+                values += [value for value in given if value not in values]
+            else:
+                values = [value for value in values if value not in given]
+            configs[asked.name] = ",".join(values)
+        else:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unknown config operation {asked.config_operation} on {asked.name}",
+            )
+    return configs
+
+
+def _config(
+    setting: DescribedSetting, request: types.DescribeConfigsRequest
+) -> types.DescribeConfigsResponseConfigDict:
+    config: types.DescribeConfigsResponseConfigDict = {
+        "name": setting.name,
+        "value": setting.value,
+        "read_only": setting.is_read_only,
+        "config_source": setting.source,
+        "is_sensitive": setting.is_secret,
+        "config_type": setting.type,
+    }
+    if request.include_synonyms:
+        config["synonyms"] = [
+            {"name": name, "value": value, "source": source}
+            for name, value, source, is_listed in setting.synonyms
+            if is_listed
+        ]
+    # The field is nullable, and null is sent when the client did not ask for it.
+    config["documentation"] = setting.documentation if request.include_documentation else None
+    return config

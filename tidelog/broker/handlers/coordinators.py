@@ -1,0 +1,110 @@
+"""FindCoordinator: which broker coordinates a group or a transactional id.
+
+Owns the answer. One broker coordinates everything; its address is the one that the listener of the request
+advertises. The first request for a group's coordinator creates the topic that stores groups, and likewise for
+transactional ids. A key whose partition of that topic is not served has no coordinator. If this API is
+missing, librdkafka takes the broker for one too old for lz4, and sends what should be lz4 uncompressed.
+
+Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
+from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
+from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TRANSACTION, Right
+from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.steps import Pace, Steps, each
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_GROUP, _TRANSACTION = 0, 1
+_NO_ERROR = ErrorCode.NONE.name
+"""Kafka's message of a success, in the versions with a single key."""
+_KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction"}
+
+
+_RIGHTS = {_GROUP: DESCRIBE_GROUP, _TRANSACTION: DESCRIBE_TRANSACTION}
+
+
+class CoordinatorsHandler(GuardedHandler):
+    """Serves FindCoordinator 0-6."""
+
+    async def find_coordinator(
+        self, context: RequestContext, request: types.FindCoordinatorRequest
+    ) -> types.FindCoordinatorResponseDict:
+        """One answer per key; the first (or only) one also in the fields of versions with a single key."""
+        keys = dict.fromkeys(request.coordinator_keys or [request.key])
+        right = _RIGHTS.get(request.key_type)
+        denied = await self._services.turns.run(self._denied(context, right, keys))
+        refusal: ApiError | None = None
+        of_type = self._of_type(request.key_type)
+        # Who may not ask for any of the keys causes no topic.
+        if of_type is not None and len(denied) < len(keys):
+            try:
+                await of_type.make_topic()
+            except ApiError as error:
+                refusal = again(error)
+
+        def coordinator(key: str) -> types.FindCoordinatorResponseCoordinatorDict:
+            try:
+                if right is not None and key in denied:
+                    raise ApiError(right.refusal)
+                if refusal is not None:
+                    raise again(refusal)
+                return {"key": key, **self._coordinator(context, request.key_type, key)}
+            except ApiError as error:
+                answer: types.FindCoordinatorResponseCoordinatorDict = {
+                    "node_id": -1,
+                    "host": "",
+                    "port": -1,
+                    "error_code": error.code,
+                }
+                return {"key": key, **answer, "error_message": error.message}
+
+        answers = await self._services.turns.run(each(coordinator, keys, Pace()))
+        first = answers[0]
+        return {
+            "error_code": first["error_code"],
+            "error_message": first.get("error_message", _NO_ERROR),
+            "node_id": first["node_id"],
+            "host": first["host"],
+            "port": first["port"],
+            "coordinators": answers if request.coordinator_keys else [],
+        }
+
+    def _denied(self, context: RequestContext, right: Right | None, keys: Iterable[str]) -> Steps[set[str]]:
+        """The keys that the principal may not describe."""
+        if right is None or not self._access.is_on:
+            return set()
+        allowed = yield from each(partial(self._access.allows, context, right), keys, Pace())
+        return {key for key, is_allowed in zip(keys, allowed, strict=True) if not is_allowed}
+
+    def _of_type(self, key_type: int) -> GroupCoordinator | TransactionCoordinator | None:
+        if key_type == _GROUP:
+            return self._services.groups
+        return self._services.transactions if key_type == _TRANSACTION else None
+
+    def _coordinator(
+        self, context: RequestContext, key_type: int, key: str
+    ) -> types.FindCoordinatorResponseCoordinatorDict:
+        of_type = self._of_type(key_type)
+        if of_type is None:
+            expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
+            message = f"expected key type {expected}, got {key_type}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        of_type.check(key)
+        listener = context.connection.listener
+        return {
+            "node_id": self._services.node_id,
+            "host": listener.host,
+            "port": listener.port,
+            "error_code": ErrorCode.NONE,
+        }

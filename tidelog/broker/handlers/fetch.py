@@ -1,0 +1,435 @@
+"""Fetch: whole batches from the page cache; the high watermark wakes long polls.
+
+Owns the answer to a FetchRequest. Available data is answered at once. Otherwise a coroutine waits until the
+high watermark of a partition moves (no timer except max_wait_ms, no disk access meanwhile) and reads again.
+
+Invariants:
+- records are never decoded, and a batch is never cut;
+- what was appended before the request arrived may have been acknowledged with acks=1: an answer that lacks it
+  waits for its flush, also beyond max_wait_ms, but at most `FLUSH_PATIENCE_SECONDS`;
+- the first partition with data gives at least one batch, whatever the limits, so that a consumer with a limit
+  below the batch size makes progress (KIP-74); after it both limits apply;
+- a consumer of committed records gets what lies before the last stable offset, aborted records and markers
+  included, and the aborted transactions among them: it leaves those out itself;
+- a topic that is requested by id is read only under this id, also if its name belongs to another topic by
+  then; what may not be read does not show its name;
+- a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
+
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and DelayedFetch; KIP-516.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.context import Parked, RequestContext
+from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
+from tidelog.broker.replicas.replica import Replica, all_flushed
+from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
+from tidelog.broker.services import Services
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds, Read
+from tidelog.protocol.acls import CLUSTER_NAME
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import (
+    FIRST_BY_ID,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+    TopicKey,
+)
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, finish
+from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
+
+FLUSH_PATIENCE_SECONDS = 1.0
+PARKED_BYTES = 3000
+"""Memory of a waiting Fetch, without its partitions."""
+PARKED_PARTITION_BYTES = 600
+"""Memory of each of its partitions: what is requested, and what is watched."""
+SESSION_PARTITION_BYTES = 550
+"""Memory of each partition of a fetch session, in a topic of its own that is named by id."""
+_SESSIONS_PART = 4
+"""Sessions may take this part of `queued.max.bytes`: they remain after their connections have closed."""
+STEP_COST_READ = 4
+"""Reading one partition counts as this many elements (see `protocol.steps`)."""
+_NO_REPLICA: Final = -1
+
+
+class _Reading(NamedTuple):
+    """One pass over the partitions of a request."""
+
+    results: list[tuple[TopicKey, FetchPartitionResult, bool]]
+    size_bytes: int
+    sizes: dict[str, int]
+    """Record bytes by topic."""
+    must_answer: bool
+    """A partition has an error, which is always answered at once."""
+
+
+class FetchHandler(GuardedHandler):
+    """Serves Fetch 4-18."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._replicas = services.replicas
+        self._metrics = services.metrics
+        self._clock_ms = services.clock_ms
+        self._max_bytes = services.config.fetch_max_bytes
+        self._memory = services.memory
+        self._max_wait_ms = services.config.fetch_max_wait_ms
+        self.sessions = FetchSessions(
+            services.config.max_incremental_fetch_session_cache_slots,
+            min(
+                services.config.max_incremental_fetch_session_cache_partitions,
+                self._memory.bound_bytes // _SESSIONS_PART // SESSION_PARTITION_BYTES,
+            ),
+            lambda: secrets.randbelow(2**31 - 1) + 1,
+        )
+        services.metrics.count_fetch_sessions_with(self.sessions)
+        self._memory.beside_bytes = lambda: SESSION_PARTITION_BYTES * self.sessions.partition_count
+
+    def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
+        """The response, or a Parked one that waits for data or for the disk."""
+        most_bytes = context.connection.fetch_max_bytes
+        if request.max_bytes > most_bytes:
+            request = request._replace(max_bytes=most_bytes, min_bytes=min(request.min_bytes, most_bytes))
+        partitions = [(topic, partition) for topic, listed in request.topics for partition in listed]
+        forgotten = [(topic, index) for topic, indexes in request.forgotten_topics for index in indexes]
+        by_id = context.header.api_version >= FIRST_BY_ID
+        try:
+            fetch = self.sessions.open_context(
+                request.session_id,
+                request.session_epoch,
+                partitions,
+                forgotten,
+                self._clock_ms(),
+                by_id=by_id,
+            )
+        except ApiError as error:
+            return FetchResponse(0, error.code, NO_SESSION, [])
+        if by_id:
+            fetch = fetch._replace(names=(yield from self._names(fetch)))
+        if self._access.is_on:
+            fetch = fetch._replace(refused=(yield from self._refused(context, fetch, request.replica_id)))
+        by_range = context.connection.sends_files
+        try:
+            reading = yield from self._read(fetch, request, nowait=True, by_range=by_range)
+        except ColdRead:
+            return self._parked(fetch, request, is_cold=True, by_range=by_range)
+        if self._is_enough(reading, fetch, request):
+            return (yield from self._respond(fetch, reading))
+        if self._patience_ms(request) == 0 and not (yield from self._behind(fetch)):
+            return (yield from self._respond(fetch, reading))
+        return self._parked(fetch, request, is_cold=False, by_range=by_range)
+
+    def _names(self, fetch: FetchContext) -> Steps[dict[UUID, str]]:
+        """The names of the topics, as the session found them first."""
+        pace = Pace(CHECKS_PER_STEP)
+        known = {} if fetch.session is None else fetch.session.names
+        names: dict[UUID, str] = {}
+        name_of = self._services.catalog.name_of
+        for topic, _ in fetch.partitions:
+            if (
+                isinstance(topic, UUID)
+                and topic not in names
+                and (name := known.get(topic) or name_of(topic))
+            ):
+                names[topic] = name
+            if pace.spent():
+                yield
+        if fetch.session is not None:
+            fetch.session.names = names
+        return names
+
+    def _refused(
+        self, context: RequestContext, fetch: FetchContext, replica_id: int
+    ) -> Steps[frozenset[str | None]]:
+        """The topics that the principal may not read, also of a session that it began when it might; None for
+        unknown ones. A follower reads all topics or none."""
+        pace = Pace(CHECKS_PER_STEP)
+        refused = []
+        of_follower = replica_id >= 0
+        may_follow = of_follower and self._access.allows(context, CLUSTER_ACTION, CLUSTER_NAME)
+        for name in dict.fromkeys(_name_of(topic, fetch) for topic, _ in fetch.partitions):
+            if of_follower:
+                is_allowed = may_follow
+            else:
+                is_allowed = name is None or self._access.allows(context, READ_TOPIC, name)
+            if not is_allowed:
+                refused.append(name)
+            if pace.spent():
+                yield
+        return frozenset(refused)
+
+    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool) -> Parked:
+        held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
+        return Parked(partial(self._wait_and_read, fetch, request, is_cold, by_range), held_bytes)
+
+    def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
+        """Whether to answer now, without waiting for more records."""
+        return reading.size_bytes >= (request.min_bytes or 1) or reading.must_answer or not fetch.partitions
+
+    def _patience_ms(self, request: FetchRequest) -> int:
+        """How long to wait for more than was appended before the request arrived."""
+        return 0 if request.min_bytes <= 0 else max(0, min(request.max_wait_ms, self._max_wait_ms))
+
+    def _behind(self, fetch: FetchContext) -> Steps[list[Replica]]:
+        """The replicas with records that are not visible yet."""
+        pace = Pace(CHECKS_PER_STEP)
+        behind = []
+        for replica, _ in self._watched(fetch):
+            if replica.is_behind:
+                behind.append(replica)
+            if pace.spent():
+                yield
+        return behind
+
+    def _read(
+        self, fetch: FetchContext, request: FetchRequest, *, nowait: bool, by_range: bool
+    ) -> Steps[_Reading]:
+        """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
+        pace = Pace()
+        left = min(request.max_bytes, self._max_bytes)
+        if self._memory.is_short:
+            left = min(left, self._memory.share_bytes)
+        size = 0
+        sizes: dict[str, int] = {}
+        must_answer = False
+        results = []
+        for topic, wanted in fetch.partitions:
+            if pace.spent(STEP_COST_READ):
+                yield
+            try:
+                replica = self._replica(fetch, topic, wanted.partition)
+                replica.check_leader_epoch(wanted.current_leader_epoch)
+                if wanted.last_fetched_epoch != NO_LEADER_EPOCH:
+                    diverging = _diverging(replica, wanted)
+                    if diverging is not None:
+                        must_answer = True
+                        results.append((topic, diverging, False))
+                        continue
+                ends = replica.ends
+                most_bytes = min(wanted.partition_max_bytes, max(left, 0))
+                upper_offset = ends.visible(request.isolation_level)
+                read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
+                found = replica.read(read)
+                aborted = None
+                if request.isolation_level == READ_COMMITTED:
+                    aborted = replica.aborted_transactions(read, found)
+            except ApiError as error:
+                must_answer = True
+                results.append((topic, _failed(wanted.partition, error.code, request), False))
+                continue
+            read_bytes = sum(map(len, found.records))
+            if read_bytes:
+                size += read_bytes
+                sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
+            left -= read_bytes
+            if aborted:
+                pace.left -= len(aborted)
+            results.append((topic, _found(replica, ends, found.records, aborted), read_bytes > 0))
+        return _Reading(results, size, sizes, must_answer)
+
+    def _replica(self, fetch: FetchContext, topic: TopicKey, partition: int) -> Replica:
+        """The replica to read. Raises ApiError."""
+        name = _name_of(topic, fetch)
+        if name in fetch.refused:
+            raise ApiError(READ_TOPIC.refusal)
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        replica = self._replicas.get((name, partition))
+        if replica is None:
+            raise self._services.missing(name, partition)
+        if topic is not name and replica.topic_id != topic:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        return replica
+
+    async def _wait_and_read(
+        self, fetch: FetchContext, request: FetchRequest, is_cold: bool, by_range: bool
+    ) -> FetchResponse:
+        """Wait for enough data, for max_wait_ms at most; with `is_cold` read the disk first."""
+        loop = asyncio.get_running_loop()
+        in_turns = self._services.turns.run
+        deadline = loop.time() + self._patience_ms(request) / 1000
+        has_all = False
+        reading: _Reading | None
+        while True:
+            # Watched before it is read, so that no change of a watermark is missed between the two.
+            with _LongPoll(loop, request.min_bytes, request.isolation_level) as poll:
+                await in_turns(poll.watch(self._watched(fetch)))
+                if is_cold:
+                    reading = await loop.run_in_executor(None, self._read_cold, fetch, request, by_range)
+                else:
+                    reading = await in_turns(self._read_or_none(fetch, request, by_range))
+                is_cold = reading is None
+                if reading is None:
+                    continue
+                if self._is_enough(reading, fetch, request):
+                    return await in_turns(self._respond(fetch, reading))
+                is_late = loop.time() >= deadline
+                if is_late and (has_all or not await in_turns(self._behind(fetch))):
+                    return await in_turns(self._respond(fetch, reading))
+                poll.set_missing(request.min_bytes - reading.size_bytes)
+                # A result too small to be sent may be megabytes: it must not stay in memory during the wait.
+                reading = None
+                if is_late:
+                    await self._flushed(fetch)
+                    has_all = True
+                else:
+                    await poll.wait(deadline)
+
+    async def _flushed(self, fetch: FetchContext) -> None:
+        """Return when what is appended now is visible, or when the disk takes too long for that."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
+                await all_flushed(await self._services.turns.run(self._behind(fetch)))
+
+    def _read_or_none(
+        self, fetch: FetchContext, request: FetchRequest, by_range: bool
+    ) -> Steps[_Reading | None]:
+        try:
+            return (yield from self._read(fetch, request, nowait=True, by_range=by_range))
+        except ColdRead:
+            return None
+
+    def _read_cold(self, fetch: FetchContext, request: FetchRequest, by_range: bool) -> _Reading:
+        return finish(self._read(fetch, request, nowait=False, by_range=by_range))
+
+    def _watched(self, fetch: FetchContext) -> Iterator[tuple[Replica, int]]:
+        """The replicas of the requested partitions, and the most bytes that are wanted of each."""
+        for topic, wanted in fetch.partitions:
+            name = _name_of(topic, fetch)
+            replica = None if name is None else self._replicas.get((name, wanted.partition))
+            if replica is not None:
+                yield replica, wanted.partition_max_bytes
+
+    def _respond(self, fetch: FetchContext, reading: _Reading) -> Steps[FetchResponse]:
+        topics: list[tuple[TopicKey, list[FetchPartitionResult]]] = []
+        for start in range(0, len(reading.results), CHECKS_PER_STEP):
+            if start:
+                yield
+            try:
+                chosen = self.sessions.select(fetch, reading.results[start : start + CHECKS_PER_STEP])
+            except ApiError as error:
+                return FetchResponse(0, error.code, NO_SESSION, [])
+            for topic, result in chosen:
+                if not topics or topics[-1][0] != topic:
+                    topics.append((topic, []))
+                topics[-1][1].append(result)
+        for name, size_bytes in reading.sizes.items():
+            if self._services.catalog.topic(name) is not None:  # A deleted topic gets no new series.
+                self._metrics.bytes_out(name, size_bytes)
+        session_id = NO_SESSION if fetch.session is None else fetch.session.session_id
+        return FetchResponse(0, ErrorCode.NONE, session_id, topics)
+
+
+def _name_of(topic: TopicKey, fetch: FetchContext) -> str | None:
+    return topic if isinstance(topic, str) else fetch.names.get(topic)
+
+
+class _LongPoll:
+    """Watches replicas until enough bytes have become readable, or one of them has stopped."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, missing_bytes: int, isolation_level: int) -> None:
+        self._loop = loop
+        self._isolation_level = isolation_level
+        self._limits: dict[Replica, int] = {}
+        self._seen: dict[Replica, int] = {}
+        self._gained: dict[Replica, int] = {}
+        self._gained_bytes = 0
+        self._woken: asyncio.Future[None] = loop.create_future()
+        self._missing_bytes = missing_bytes
+
+    def set_missing(self, missing_bytes: int) -> None:
+        """Wake when this many more bytes have become readable since the watch began."""
+        self._missing_bytes = missing_bytes
+        if self._gained_bytes >= missing_bytes:
+            self._wake()
+
+    def watch(self, watched: Iterable[tuple[Replica, int]]) -> Steps[None]:
+        """Begin to watch these replicas; of each at most the given number of bytes is wanted."""
+        pace = Pace(CHECKS_PER_STEP)
+        for replica, limit_bytes in watched:
+            self._limits[replica] = limit_bytes
+            self._seen[replica] = replica.readable_bytes(self._isolation_level)
+            self._gained[replica] = 0
+            replica.watch(self)
+            if pace.spent():
+                yield
+
+    def __enter__(self) -> _LongPoll:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for replica in self._limits:
+            replica.unwatch(self)
+
+    def replica_changed(self, replica: Replica) -> None:
+        """Only the bytes of `replica` are counted again: thousands of others may be watched."""
+        readable = replica.readable_bytes(self._isolation_level)
+        gained = min(readable - self._seen[replica], self._limits[replica])
+        self._gained_bytes += gained - self._gained[replica]
+        self._gained[replica] = gained
+        if self._gained_bytes >= self._missing_bytes or replica.stopped is not None:
+            self._wake()
+
+    async def wait(self, deadline: float) -> None:
+        """Return when woken, or at `deadline` on the loop's clock."""
+        timer = self._loop.call_at(deadline, self._wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+
+def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult | None:
+    """Where the reader's log diverges from this one, if it does (KIP-595), so that it can truncate there."""
+    epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    ends = replica.ends
+    return FetchPartitionResult(
+        wanted.partition,
+        ErrorCode.NONE,
+        ends.high_watermark,
+        ends.last_stable,
+        replica.log.start_offset,
+        records=(),
+        diverging_epoch=(epoch, end_offset),
+    )
+
+
+def _found(
+    replica: Replica, ends: LogEnds, records: Sequence[Buffer], aborted: Sequence[tuple[int, int]] | None
+) -> FetchPartitionResult:
+    return FetchPartitionResult(
+        replica.partition,
+        ErrorCode.NONE,
+        ends.high_watermark,
+        ends.last_stable,
+        replica.log.start_offset,
+        aborted,
+        _NO_REPLICA,
+        records,
+    )
+
+
+def _failed(index: int, code: int, request: FetchRequest) -> FetchPartitionResult:
+    return FetchPartitionResult(
+        index,
+        code,
+        aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
+        records=(),
+    )

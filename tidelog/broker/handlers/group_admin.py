@@ -1,0 +1,160 @@
+"""DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
+
+Owns the three answers. Invariants: a group that is named several times is answered once; a group that has
+only committed offsets is a group without members.
+
+Source: Kafka's KafkaApis and GroupCoordinatorService, KIP-430 (authorized operations), KIP-518 and KIP-848
+(filters), KIP-1043 (GROUP_ID_NOT_FOUND).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.broker.coordinator.groups.messages import DescribedGroup, ListedGroup
+from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP
+from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME, ResourceType
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, each
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_NOT_FOUND_FROM = 6
+# One group takes as long as about this many elements: its coordinator runs a transition.
+_ELEMENTS_PER_GROUP = 10
+
+
+class GroupAdminHandler(GuardedHandler):
+    """Serves DescribeGroups 0-6, ListGroups 0-5 and DeleteGroups 0-2."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._groups = services.groups
+
+    async def describe_groups(
+        self, context: RequestContext, request: types.DescribeGroupsRequest
+    ) -> types.DescribeGroupsResponseDict:
+        groups: list[types.DescribeGroupsResponseGroupDict] = []
+        pace = Pace()
+        for group_id in dict.fromkeys(request.groups):
+            answer = await self._described(context, group_id)
+            if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
+                operations = self._access.operations(context, ResourceType.GROUP, group_id)
+                answer["authorized_operations"] = operations
+            groups.append(answer)
+            if pace.spent(_ELEMENTS_PER_GROUP):
+                await self._services.turns.next()
+        return {"groups": groups}
+
+    async def _described(
+        self, context: RequestContext, group_id: str
+    ) -> types.DescribeGroupsResponseGroupDict:
+        version = context.header.api_version
+        try:
+            self._access.check(context, DESCRIBE_GROUP, group_id)
+            group = await self._describe(group_id)
+        except ApiError as error:
+            return {"group_id": group_id, "error_code": error.code, **_message(error.message, version)}
+        if group.state is GroupState.DEAD and version >= _NOT_FOUND_FROM:
+            return {
+                "group_id": group_id,
+                "group_state": group.state.value,
+                "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
+                **_message(f"group {group_id} does not exist", version),
+            }
+        return _group(group)
+
+    async def _describe(self, group_id: str) -> DescribedGroup:
+        if not self._groups.has_topic:
+            return DescribedGroup(group_id, GroupState.DEAD, "", "", ())
+        return await self._groups.run(group_id, lambda machine: partial(machine.describe, group_id))
+
+    async def list_groups(
+        self, context: RequestContext, request: types.ListGroupsRequest
+    ) -> types.ListGroupsResponseDict:
+        states = await self._filter(request.states_filter)
+        types = await self._filter(request.types_filter)
+        pace = Pace()
+        groups = []
+        code = ErrorCode.NONE
+        shows_all = self._access.shows(context, DESCRIBE_CLUSTER, CLUSTER_NAME)
+        async for listed in self._groups.listed():
+            if isinstance(listed, ApiError):
+                code = listed.code
+            elif (
+                (not states or listed.state.lower() in states)
+                and (not types or listed.type in types)
+                and (shows_all or self._access.shows(context, DESCRIBE_GROUP, listed.group_id))
+            ):
+                groups.append(_listed(listed))
+            if pace.spent():
+                await self._services.turns.next()
+        return {"error_code": code, "groups": groups}
+
+    async def _filter(self, names: Sequence[str]) -> frozenset[str]:
+        return frozenset(await self._services.turns.run(each(str.lower, names, Pace())))
+
+    async def delete_groups(
+        self, context: RequestContext, request: types.DeleteGroupsRequest
+    ) -> types.DeleteGroupsResponseDict:
+        results: list[types.DeleteGroupsResponseResultDict] = []
+        pace = Pace()
+        for group_id in dict.fromkeys(request.groups_names):
+            results.append({"group_id": group_id, "error_code": await self._delete(context, group_id)})
+            if pace.spent(_ELEMENTS_PER_GROUP):
+                await self._services.turns.next()
+        return {"results": results}
+
+    async def _delete(self, context: RequestContext, group_id: str) -> ErrorCode:
+        if not self._access.allows(context, DELETE_GROUP, group_id):
+            return DELETE_GROUP.refusal
+        if not self._groups.has_topic:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        try:
+            # Its offsets first, in batches.
+            while await self._groups.run(group_id, lambda machine: partial(machine.delete_some, group_id)):
+                pass
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+
+def _message(message: str, version: int) -> types.DescribeGroupsResponseGroupDict:
+    return {"error_message": message} if version >= _NOT_FOUND_FROM else {}
+
+
+def _group(group: DescribedGroup) -> types.DescribeGroupsResponseGroupDict:
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in group.members
+        ],
+    }
+
+
+def _listed(group: ListedGroup) -> types.ListGroupsResponseGroupDict:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state,
+        "group_type": group.type,
+    }

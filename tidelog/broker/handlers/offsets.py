@@ -1,0 +1,297 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: positions in a log, and moving its start.
+
+Owns the three answers. For a consumer the end of the log is the high watermark, so no answer names an offset
+that a crash could undo. What was appended before the request arrived may have been acknowledged with acks=1,
+so the answer waits until it is durable here; it does not wait for followers.
+
+Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, because its
+two answers could not be distinguished. Searches by timestamp may read the disk and run in a thread.
+
+Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320, KIP-734 (max timestamp), KIP-405, KIP-1005
+and KIP-1023 (places in remote storage), KIP-107 (DeleteRecords).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
+from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
+from tidelog.broker.security.required_access import CLUSTER_ACTION, DELETE_TOPIC, DESCRIBE_TOPIC
+from tidelog.broker.services import Services
+from tidelog.protocol.acls import CLUSTER_NAME
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.types import NO_OFFSET
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+_SPECIAL_FROM = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
+"""Timestamp that means a place -> the first version that has it."""
+_STARTS = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+"""All of a log is local."""
+_OF_REMOTE_STORAGE = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
+"""Places in remote storage, which no log here has: offset -1."""
+_NEVER = 1 << 15
+TO_HIGH_WATERMARK = -1
+_AnswerT = TypeVar("_AnswerT", bound="Mapping[str, object]")
+
+
+class OffsetsHandler(GuardedHandler):
+    """Serves ListOffsets 1-11, OffsetForLeaderEpoch 2-4 and DeleteRecords 0-2."""
+
+    def list_offsets(
+        self, context: RequestContext, request: types.ListOffsetsRequest
+    ) -> Steps[types.ListOffsetsResponseDict | Awaitable[types.ListOffsetsResponseDict]]:
+        asked = _Asked(request.topics, "name", "partition_index")
+        behind = yield from asked.look(
+            self._services,
+            partial(self._access.shows, context, DESCRIBE_TOPIC),
+            lambda replica, partition: partition.timestamp not in _STARTS and replica.is_behind,
+        )
+        answer = self._list(context, asked, request.isolation_level)
+        return self._once_visible(behind, answer) if behind else (yield from answer)
+
+    def _list(
+        self, context: RequestContext, asked: _Asked, isolation_level: int
+    ) -> Steps[types.ListOffsetsResponseDict | Awaitable[types.ListOffsetsResponseDict]]:
+        searches: list[_Search] = []
+        topics = yield from asked.answers(partial(self._list_one, context, isolation_level, searches))
+        return _search(topics, searches) if searches else {"topics": topics}
+
+    def _list_one(
+        self,
+        context: RequestContext,
+        isolation_level: int,
+        searches: list[_Search],
+        topic: str,
+        asked: types.ListOffsetsRequestPartition,
+    ) -> types.ListOffsetsResponsePartitionDict:
+        self._access.check(context, DESCRIBE_TOPIC, topic)
+        timestamp = asked.timestamp
+        if timestamp < 0 and context.header.api_version < _SPECIAL_FROM.get(timestamp, _NEVER):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+        replica = self._services.replica(topic, asked.partition_index, asked.current_leader_epoch)
+        end = replica.ends.visible(isolation_level)
+        if timestamp == LATEST_TIMESTAMP:
+            return {"offset": end, "leader_epoch": replica.leader_epoch}
+        log = replica.log
+        if timestamp in _OF_REMOTE_STORAGE:
+            return {}
+        if timestamp in _STARTS:
+            return {"offset": log.start_offset, "leader_epoch": log.leader_epoch_for(log.start_offset)}
+        answer: types.ListOffsetsResponsePartitionDict = {}
+        searches.append(_Search(answer, replica, timestamp, end))
+        return answer
+
+    async def _once_visible(
+        self, behind: Sequence[Replica], answer: Steps[_AnswerT | Awaitable[_AnswerT]]
+    ) -> _AnswerT:
+        """The answer, after what was appended before the request is durable."""
+        await all_flushed(behind)
+        result = await self._services.turns.run(answer)
+        return (await result) if isinstance(result, Awaitable) else result
+
+    def offset_for_leader_epoch(
+        self, context: RequestContext, request: types.OffsetForLeaderEpochRequest
+    ) -> Steps[types.OffsetForLeaderEpochResponseDict | Awaitable[types.OffsetForLeaderEpochResponseDict]]:
+        """Where a leader epoch ended, so that a consumer can detect a log truncated below its offset."""
+        asked = _Asked(request.topics, "topic", "partition")
+        behind = yield from asked.look(self._services, partial(self._shows_epochs, context))
+        answer = self._ends_of_epochs(context, asked)
+        return self._once_visible(behind, answer) if behind else (yield from answer)
+
+    def _ends_of_epochs(
+        self, context: RequestContext, asked: _Asked
+    ) -> Steps[types.OffsetForLeaderEpochResponseDict | Awaitable[types.OffsetForLeaderEpochResponseDict]]:
+        return {"topics": (yield from asked.answers(partial(self._end_of_epoch, context)))}
+
+    def _shows_epochs(self, context: RequestContext, topic: str) -> bool:
+        shows = self._access.shows
+        return shows(context, CLUSTER_ACTION, CLUSTER_NAME) or shows(context, DESCRIBE_TOPIC, topic)
+
+    def _end_of_epoch(
+        self, context: RequestContext, topic: str, asked: types.OffsetForLeaderEpochRequestPartition
+    ) -> types.OffsetForLeaderEpochResponsePartitionDict:
+        if not self._access.allows_one(context, (CLUSTER_ACTION, DESCRIBE_TOPIC), topic):
+            raise ApiError(DESCRIBE_TOPIC.refusal)
+        replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
+        epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
+        return {"leader_epoch": epoch, "end_offset": min(end_offset, replica.high_watermark)}
+
+    async def delete_records(
+        self, context: RequestContext, request: types.DeleteRecordsRequest
+    ) -> types.DeleteRecordsResponseDict:
+        """Move the start of logs forward, durably; offset -1 means the high watermark."""
+        turns = self._services.turns
+        asked = _Asked(request.topics, "name", "partition_index")
+        may_delete = partial(self._access.shows, context, DELETE_TOPIC)
+        unflushed = await turns.run(
+            asked.look(self._services, may_delete, lambda replica, _: replica.is_unflushed)
+        )
+        await all_flushed(unflushed)
+        moved: list[tuple[types.DeleteRecordsResponsePartitionDict, MovedStart]] = []
+        topics = await turns.run(
+            asked.answers(partial(self._delete_before, context, moved), low_watermark=NO_OFFSET)
+        )
+        try:
+            starts = await self._services.partitions.save_start_offsets([start for _, start in moved])
+        except OSError as error:
+            self._services.events.error(
+                "start_offsets_not_saved",
+                context.connection.client_host,
+                error=str(error),
+                advice="check the disk and its free space",
+            )
+            for answer, _ in moved:
+                answer |= {"low_watermark": NO_OFFSET, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
+        else:
+            for (answer, _), start in zip(moved, starts, strict=True):
+                answer["low_watermark"] = start
+        return {"topics": topics}
+
+    def _delete_before(
+        self,
+        context: RequestContext,
+        moved: list[tuple[types.DeleteRecordsResponsePartitionDict, MovedStart]],
+        topic: str,
+        asked: types.DeleteRecordsRequestPartition,
+    ) -> types.DeleteRecordsResponsePartitionDict:
+        self._access.check(context, DELETE_TOPIC, topic)
+        if topic in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        replica = self._services.replica(topic, asked.partition_index)
+        # Not the high watermark, which may pass what is not committed where acks.all.durable is false.
+        committed = replica.ends.committed
+        offset = committed if asked.offset == TO_HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= committed:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not between 0 and the committed end {committed}",
+            )
+        answer: types.DeleteRecordsResponsePartitionDict = {}
+        moved.append((answer, replica.delete_records_before(offset)))
+        return answer
+
+
+class _Asked:
+    """The partitions that a request names. One that it names twice is refused with INVALID_REQUEST.
+
+    The two fields are those that hold a topic's name and a partition's index.
+    """
+
+    def __init__(self, topics: Sequence[Any], topic_field: str, index_field: str) -> None:
+        self._topics = topics
+        self._topic_field = topic_field
+        self._index_field = index_field
+        self._times: Counter[tuple[str, int]] = Counter()
+
+    def look(
+        self,
+        services: Services,
+        may: Callable[[str], bool],
+        waits: Callable[[Replica, Any], bool] = lambda replica, _: replica.is_behind,
+    ) -> Steps[list[Replica]]:
+        """Replicas of partitions that must wait for a flush: without `waits`, those with records that are not
+        visible yet. A topic that the client may not use is not waited for: that would show that it exists.
+        """
+        pace = Pace()
+        waiting: list[Replica] = []
+        for topic in self._topics:
+            name = topic[self._topic_field]
+            is_allowed = may(name)
+            for partition in topic.partitions:
+                key = (name, partition[self._index_field])
+                self._times[key] += 1
+                replica = services.replicas.get(key) if is_allowed else None
+                if replica is not None and waits(replica, partition):
+                    waiting.append(replica)
+                if pace.spent():
+                    yield
+            if pace.spent():
+                yield
+        return list(dict.fromkeys(waiting))
+
+    def answers(self, answer: Callable[[str, Any], Any], **refused: Any) -> Steps[list[Any]]:
+        """The result of `answer(topic, partition)` for each; if it raises ApiError, code and `refused`."""
+        pace = Pace()
+        topics = []
+        for topic in self._topics:
+            name = topic[self._topic_field]
+            answer_one = partial(self._answer_one, answer, refused, name)
+            partitions = yield from each(answer_one, topic.partitions, pace)
+            topics.append({self._topic_field: name, "partitions": partitions})
+            if pace.spent():
+                yield
+        return topics
+
+    def _answer_one(
+        self,
+        answer: Callable[[str, Any], Any],
+        refused: Mapping[str, Any],
+        topic: str,
+        partition: Any,
+    ) -> Any:
+        index = partition[self._index_field]
+        try:
+            if self._times[topic, index] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request names this partition more than once")
+            found = answer(topic, partition)
+        except ApiError as error:
+            return {self._index_field: index, "error_code": error.code, **refused}
+        found[self._index_field] = index
+        found["error_code"] = ErrorCode.NONE
+        return found
+
+
+class _Search(NamedTuple):
+    """A timestamp to look up; the offset is added to `answer`, the partition's answer."""
+
+    answer: types.ListOffsetsResponsePartitionDict
+    replica: Replica
+    timestamp: int
+    end: int
+
+
+async def _search(
+    topics: list[types.ListOffsetsResponseTopicDict], searches: Sequence[_Search]
+) -> types.ListOffsetsResponseDict:
+    """Look timestamps up in a thread, because that may read the disk."""
+    await asyncio.get_running_loop().run_in_executor(None, _find_all, searches)
+    return {"topics": topics}
+
+
+def _find_all(searches: Iterable[_Search]) -> None:
+    """In a thread: add to each answer the offset, timestamp and leader epoch, if such a record is visible."""
+    for answer, replica, timestamp, end in searches:
+        log = replica.log
+        try:
+            if timestamp == MAX_TIMESTAMP:
+                found = log.max_timestamp_offset()
+            else:
+                found = log.offset_for_timestamp(timestamp)
+        except ApiError as error:
+            answer["error_code"] = error.code
+            continue
+        if found is not None and found[0] < end:
+            answer["offset"], answer["timestamp"], answer["leader_epoch"] = found

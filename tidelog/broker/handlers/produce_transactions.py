@@ -1,0 +1,123 @@
+"""What the transactions of a ProduceRequest need: partitions that take part, and a coordinator that agrees.
+
+Owns the codes that producers get for the coordinator's. Invariant: a batch begins a transaction only on a
+partition that the coordinator has in that transaction.
+
+Event loop only. Source: KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
+from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.security.required_access import WRITE_TOPIC
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
+from tidelog.protocol.hot import ProduceRequest
+from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, read_batch_header
+from tidelog.protocol.steps import Pace, Steps
+from tidelog.protocol.types import Buffer
+
+_FIRST_VERSION_WITH_ABORTABLE: Final = 11
+_ADDS_PARTITIONS_FROM: Final = 12
+_OF_THE_COORDINATOR = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""What producers get for the coordinator's code: one that each of them knows, and retries where it may."""
+
+
+def for_producers(code: ErrorCode) -> ErrorCode:
+    """The code that a producer gets for one of the coordinator."""
+    return _OF_THE_COORDINATOR.get(code, code)
+
+
+class ProduceTransactions:
+    """Asks the transaction coordinator for one handler."""
+
+    def __init__(self, services: Services, access: AccessControl) -> None:
+        self._access = access
+        self._replicas = services.replicas
+        self._services = services
+
+    def lacking(
+        self, context: RequestContext, request: ProduceRequest
+    ) -> Steps[dict[Producer, list[TopicPartition]]]:
+        """The partitions that do not take part in the transactions yet which batches of the request name.
+
+        None in older versions: their clients add partitions themselves.
+        """
+        pace = Pace()
+        lacking: dict[Producer, list[TopicPartition]] = {}
+        if request.transactional_id is None or context.header.api_version < _ADDS_PARTITIONS_FROM:
+            return lacking
+        permits = self._services.transactions.permits
+        for topic, partitions in request.topics:
+            if not self._access.shows(context, WRITE_TOPIC, topic):
+                continue  # The append refuses it.
+            for index, batch in partitions:
+                producer = _producer_of(batch)
+                if producer is not None and (topic, index) in self._replicas and topic not in INTERNAL_TOPICS:
+                    code = permits(request.transactional_id or "", *producer, topic, index)
+                    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS):
+                        lacking.setdefault(producer, []).append(TopicPartition(topic, index))
+                if pace.spent():
+                    yield
+            if pace.spent():
+                yield
+        return lacking
+
+    async def add(
+        self, request: ProduceRequest, lacking: Mapping[Producer, Sequence[TopicPartition]]
+    ) -> dict[tuple[str, int], ApiError]:
+        """Let partitions take part; returns those for which the producer is to try again."""
+        to_retry: dict[tuple[str, int], ApiError] = {}
+        for producer, partitions in lacking.items():
+            try:
+                await self._services.transactions.add_partitions(
+                    request.transactional_id or "", producer, partitions
+                )
+            except ApiError as error:
+                # Else the append finds that they do not take part, and why. But what may be added later
+                # may not be found then: the transaction before it may have ended meanwhile.
+                if error.code.retriable:
+                    to_retry.update(dict.fromkeys(partitions, again(error)))
+        return to_retry
+
+    def permit(
+        self, transactional_id: str, version: int, topic: str, index: int, begins: BatchHeader
+    ) -> None:
+        """Raise ApiError unless the coordinator has this partition in the transaction that a batch begins."""
+        producer_id, epoch = begins.producer_id, begins.producer_epoch
+        verifier = self._services.transaction_verifier
+        code = verifier.permits(transactional_id, producer_id, epoch, topic, index)
+        if code == ErrorCode.NONE:
+            return
+        if code == ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+        raise ApiError(
+            for_producers(code),
+            f"transactional id {transactional_id} has no ongoing transaction of producer {begins.producer_id}"
+            f" epoch {begins.producer_epoch} with {topic}-{index}: {code.name}",
+        )
+
+
+def _producer_of(batch: Buffer | None) -> Producer | None:
+    """The producer of a batch that belongs to a transaction; None for any other batch."""
+    if batch is None or len(batch) < BATCH_HEADER_SIZE:
+        return None
+    try:
+        header = read_batch_header(batch)
+    except ProtocolError:
+        return None
+    if not header.is_transactional or header.producer_id < 0:
+        return None
+    return Producer(header.producer_id, header.producer_epoch)

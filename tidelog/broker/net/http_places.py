@@ -1,0 +1,136 @@
+"""The connections of the HTTP port: how many there may be, and which of them make way.
+
+A health check must be answered whatever other peers do: an orchestrator restarts a broker whose check fails.
+So a connection may stay only while its request is at work. A request is at work once its client has
+authenticated and its body has arrived. All other connections wait: for a head, for a body, for the refusal of
+a wrong password, or idle. Owns the set of open connections.
+
+Invariants: at most `MOST_CONNECTIONS` are open, and `MOST_PER_ADDRESS` of one address; beyond that the oldest
+waiting connection of the address that has the most is closed. At most `MOST_AT_WORK` requests are at work;
+further ones get 503; in a turn of the loop one of them begins. At most `MOST_UNREAD` answers wait for their
+clients; beyond that the oldest is closed.
+
+Event loop only. It imports aiohttp: `http` imports it with the first connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from tidelog.broker.limits.turns import Turns
+
+MOST_CONNECTIONS: Final = 256
+MOST_PER_ADDRESS: Final = 192
+MOST_AT_WORK: Final = 32
+MOST_UNREAD: Final = 32
+MOST_BODY_BYTES: Final = 64 * 1024
+"""The largest body that a route takes is one fault in JSON."""
+_SERVER = "tidelog"
+"""Without versions: they help only those who look for a version with a known fault."""
+
+
+class HttpConnection(web.RequestHandler):
+    """One connection, which reports its begin and its end to the places of its port."""
+
+    __slots__ = ("_places", "host")
+
+    def __init__(self, places: HttpPlaces, server: web.Server, **arguments: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **arguments)
+        self._places = places
+        self.host = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._places.opened(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._places.closed(self)
+        super().connection_lost(exc)
+
+    def handle_error(self, *args: Any, **kwargs: Any) -> web.StreamResponse:
+        """What aiohttp answers to a request that it cannot parse, for which it emits no signal."""
+        response = super().handle_error(*args, **kwargs)
+        response.headers["Server"] = _SERVER
+        return response
+
+    @property
+    def unread_bytes(self) -> int:
+        """What waits for the client to read."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+
+class HttpPlaces:
+    """Those of one HTTP port."""
+
+    def __init__(self, body_seconds: float) -> None:
+        """A body that has not arrived within `body_seconds` is refused."""
+        self._body_seconds = body_seconds
+        self._open: dict[HttpConnection, None] = {}
+        self._at_work: set[object] = set()
+        self._turns = Turns()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, connection: HttpConnection) -> None:
+        """Take `connection`, and close another one if there are too many."""
+        self._open[connection] = None
+        if sum(each.host == connection.host for each in self._open) > MOST_PER_ADDRESS:
+            self._close_oldest_waiting(connection.host)
+        elif len(self._open) > MOST_CONNECTIONS:
+            waiting = Counter(each.host for each in self._open if each not in self._at_work)
+            self._close_oldest_waiting(waiting.most_common(1)[0][0])
+
+    def closed(self, connection: HttpConnection) -> None:
+        self._open.pop(connection, None)
+
+    def _close_oldest_waiting(self, host: str) -> None:
+        waiting = (each for each in self._open if each.host == host and each not in self._at_work)
+        self._close(next(waiting))
+
+    def _close(self, connection: HttpConnection) -> None:
+        self.closed(connection)
+        connection.force_close()
+
+    def _close_unread(self) -> None:
+        unread = [each for each in self._open if each.unread_bytes]
+        if len(unread) >= MOST_UNREAD:
+            self._close(unread[0])
+
+    async def work(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """What `handler` answers, once the body is here; 503 with too many requests at work, 408 for a body
+        that is late. For aiohttp: a middleware.
+        """
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(
+                text=f"the body has to arrive within {self._body_seconds:g} seconds\n"
+            ) from None
+        if len(self._at_work) >= MOST_AT_WORK:
+            raise web.HTTPServiceUnavailable(
+                text=f"{MOST_AT_WORK} requests are at work, which is the most; try again\n",
+                headers={"Retry-After": "1"},
+            )
+        self._close_unread()
+        self._at_work.add(request.protocol)
+        try:
+            await self._turns.next()
+            return await handler(request)
+        finally:
+            self._at_work.discard(request.protocol)
+
+
+async def name_server(_: web.Request, response: web.StreamResponse) -> None:
+    """Replace aiohttp's `Server` header. For aiohttp: a signal."""
+    response.headers["Server"] = _SERVER

@@ -1,0 +1,29 @@
+"""What a connection and its transport agree on; buffers given to a transport in one call, also in versions of
+asyncio with a fault."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.protocol.types import Buffer
+
+WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+CLIENT_USER: Final = "client_user"
+"""`get_extra_info` of this name is the user that the client's certificate names, or empty."""
+RECEIVED_BYTES: Final = "received_bytes"
+"""`get_extra_info` of this name counts the bytes that the transport received and did not deliver."""
+WRITELINES_PAUSES: Final = not (
+    (3, 12) <= sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
+)
+"""In some versions asyncio's writelines forgets to pause the protocol (CVE-2024-12254); write never does."""
+
+
+def write_all(transport: asyncio.WriteTransport, buffers: Sequence[Buffer]) -> None:
+    """Write these in order; large ones are not copied."""
+    if len(buffers) == 1:
+        transport.write(buffers[0])
+    elif WRITELINES_PAUSES:
+        transport.writelines(buffers)
+    else:
+        transport.write(b"".join(buffers))

@@ -1,0 +1,140 @@
+"""Structured log events: one JSON object per line, or readable lines where the stream is a terminal.
+
+Owns the set-up of structlog for a broker process, where its events are written, and from which level on.
+Invariants: `broker_started` is the first line on standard output, at each level; everything logged before it
+(recovery, warnings about settings, a refusal to start) is written to standard error; a broker embedded in
+another program never changes that program's logging.
+
+Modules get their loggers from `structlog.get_logger(__name__)`.
+"""
+
+import json
+import os
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+FIRST_EVENT = "broker_started"
+NOT_STARTED = "broker_not_started"
+LEVELS = {"INFO": frozenset[str](), "WARN": frozenset({"info"}), "ERROR": frozenset({"info", "warning"})}
+"""Level -> the methods of a logger whose events it drops."""
+
+
+def import_structlog_without_rich() -> None:
+    """Import structlog in a broker process, without rich and pygments.
+
+    structlog uses rich, if it is installed, for tracebacks on terminals. With pygments that takes 300 ms of a
+    start that may take 500. Must run before the first import of structlog; otherwise it has no effect.
+    """
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # An import of it then raises ImportError.
+    try:
+        import structlog  # noqa: F401
+    finally:
+        del sys.modules["rich"]
+
+
+class EventStream:
+    """A text stream that writes to `before` until `start`, and to `after` from then on."""
+
+    def __init__(self, before: TextIO, after: TextIO) -> None:
+        self._target = before
+        self._after = after
+
+    def start(self) -> None:
+        self._target = self._after
+
+    def isatty(self) -> bool:
+        return self._target.isatty()
+
+    def write(self, text: str) -> int:
+        # A name that cannot be encoded must not lose the event.
+        encoding = self._target.encoding or "utf-8"
+        return self._target.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+    def flush(self) -> None:
+        self._target.flush()
+
+
+class _Switch:
+    """A structlog processor that lets standard output begin with the first event of a started broker."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if event.get("event") == FIRST_EVENT:
+            self._stream.start()
+        return event
+
+
+class _Level:
+    """A structlog processor that drops the events below a level."""
+
+    dropped = LEVELS["INFO"]
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if method in self.dropped and event.get("event") != FIRST_EVENT:
+            from structlog import DropEvent
+
+            raise DropEvent
+        return event
+
+
+def set_level(level: str) -> None:
+    """Drop the events below this one of LEVELS from now on, where `configure` set this process up."""
+    _Level.dropped = LEVELS[level]
+
+
+class _Renderer:
+    """A structlog processor that makes the line: JSON, or on a terminal what a person reads."""
+
+    def __init__(self, stream: EventStream) -> None:
+        import structlog
+
+        self._stream = stream
+        self._console = structlog.dev.ConsoleRenderer(colors="NO_COLOR" not in os.environ)
+        self._json = structlog.processors.JSONRenderer(serializer=to_json)
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> str | bytes:
+        if not self._stream.isatty():
+            from structlog.processors import format_exc_info
+
+            return self._json(logger, method, _event_first(format_exc_info(logger, method, event)))
+        if event["event"] == NOT_STARTED:
+            return f"error: {event['error']}"
+        return self._console(logger, method, event)
+
+
+def _event_first(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The event's name before its fields, its level and time after them: lines are read by people as well."""
+    name = event.pop("event", None)
+    level = event.pop("level", None)
+    timestamp = event.pop("timestamp", None)
+    return {"event": name, **event, "level": level, "timestamp": timestamp}
+
+
+def to_json(event: MutableMapping[str, Any], **_: Any) -> str:
+    """One line of JSON; what JSON does not know (paths, uuids) as text."""
+    return json.dumps(event, default=str, ensure_ascii=False)
+
+
+def configure(out: TextIO | None = None, errors: TextIO | None = None) -> None:
+    """Set structlog up for this process."""
+    import structlog
+
+    stream = EventStream(errors or sys.stderr, out or sys.stdout)
+    processors: list[Any] = [
+        _Switch(stream),
+        _Level(),
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _Renderer(stream),
+    ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),  # type: ignore[arg-type]
+        cache_logger_on_first_use=True,
+    )

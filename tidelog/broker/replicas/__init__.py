@@ -1,0 +1,15 @@
+"""The replicas of this broker: from a topic in the catalog to records in a log that are durable.
+
+- `group_commit`: one fdatasync for all requests that wait on a log
+- `log_cleaner`: the broker's log cleaner: finds the dirtiest compacted log and cleans it, one at a time
+- `maintenance`: what a broker does by the clock: checkpoints, retention, expiry of idle producers
+- `ownership`: whether a data folder and a catalog belong together
+- `partitions`: the partitions that this broker holds: a log and a replica for each
+- `progress`: how far the replicas of a partition have come, and what follows: what is committed, what clients
+  may read,
+- `reconciler`: the one place that starts, stops and changes the role of replicas, as the catalog says
+- `replica`: this broker's copy of a partition: role, high watermark, waiting requests
+- `roles`: the role of a broker for a partition
+- `topics`: creates, grows, changes and deletes topics on request
+- `transaction_verifier`: what a partition asks the transaction coordinator
+"""

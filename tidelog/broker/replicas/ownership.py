@@ -1,0 +1,102 @@
+"""Whether a data folder and a catalog belong together, and which partition folders the catalog does not know.
+
+Owns both checks at the start of a broker. `meta.properties` (Kafka's) names the cluster and the broker that
+own the folder. It is written once the first catalog exists; from then on a catalog has to exist.
+
+Invariants: what is removed never held a record, or belongs to a topic that the catalog remembers as deleted.
+Folders of any other topic mean that the catalog was lost, or is an older one. Then nothing is changed and the
+start fails.
+
+Blocking.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.storage import checkpoints
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.folders import FoundPartition
+from tidelog.broker.storage.manager import LOCK_FILE, DataFolderError, LogManager
+
+_NAMED = 5
+"""How many folders a message names."""
+logger = structlog.get_logger(__name__)
+
+
+def is_in_use(disk: Disk, data_dir: Path) -> bool:
+    """Whether a catalog was in this folder before. Raises OSError."""
+    return disk.exists(data_dir / checkpoints.META_PROPERTIES)
+
+
+def claim(disk: Disk, data_dir: Path, identity: checkpoints.FolderIdentity) -> None:
+    """Write the identity of the folder's owner, or check it. Raises DataFolderError, OSError."""
+    path = data_dir / checkpoints.META_PROPERTIES
+    try:
+        found = checkpoints.read_identity(disk, data_dir)
+    except checkpoints.CheckpointError as error:
+        advice = "nothing to do: it is written again as the catalog says; check the disk"
+        logger.warning("meta_properties_damaged", error=str(error), advice=advice)
+        found = None
+    if found is None:
+        checkpoints.write_identity(disk, data_dir, identity)
+    elif found != identity:
+        raise DataFolderError(
+            f"{path} says that the folder belongs to cluster.id {found.cluster_id}, node.id {found.node_id}, "
+            f"and the catalog in it is of cluster.id {identity.cluster_id}, node.id {identity.node_id}; put "
+            f"back the catalog that belongs here, or remove {path} if this one does"
+        )
+
+
+def settle_strays(logs: LogManager, catalog: Catalog) -> None:
+    """Remove the folders that are not needed. Opening a known partition checks whether its folder fits.
+
+    Raises DataFolderError where folders hold records of partitions that the catalog does not know, OSError.
+    """
+    needless: list[FoundPartition] = []
+    unknown: list[FoundPartition] = []
+    for found in logs.found_partitions():
+        topic = catalog.topic(found.topic)
+        is_known = topic is not None and topic.has_partition(found.partition)
+        if found.topic_id in catalog.deleted or (not is_known and logs.holds_nothing(found)):
+            needless.append(found)
+        elif not is_known:
+            unknown.append(found)
+    if unknown:
+        raise DataFolderError(_refusal(logs.data_dir, unknown))
+    if needless:
+        logs.remove(needless)
+
+
+def _refusal(data_dir: Path, unknown: list[FoundPartition]) -> str:
+    names = [f"{found.topic}-{found.partition}" for found in unknown]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"{data_dir} holds records of partitions that the catalog does not know: "
+        f"{', '.join(names[:_NAMED])}{more}. The catalog was lost or is an older one, or the folders come "
+        "from elsewhere; put back the catalog that belongs here, or let `tidelog storage rebuild-catalog "
+        f"{data_dir}` make one that knows them, or move these folders away if their records are not needed"
+    )
+
+
+@contextmanager
+def locked(disk: Disk, data_dir: Path, *, shared: bool) -> Iterator[None]:
+    """Lock a folder against brokers meanwhile. Raises DataFolderError if a broker has it, OSError.
+
+    With `shared`, a folder that was copied without its lock file is read without a lock.
+    """
+    path = data_dir / LOCK_FILE
+    if shared and not disk.exists(path):
+        yield
+        return
+    fd = disk.open(path, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
+    try:
+        if not disk.lock(fd, shared=shared):
+            raise DataFolderError(f"a broker is using {data_dir}; stop it first")
+        yield
+    finally:
+        disk.close(fd)

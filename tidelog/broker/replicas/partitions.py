@@ -1,0 +1,245 @@
+"""The partitions that this broker holds: a log and a replica for each.
+
+Owns `replicas` and how logs are opened, made, closed and removed. Work that blocks on the disk runs in a
+thread, one piece at a time, so the event loop continues to serve while a large log is recovered or deleted.
+
+Invariants:
+- a replica is in the table exactly while its log is open; a log that cannot be opened leaves its partition
+  offline (no leader in metadata) and the others untouched;
+- if a folder holds records of a partition that the catalog does not know, the broker does not start (see
+  `broker.replicas.ownership`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+from uuid import UUID
+
+from tidelog.broker.cluster.catalog import Catalog, Topic
+from tidelog.broker.configuration.topic_configs import TopicConfigs
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.replicas.ownership import settle_strays
+from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
+from tidelog.broker.replicas.roles import Role, partitions_held
+from tidelog.broker.storage.invariants import InvariantError
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.manager import LogManager, NewPartitions
+from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import Pace, Steps
+
+
+class Partitions:
+    """All logs and replicas of one broker."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        settings: TopicConfigs,
+        base_config: Callable[[], LogConfig],
+        *,
+        node_id: int,
+        group_commit: GroupCommit,
+        metrics: Metrics,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.replicas: dict[tuple[str, int], Replica] = {}
+        self.unopened: set[tuple[str, int]] = set()
+        """Partitions whose log could not be opened at the start."""
+        self.logs = logs
+        self.disk_work = asyncio.Lock()
+        """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
+        self._settings = settings
+        self._base_config = base_config
+        self.node_id = node_id
+        self._group_commit = group_commit
+        self._metrics = metrics
+        self._clock_ms = clock_ms
+
+    async def settle_strays(self, catalog: Catalog) -> None:
+        """Remove folders that are not needed.
+
+        Raises OSError, and DataFolderError if the catalog does not belong to these folders.
+        """
+        async with self.disk_work:
+            await asyncio.to_thread(settle_strays, self.logs, catalog)
+
+    async def open(self, wanted: Sequence[tuple[Topic, Sequence[int]]]) -> None:
+        """Open the logs of these partitions of topics, making what is missing.
+
+        Logs that cannot be opened are reported and left out. Raises OSError for too few file handles.
+        """
+
+        def every() -> Iterator[tuple[str, UUID, int, LogConfig]]:
+            for topic, indexes in wanted:
+                config = self._config_of(topic)
+                for index in indexes:
+                    yield topic.name, topic.topic_id, index, config
+
+        epochs = {
+            (topic.name, index): topic.partitions[index].leader_epoch
+            for topic, indexes in wanted
+            for index in indexes
+        }
+        async with self.disk_work:
+            await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms(), epochs))
+
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest that any open log knows of, or -1."""
+        logs = (replica.log for replica in self.replicas.values())
+        return max((log.producers.highest_producer_id for log in logs), default=-1)
+
+    async def make(self, wanted: Sequence[tuple[Topic, int]]) -> list[list[PartitionLog] | OSError]:
+        """New folders and logs for this broker's partitions of each topic from a partition on, all or none.
+
+        OSError in place of a topic's logs also if partitions of the same names exist.
+        """
+
+        def make() -> list[list[PartitionLog] | OSError]:
+            asked = [self._new(topic, first) for topic, first in wanted]
+            known = [self._known(new) for new in asked]
+            new = [new for new, error in zip(asked, known, strict=True) if error is None]
+            made = iter(self.logs.create_many(new, self._clock_ms()) if new else ())
+            return [error or next(made) for error in known]
+
+        async with self.disk_work:
+            return await asyncio.to_thread(make)
+
+    def _new(self, topic: Topic, first: int) -> NewPartitions:
+        indexes = partitions_held(topic, self.node_id, first)
+        return NewPartitions(topic.name, topic.topic_id, indexes, self._config_of(topic))
+
+    def _known(self, new: NewPartitions) -> OSError | None:
+        """An error if one of these is a partition already."""
+        for key in new.keys:
+            if key in self.replicas or key in self.unopened:
+                return FileExistsError(errno.EEXIST, f"{key[0]}-{key[1]} is another topic's by now")
+        return None
+
+    def _config_of(self, topic: Topic) -> LogConfig:
+        return self._settings.log_config(topic.configs, self._base_config())
+
+    def begin(self, topic: Topic, index: int, role: Role) -> None:
+        """Let the replica of an open log begin. Where no log is open, the partition is offline."""
+        key = (topic.name, index)
+        log = self.logs.logs.get(key)
+        if log is None:
+            self.unopened.add(key)
+            self._metrics.partition_failed()
+            return
+        self._metrics.log_recovered(len(log.recovery.corrupt_snapshots), log.recovery.truncated_bytes)
+        replica = self.replicas[key] = Replica(
+            topic.topic_id,
+            log,
+            leader_epoch=role.leader_epoch,
+            group_commit=self._group_commit,
+            metrics=self._metrics,
+            loop=asyncio.get_running_loop(),
+        )
+        if not role.is_leader:
+            replica.follow(role.leader_epoch)
+
+    def change_role(self, topic: Topic, index: int, role: Role) -> None:
+        """Let a replica lead or follow from now on."""
+        replica = self.replicas.get((topic.name, index))
+        if replica is not None:
+            (replica.lead if role.is_leader else replica.follow)(role.leader_epoch)
+
+    def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
+        """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""
+        self.unopened.discard((topic.name, index))
+        replica = self.replicas.pop((topic.name, index), None)
+        if replica is None:
+            return ()
+        replica.stop(code)
+        return (replica,)
+
+    async def flushed(self, ended: Replica) -> None:
+        """Return when no flush of a replica that ended is under way, so that its log may be closed."""
+        await self._group_commit.wait_flushed(ended)
+
+    async def remove(self, keys: Sequence[tuple[str, int]]) -> None:
+        """Close logs and remove their folders; their replicas have ended and are flushed. Raises OSError."""
+
+        def delete() -> None:
+            self.logs.delete(keys)
+            self.logs.purge()
+
+        async with self.disk_work:
+            await asyncio.to_thread(delete)
+
+    def forget_topic(self, topic: Topic) -> None:
+        """Stop counting for a deleted topic."""
+        self._metrics.forget_topic(topic.name)
+
+    def fail(self, log: PartitionLog, error: InvariantError) -> None:
+        """Take a partition offline whose log contradicts itself."""
+        replica = self.replicas.get((log.topic, log.partition))
+        if replica is not None and replica.log is log:
+            replica.fail(error)
+        else:
+            log.mark_failed(error)
+
+    async def flush_written(self, log: PartitionLog) -> None:
+        """Flush a log whose writes no answer waits for. A flush that fails takes the partition offline."""
+        replica = self.replicas.get((log.topic, log.partition))
+        if replica is not None and replica.log is log and not log.config.acks_all_durable:
+            await all_flushed([replica])
+
+    async def checkpoint(self, log: PartitionLog) -> bool:
+        """Make a log's indexes durable, and write a snapshot where one is due. `disk_work` is held.
+
+        Returns whether nothing kept it from writing; what did is reported.
+        """
+        await self.flush_written(log)
+        try:
+            work = log.begin_checkpoint()
+        except OSError as error:
+            self.logs.report_checkpoint_failed(log, error)
+            return False
+        except InvariantError as error:
+            self.fail(log, error)
+            return False
+        if work is None:
+            return True
+        failure = await asyncio.to_thread(work.attempt)
+        self.logs.finish_checkpoint(log, work, failure)
+        return failure is None
+
+    def reconfigure(self, topic: Topic, pace: Pace) -> Steps[None]:
+        """Let the running logs follow the topic's settings."""
+        config = self._config_of(topic)
+        for index in range(len(topic.partitions)):
+            replica = self.replicas.get((topic.name, index))
+            if replica is not None:
+                replica.reconfigure(config)
+            if pace.spent():
+                yield
+
+    async def save_start_offsets(self, moved: Sequence[MovedStart]) -> list[int]:
+        """Save log starts that DeleteRecords moved; returns the answer for each. Raises OSError."""
+        async with self.disk_work:
+            await asyncio.to_thread(self.logs.write_checkpoints)
+        return [cast(int, start) for start in moved]
+
+    async def close(self, *, clean: bool = True) -> None:
+        """Flush everything, stop the replicas, close the logs with their snapshots.
+
+        With `clean` false the logs are left as a crash would leave them.
+        """
+        for replica in self.replicas.values():
+            if clean:
+                self._group_commit.request(replica)
+            else:
+                replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await self._group_commit.close()
+        for replica in self.replicas.values():
+            replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.replicas.clear()
+        async with self.disk_work:
+            await asyncio.to_thread(self.logs.close, clean=clean)

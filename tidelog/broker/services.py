@@ -1,0 +1,463 @@
+"""Everything below the handlers: catalog, logs, replicas, producer ids, timers.
+
+Owns the order of opening and closing. Opening: lock the data folder, load the catalog, check that folder and
+catalog belong together, recover the logs in a thread, then start the timers. Closing: stop the timers, finish
+the work that has begun, flush, write snapshots and the marker of a clean shutdown, unlock the folder.
+
+Invariants: after `open_services` returned, every partition of the catalog is served or reported as offline;
+`close` may be called again and then does nothing; no globals, so several brokers may share a process.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import structlog
+
+from tidelog.broker.cluster.catalog import (
+    ALL_BROKERS,
+    INTERNAL_TOPIC_CONFIGS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    BrokerConfigsChanged,
+    BrokerRegistered,
+    BrokerRegistration,
+    Catalog,
+    Change,
+    Listener,
+)
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import ClusterStore, StoreError
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.topic_configs import TopicConfigs
+from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
+from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
+from tidelog.broker.limits.handle_budget import HandleBudget
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.limits.queued_memory import QueuedMemory
+from tidelog.broker.limits.quotas import QuotaStore
+from tidelog.broker.limits.turns import Turns
+from tidelog.broker.observability import log_events
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.replicas.log_cleaner import LogCleaner
+from tidelog.broker.replicas.maintenance import Maintenance
+from tidelog.broker.replicas.ownership import claim, is_in_use
+from tidelog.broker.replicas.partitions import Partitions
+from tidelog.broker.replicas.reconciler import Reconciler
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.topics import NewTopic, Topics
+from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
+from tidelog.broker.security.acls import Acls
+from tidelog.broker.security.authentication import Authentication
+from tidelog.broker.security.authorizer import Authorizer
+from tidelog.broker.security.users import Users
+from tidelog.broker.storage.checkpoints import FolderIdentity
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.producer_state import ProducerRules
+from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import NO_LEADER_EPOCH
+
+logger = structlog.get_logger(__name__)
+STORE_FILE = "cluster.db"
+_READ_FOR_IDS = (
+    "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
+    "batches are read to give no producer id twice"
+)
+logger = structlog.get_logger(__name__)
+
+
+class Services:
+    """What the handlers use."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        metrics: Metrics,
+        clock_ms: Callable[[], int],
+        *,
+        cluster: Cluster,
+        acls: Acls,
+        producer_ids: ProducerIds,
+        partitions: Partitions,
+        reconciler: Reconciler,
+        topics: Topics,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        maintenance: Maintenance,
+        cleaner: LogCleaner,
+        events: PeerEvents,
+        handles: HandleBudget,
+        turns: Turns,
+    ) -> None:
+        self.settings = settings
+        self.memory = QueuedMemory(settings.config.queued_max_bytes)
+        self.events = events
+        self.metrics = metrics
+        self.clock_ms = clock_ms
+        self.node_id = settings.config.node_id
+        self.catalog: Catalog = cluster.catalog
+        self.acls = acls
+        self.producer_ids = producer_ids
+        self.partitions = partitions
+        self.replicas = partitions.replicas
+        self.topics = topics
+        self.quotas = QuotaStore(
+            cluster,
+            (settings.config.quota_window_num - 1) * settings.config.quota_window_size_seconds,
+            settings.config.controller_quota_window_num
+            * settings.config.controller_quota_window_size_seconds,
+        )
+        self.groups = groups
+        self.transactions = transactions
+        metrics.count_transactions_with(transactions.counts)
+        self.maintenance = maintenance
+        self.cleaner = cleaner
+        self.handles = handles
+        self.turns = turns
+        self.users = Users(cluster)
+        self.authentication = Authentication(settings, self.users, metrics, events, clock_ms)
+        self.transaction_verifier: TransactionVerifier = transactions
+        self._reconciler = reconciler
+        self._cluster = cluster
+        self._closed = False
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings in force. Some may change at run time: ask again, do not keep it."""
+        return self.settings.config
+
+    def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
+        """The replica that serves a partition, for a client that knows `leader_epoch`.
+
+        Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        replica = self.replicas.get((topic, partition))
+        if replica is None:
+            raise self.missing(topic, partition)
+        if replica.stopped is not None:
+            raise ApiError(replica.stopped)
+        replica.check_leader_epoch(leader_epoch)
+        return replica
+
+    def missing(self, topic: str, partition: int) -> ApiError:
+        """Why a partition has no replica here: it does not exist, its log could not be opened, or it is being
+        created (then the error is retriable).
+        """
+        known = self.catalog.topic(topic)
+        if known is None or not known.has_partition(partition):
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if (topic, partition) in self.partitions.unopened:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def close(self, *, clean: bool = True) -> None:
+        """Finish the work that has begun, flush, write snapshots, unlock the data folder.
+
+        With `clean` false nothing is flushed or written, so the folder is as after a crash. `users` still
+        check passwords: the HTTP port answers during a flush, so close them after it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await self.authentication.close()
+        await self.cleaner.stop()
+        await self.maintenance.stop()
+        await self.transactions.close()
+        await self.groups.close()
+        await self.producer_ids.close()
+        await self.topics.close()
+        await self._reconciler.settled()
+        await self.partitions.close(clean=clean)
+        try:
+            await self._cluster.close()
+        except (StoreError, OSError) as error:
+            advice = "nothing is lost: the next start finds what was committed in its write-ahead log"
+            logger.error("cluster_store_not_closed", error=str(error), advice=advice)
+        self.events.close()
+
+
+async def open_services(
+    config: BrokerConfig,
+    metrics: Metrics,
+    clock_ms: Callable[[], int],
+    *,
+    listeners: Sequence[Listener] = (),
+    steady_ms: Callable[[], int] | None = None,
+    store: ClusterStore | None = None,
+    disk: Disk | None = None,
+) -> Services:
+    """Open the data folder and everything in it.
+
+    `clock_ms` gives milliseconds since the epoch; for `steady_ms` (default: `clock_ms`) see `broker.clock`.
+    `listeners` are the addresses that the catalog names for this broker. `store` and `disk` replace the
+    embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
+    """
+    disk, steady_ms, events, turns = disk or Disk(), steady_ms or clock_ms, PeerEvents(), Turns()
+    held: list[ProducerIds] = []
+    logs = LogManager(
+        config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
+    )
+    await asyncio.to_thread(logs.lock)
+    store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
+    group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
+    settings = BrokerSettings(config)
+    settings.when_changed(lambda: log_events.set_level(settings.config.log_level))
+    topic_settings = TopicConfigs(settings)
+    try:
+        cluster = await _cluster(store, settings)
+        identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
+        await asyncio.to_thread(claim, disk, config.data_dir, identity)
+        held.append(ProducerIds(cluster, steady_ms))
+        await held[0].start()
+        partitions = Partitions(
+            logs,
+            topic_settings,
+            lambda: _base_log_config(settings.config),
+            node_id=config.node_id,
+            group_commit=group_commit,
+            metrics=metrics,
+            clock_ms=clock_ms,
+        )
+        reconciler = await _reconciled(cluster, settings, partitions, turns)
+        await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
+        await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
+    except BaseException:
+        await _give_up(group_commit, store, logs)
+        raise
+    topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
+    metrics.count_producer_ids_with(lambda: logs.producer_id_count)
+    groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
+    return Services(
+        settings,
+        metrics,
+        clock_ms,
+        cluster=cluster,
+        acls=_acls(config, cluster, groups),
+        producer_ids=held[0],
+        partitions=partitions,
+        reconciler=reconciler,
+        topics=topics,
+        groups=groups,
+        transactions=_transactions(
+            settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events
+        ),
+        maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
+        cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
+        events=events,
+        handles=HandleBudget(disk, lambda: len(partitions.replicas)),
+        turns=turns,
+    )
+
+
+def _maintenance(
+    partitions: Partitions,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+    config: BrokerConfig,
+    events: PeerEvents,
+) -> Maintenance:
+    maintenance = Maintenance(partitions, clock_ms, steady_ms, config, events)
+    maintenance.start()
+    return maintenance
+
+
+def _transactions(
+    settings: BrokerSettings,
+    cluster: Cluster,
+    topics: Topics,
+    groups: GroupCoordinator,
+    producer_ids: ProducerIds,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+    partitions: Partitions,
+    events: PeerEvents,
+) -> TransactionCoordinator:
+    transactions = TransactionCoordinator(
+        settings,
+        cluster.catalog,
+        topics,
+        partitions.replicas,
+        groups,
+        producer_ids,
+        clock_ms,
+        steady_ms,
+        events,
+    )
+    transactions.start()
+    return transactions
+
+
+def _begun_cleaner(
+    partitions: Partitions,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+    settings: BrokerSettings,
+    metrics: Metrics,
+    disk: Disk,
+) -> LogCleaner:
+    def earlier_ms() -> int:
+        return min(clock_ms(), steady_ms())
+
+    cleaner = LogCleaner(partitions, earlier_ms, lambda: settings.config, metrics.cleaner, disk)
+    cleaner.start()
+    return cleaner
+
+
+def _groups(
+    settings: BrokerSettings,
+    cluster: Cluster,
+    topics: Topics,
+    partitions: Partitions,
+    clock_ms: Callable[[], int],
+    steady_ms: Callable[[], int],
+) -> GroupCoordinator:
+    groups = GroupCoordinator(settings, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
+    groups.start()
+    cluster.follow(groups.follow)
+    return groups
+
+
+def _acls(config: BrokerConfig, cluster: Cluster, groups: GroupCoordinator) -> Acls:
+    authorizer = None
+    if config.authorizer_class_name:
+        authorizer = Authorizer(
+            cluster.catalog.acls,
+            config.super_user_names,
+            allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+        )
+        groups.hide_topics()
+        if not config.super_user_names and not cluster.catalog.acls:
+            advice = "no user may create ACLs: set super.users"
+            logger.warning("authorizer_without_super_users", advice=advice)
+    acls = Acls(cluster, authorizer)
+    acls.follow(groups.refresh_soon)
+    return acls
+
+
+async def _give_up(group_commit: GroupCommit, store: ClusterStore, logs: LogManager) -> None:
+    await group_commit.close()
+    await store.close()
+    # A log that was not opened is as the last process left it: it is clean only if that process left it
+    # clean.
+    await asyncio.to_thread(logs.close, clean=logs.was_clean)
+
+
+async def _cluster(store: ClusterStore, settings: BrokerSettings) -> Cluster:
+    """The cluster, whose changed settings hold and are followed. Raises StoreError, OSError."""
+    cluster = Cluster(await store.load(), store)
+    _apply_changed(settings, cluster.catalog)
+    cluster.follow(partial(_follow_settings, settings, cluster.catalog))
+    return cluster
+
+
+async def _reconciled(
+    cluster: Cluster, settings: BrokerSettings, partitions: Partitions, turns: Turns
+) -> Reconciler:
+    """The reconciler, which keeps the replicas as the catalog says. Raises DataFolderError, OSError."""
+    reconciler = Reconciler(partitions, turns)
+    cluster.follow(reconciler.follow)
+    settings.when_changed(lambda: reconciler.reconfigure(list(cluster.catalog.topics())))
+    await reconciler.open_all(cluster.catalog)
+    return reconciler
+
+
+async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
+    if cluster.catalog.brokers.get(broker.node_id) != broker:
+        await cluster.change(lambda _: BrokerRegistered(broker))
+
+
+async def _begin_producer_ids(
+    ids: ProducerIds, catalog: Catalog, partitions: Partitions, disk: Disk, *, is_newest: bool
+) -> None:
+    """Start new producer ids above all ids that were handed out.
+
+    The catalog may be older than the logs. Then all batches on the disk are read, because an open log forgets
+    producers and a log that is not open was not asked.
+    """
+    data_dir = partitions.logs.data_dir
+    highest = partitions.highest_producer_id
+    if is_newest and highest < catalog.next_producer_id:
+        folders = [data_dir / f"{topic}-{index}" for topic, index in sorted(partitions.unopened)]
+    else:
+        folders = await asyncio.to_thread(log_folders, disk, data_dir)
+        logger.info("logs_read_for_producer_ids", folders=len(folders), advice=_READ_FOR_IDS)
+    for folder in folders:
+        highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
+    ids.begin_above(highest, is_newest=is_newest)
+
+
+def _apply_changed(settings: BrokerSettings, catalog: Catalog) -> None:
+    """Let the settings hold that were changed at run time; those that cannot hold are named in an event."""
+    own = catalog.broker_configs.get(str(settings.config.node_id), {})
+    for error in settings.apply(own, catalog.broker_configs.get(ALL_BROKERS, {})):
+        advice = "the value of the start holds; set it again or delete it with `tidelog broker config`"
+        logger.warning("broker_setting_ignored", error=str(error), advice=advice)
+    for name in settings.without_effect():
+        logger.warning("broker_setting_without_effect", setting=name, advice="see its description")
+
+
+def _follow_settings(settings: BrokerSettings, catalog: Catalog, change: Change) -> None:
+    if isinstance(change.delta, BrokerConfigsChanged):
+        _apply_changed(settings, catalog)
+
+
+def _topics(
+    settings: BrokerSettings,
+    cluster: Cluster,
+    reconciler: Reconciler,
+    topic_settings: TopicConfigs,
+    events: PeerEvents,
+    turns: Turns,
+) -> Topics:
+    config = settings.config
+    return Topics(
+        cluster,
+        reconciler,
+        settings,
+        topic_settings,
+        events,
+        turns,
+        brokers=lambda: tuple(cluster.catalog.brokers),
+        internal={
+            OFFSETS_TOPIC: _internal_topic(
+                config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes
+            ),
+            TRANSACTIONS_TOPIC: _internal_topic(
+                config.transaction_state_log_num_partitions, config.transaction_state_log_segment_bytes
+            ),
+        },
+    )
+
+
+def _internal_topic(num_partitions: int, segment_bytes: int) -> NewTopic:
+    configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
+    return NewTopic(num_partitions=num_partitions, configs=configs)
+
+
+def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) -> ClusterStore:
+    return SqliteStore(
+        config.data_dir / STORE_FILE,
+        node_id=config.node_id,
+        cluster_id=config.cluster_id or None,
+        may_begin=may_begin,
+        was_clean=logs.was_clean,
+    )
+
+
+def _base_log_config(config: BrokerConfig) -> LogConfig:
+    """The settings of a log that no topic can set."""
+    rules = ProducerRules(
+        reject_unknown_sequence=config.producer_id_unknown_sequence == "reject",
+        duplicate_below_window=config.producer_duplicate_below_window,
+        expiration_ms=config.producer_id_expiration_ms,
+        max_producers=config.max_producer_ids_per_partition,
+    )
+    return LogConfig(producers=rules)

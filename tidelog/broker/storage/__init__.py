@@ -1,0 +1,47 @@
+"""The log on disk: partitions, segments, indexes, producer state, and the only file that touches files.
+
+- `batch_inspection`: whether a client's records match their batch's header, in bounded memory and time
+- `batch_rules`: the checks of a batch that do not depend on its producer's state
+- `checkpoints`: Kafka's text files: checkpoints, leader epochs, partition.metadata, meta.properties
+- `cleaned_offset`: the offset up to which a log may have gaps, as compaction leaves them
+- `disk`: the only place that touches files
+- `file_range`: bytes of a segment that are sent from the page cache and never come into this process
+- `file_reader`: a file read piece by piece, and the batches of a segment one after the other
+- `folders`: partition folders: their names and topic ids, how they are made and removed
+- `holes`: holes in a log: offsets between its start and its end that no file holds any more
+- `index`: the index files of a segment, in Kafka's formats
+- `integrity`: whether bytes are the batch that belongs at their position
+- `invariants`: checks of a log's numbers; a partition whose numbers contradict each other goes offline
+- `leader_epochs`: which leader epoch began at which offset of a partition's log (KIP-101, KIP-320)
+- `local_segment`: a segment of a partition's log in files: `%020d.log` with its indexes
+- `log_config`: the settings of one partition's log, most of which a topic may set for itself
+- `log_lookup`: finding records by time, and the segments that retention deletes
+- `log_segments`: the segments of one log, in order, and what of them is durable
+- `log_types`: what goes into a partition's log and what comes out of it, as values
+- `lone_batches`: batches of one plain record: all checks in one fast function
+- `manager`: all partition logs under one data folder
+- `offset_checkpoints`: where each log's recovery begins, and where each log starts
+- `open_transactions`: the transactions of one partition that hold its last stable offset back
+- `own_batches`: what batches that no client sent must satisfy
+- `page_cache`: how many pages of a file are in the page cache
+- `partition_log`: one partition's log: append, flush, delete; `readable_log` has what is read of it
+- `producer_index`: producer id -> slot: one flat table of slot numbers, made for very many producers
+- `producer_memory`: what is remembered of each producer
+- `producer_state`: the rules of idempotence: what to do with a producer's batch
+- `producer_table`: the memory of producers: packed slots, in order of their last append
+- `readable_log`: the reading half of a partition's log
+- `recompression`: a client's batch in the codec of its topic's `compression.type`
+- `recovery`: opens a partition's log: decides where it ends, rebuilds the producer state
+- `retention`: which segments of a log are deleted by size and by age
+- `seen_producer_ids`: the highest producer id in any file, for a catalog that may have lost some
+- `segment`: what readers need of a segment, wherever it is kept
+- `segment_batches`: the batches of a segment's file in large pieces, for readers of the whole file
+- `snapshot`: producer state on disk: `%020d.snapshot`, named by the offset up to which it covers the log
+- `swap`: replaces the old segments by cleaned ones, so that a crash leaves either, never a mixture
+- `sync_queue`: fdatasync in the kernel, without a thread of the interpreter
+- `transaction_index`: Kafka's index of aborted transactions in one segment, `.txnindex`
+- `truncation`: cuts a closed log back to an offset
+- `upkeep`: checkpoints, snapshots and deletion of segments
+- `compaction/`: log compaction: the last record of each key stays, and older ones are removed
+- `verification/`: searches the files of a partition for damage, with no broker running and nothing changed
+"""

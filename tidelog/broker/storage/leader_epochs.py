@@ -1,0 +1,89 @@
+"""Which leader epoch began at which offset of a partition's log (KIP-101, KIP-320).
+
+Owns the list and its file, `leader-epoch-checkpoint`. Epochs ascend strictly, offsets never descend.
+
+Invariants: the file may lag behind the list until the next flush, never behind what was acknowledged with
+acks=all unless the disk is full; the batches themselves carry their epoch, so recovery finds what a crash
+took from the file.
+"""
+
+from pathlib import Path
+
+from tidelog.broker.storage import checkpoints
+from tidelog.broker.storage.disk import FULL, Disk
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+
+
+class LeaderEpochs:
+    """(epoch, first offset) pairs of one log."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        self._disk = disk
+        self._path = folder / checkpoints.LEADER_EPOCHS
+        self.entries: list[tuple[int, int]] = []
+        self.latest: int = NO_LEADER_EPOCH
+        self.is_dirty = False
+
+    def load(self, found: list[tuple[int, int]], end_offset: int) -> str | None:
+        """Read the file, add what recovery found in the last batches, drop what the log does not hold.
+
+        Returns what was wrong with the file, if anything.
+        """
+        problem = None
+        try:
+            stored = checkpoints.read_leader_epochs(self._disk, self._path)
+        except checkpoints.CheckpointError as error:
+            problem, stored = str(error), []
+        kept = [entry for entry in stored if entry[1] < end_offset]
+        if found and kept and kept[-1][0] > found[-1][0]:
+            problem = f"{self._path}: it names epoch {kept[-1][0]}, and the last batch has {found[-1][0]}"
+            kept = [entry for entry in kept if entry[0] <= found[-1][0]]
+        self.is_dirty = kept != stored or problem is not None
+        self.entries = kept
+        self.latest = kept[-1][0] if kept else NO_LEADER_EPOCH
+        for epoch, offset in found:
+            self.note(epoch, offset)
+        return problem
+
+    def note(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` lies at `offset`; only the first of an epoch matters."""
+        if epoch > self.latest:
+            self.entries.append((epoch, offset))
+            self.latest = epoch
+            self.is_dirty = True
+
+    def save(self, entries: list[tuple[int, int]]) -> None:
+        """Write the file, durably with the names in its folder; in any thread, with a copy of the entries.
+
+        Raises OSError.
+        """
+        checkpoints.write_leader_epochs(self._disk, self._path, entries, syncs_name=False)
+
+    def save_if_room(self, entries: list[tuple[int, int]]) -> None:
+        """`save`, but on a full disk later: it must not fail a flush, and the batches hold the same."""
+        try:
+            self.save(entries)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self.is_dirty = True
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, or -1."""
+        found: int = NO_LEADER_EPOCH
+        for epoch, start in self.entries:
+            if start > offset:
+                break
+            found = epoch
+        return found
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """The largest epoch up to `epoch` and where it ended, for OffsetForLeaderEpoch; else (-1, -1)."""
+        if epoch < 0 or epoch > self.latest:
+            return NO_LEADER_EPOCH, NO_OFFSET
+        found: int = NO_LEADER_EPOCH
+        for known, start in self.entries:
+            if known > epoch:
+                return (found, start) if found >= 0 else (epoch, start)
+            found = known
+        return found, end_offset

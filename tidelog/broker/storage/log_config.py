@@ -1,0 +1,251 @@
+"""The settings of one partition's log, most of which a topic may set for itself.
+
+Owns the table of topic settings, all of Kafka 4's and `acks.all.durable`: their names (Kafka's, as
+attributes), units, defaults and bounds, the broker's setting whose value holds where a topic sets none
+(`broker_name`, "" for none), and `without_effect`: why a setting that is taken, kept and described changes
+nothing here. A setting without this reason has its effect. Immutable: a changed setting is a new value, given
+to `PartitionLog.reconfigure`. Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from tidelog.broker.storage.producer_state import DEFAULT_RULES, ProducerRules
+from tidelog.protocol.settings import ConfigError, int32_setting, int64_setting, setting
+
+_LONG = 2**63 - 1
+_DAY_MS = 86_400_000
+_WEEK_MS = 7 * _DAY_MS
+_ONE_REPLICA = "a partition has one replica, so nothing is replicated"
+_NO_REMOTE_STORAGE = "this broker has no remote storage"
+_THROTTLED = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _throttled_replicas(replicas: tuple[str, ...]) -> tuple[str, ...]:
+    """Pairs of partition and broker, or * alone. Raises ConfigError."""
+    if replicas == ("*",) or all(_THROTTLED.fullmatch(each) for each in replicas):
+        return replicas
+    raise ConfigError("it must be * or a list of replicas, each as partition:broker")
+
+
+def _gzip_level(level: object) -> int:
+    """zlib's levels without 0, which does not compress. Raises ConfigError."""
+    if isinstance(level, int) and not isinstance(level, bool) and (level == -1 or 1 <= level <= 9):
+        return level
+    raise ConfigError("compression.gzip.level must be -1 or a whole number from 1 to 9")
+
+
+_throttled_setting = partial(
+    setting, (), read=_throttled_replicas, broker_name="", without_effect=_ONE_REPLICA
+)
+_remote_setting = partial(setting, broker_name="", without_effect=_NO_REMOTE_STORAGE)
+_remote_int64_setting = partial(int64_setting, broker_name="", without_effect=_NO_REMOTE_STORAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Sizes in bytes, times in milliseconds. Values are checked where they come in, not here. No topic sets
+    `producers`, the broker's rules for them."""
+
+    acks_all_durable: bool = setting(
+        True,
+        "Whether acks=all is answered after the flush, and consumers read only what is flushed. false: both "
+        "as soon as it is written, as in Kafka. A killed broker still loses nothing, a power cut may take "
+        "what was not flushed yet. What coordinators write and the ends of transactions are always flushed.",
+        broker_name="acks.all.durable",
+    )
+    cleanup_policy: tuple[str, ...] = setting(
+        ("delete",),
+        "delete: old segments are deleted by retention.ms and retention.bytes. compact: of each key the last "
+        "record is kept, and records without a key are refused. Both: both. Empty: nothing is deleted.",
+        choices=("delete", "compact"),
+        broker_name="log.cleanup.policy",
+    )
+    compression_gzip_level: int = setting(
+        -1,
+        "Level of gzip where compression.type is gzip, from 1 to 9. -1: 6.",
+        low=-1,
+        high=9,
+        read=_gzip_level,
+        broker_name="compression.gzip.level",
+    )
+    compression_lz4_level: int = setting(
+        9,
+        "Level of lz4 where compression.type is lz4. 9: the fast way of lz4, as in Kafka.",
+        low=1,
+        high=17,
+        broker_name="compression.lz4.level",
+    )
+    compression_type: str = setting(
+        "producer",
+        "producer: batches are stored as they were sent. Else the records of each batch are stored as one "
+        "block of this codec, or uncompressed. A batch that has the codec already stays as it is.",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        broker_name="compression.type",
+    )
+    compression_zstd_level: int = setting(
+        3,
+        "Level of zstd where compression.type is zstd.",
+        low=-131072,
+        high=22,
+        broker_name="compression.zstd.level",
+    )
+    delete_retention_ms: int = int64_setting(
+        _DAY_MS,
+        "How long a tombstone (a record without a value) stays after the first compaction that kept it.",
+        low=0,
+        broker_name="log.cleaner.delete.retention.ms",
+    )
+    file_delete_delay_ms: int = int64_setting(
+        60_000,
+        "How long the files of a deleted segment stay.",
+        low=0,
+        broker_name="log.segment.delete.delay.ms",
+        without_effect="files are deleted at once, and readers keep what they have open",
+    )
+    flush_messages: int = int64_setting(
+        _LONG,
+        "Records that are not flushed yet at which a log is flushed before acks=1 is answered, and acks=all "
+        "if acks.all.durable is false.",
+        broker_name="log.flush.interval.messages",
+    )
+    flush_ms: int = int64_setting(
+        _LONG,
+        "Time within which records are flushed that no answer waits for. It is at most 5 ms while "
+        "acks.all.durable is true, because consumers read only what is flushed.",
+        low=0,
+        broker_name="log.flush.interval.ms",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = _throttled_setting(
+        description="Replicas whose followers are throttled, each as partition:broker, or * for all."
+    )
+    index_interval_bytes: int = int32_setting(
+        4096,
+        "Bytes of batches between two entries of the offset index.",
+        low=0,
+        broker_name="log.index.interval.bytes",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = _throttled_setting(
+        description="Replicas whose leaders are throttled, each as partition:broker, or * for all."
+    )
+    local_retention_bytes: int = int64_setting(
+        -2,
+        "Size of a partition's local segments above which the oldest are deleted, once they are in remote "
+        "storage. -2: retention.bytes.",
+        low=-2,
+        broker_name="log.local.retention.bytes",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    local_retention_ms: int = int64_setting(
+        -2,
+        "Age above which a local segment is deleted, once it is in remote storage. -2: retention.ms.",
+        low=-2,
+        broker_name="log.local.retention.ms",
+        without_effect=_NO_REMOTE_STORAGE,
+    )
+    max_compaction_lag_ms: int = int64_setting(
+        _LONG,
+        "Longest time that a record stays before its log is compacted, however little of it is new. Its "
+        "segment is closed by then, if records follow.",
+        broker_name="log.cleaner.max.compaction.lag.ms",
+    )
+    max_message_bytes: int = int32_setting(
+        1_048_588, "Size of the largest record batch.", low=0, broker_name="message.max.bytes"
+    )
+    message_timestamp_after_max_ms: int = int64_setting(
+        3_600_000,
+        "How far a producer's timestamp may be ahead of the broker's clock.",
+        low=0,
+        broker_name="log.message.timestamp.after.max.ms",
+    )
+    message_timestamp_before_max_ms: int = int64_setting(
+        _LONG,
+        "How far a producer's timestamp may be behind the broker's clock.",
+        low=0,
+        broker_name="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_type: str = setting(
+        "CreateTime",
+        "CreateTime: records keep the producer's time. LogAppendTime: they get the broker's time at append.",
+        choices=("CreateTime", "LogAppendTime"),
+        broker_name="log.message.timestamp.type",
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5,
+        "Part of a log that must be new since the last compaction before it is compacted again.",
+        low=0,
+        high=1,
+        broker_name="log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = int64_setting(
+        0,
+        "Shortest time that a record stays before it may be removed by compaction.",
+        low=0,
+        broker_name="log.cleaner.min.compaction.lag.ms",
+    )
+    min_insync_replicas: int = int32_setting(
+        1,
+        "In-sync replicas without which acks=all is refused with NOT_ENOUGH_REPLICAS. This cluster keeps one "
+        "replica, so acks=all fails with every value above 1.",
+        broker_name="min.insync.replicas",
+    )
+    preallocate: bool = setting(
+        False,
+        "Reserve the disk space of a new segment when it is begun.",
+        broker_name="log.preallocate",
+        without_effect="a segment takes the space of its records",
+    )
+    remote_copy_lag_bytes: int = _remote_int64_setting(
+        0,
+        "Size of the newer segments at which a segment is copied to remote storage. -1: the local retention.",
+        low=-1,
+    )
+    remote_copy_lag_ms: int = _remote_int64_setting(
+        0, "Age at which a segment is copied to remote storage. -1: the local retention.", low=-1
+    )
+    remote_log_copy_disable: bool = _remote_setting(False, "Copy no further segments to remote storage.")
+    remote_log_delete_on_disable: bool = _remote_setting(
+        False, "Delete a topic's segments from remote storage when remote.storage.enable becomes false."
+    )
+    remote_storage_enable: bool = _remote_setting(
+        False,
+        "Keep old segments in remote storage. true is refused, as by a Kafka broker without remote storage.",
+    )
+    retention_bytes: int = int64_setting(
+        -1,
+        "Size of a partition above which its oldest segments are deleted. -1: no limit.",
+        low=-1,
+        broker_name="log.retention.bytes",
+    )
+    retention_ms: int = int64_setting(
+        _WEEK_MS, "Age above which a segment is deleted. -1: never.", low=-1, broker_name="log.retention.ms"
+    )
+    segment_bytes: int = int32_setting(
+        1 << 30,
+        "Size at which a new segment is begun. Kafka 4 refuses less than 1048576.",
+        low=14,
+        broker_name="log.segment.bytes",
+    )
+    segment_index_bytes: int = int32_setting(
+        10 << 20,
+        "Size of an offset index at which a new segment is begun.",
+        low=4,
+        broker_name="log.index.size.max.bytes",
+    )
+    segment_jitter_ms: int = int64_setting(
+        0,
+        "Longest time that is taken off segment.ms at random, so that not all logs begin a segment at once.",
+        low=0,
+        broker_name="log.roll.jitter.ms",
+    )
+    segment_ms: int = int64_setting(
+        _WEEK_MS, "Age at which a new segment is begun.", broker_name="log.roll.ms"
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        "Let a replica lead that is not in sync, and lose records by that.",
+        broker_name="unclean.leader.election.enable",
+        without_effect=_ONE_REPLICA,
+    )
+    producers: ProducerRules = DEFAULT_RULES

@@ -1,0 +1,103 @@
+"""`tidelog broker`: show and change the settings of running brokers.
+
+Uses `client.Admin`. Each change is printed on one line, so that scripts can read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidelog.broker.configuration.settings import parse_assignment
+from tidelog.cli.failures import run_with_admin
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option
+from tidelog.protocol.settings import ConfigError
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin, ConfigEntry, ConfigResource
+    from tidelog.wire.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="Show and change the settings of running brokers.")
+_SOURCES = {2: "this broker", 3: "all brokers", 4: "start", 5: "default"}
+
+
+@app.callback()
+def _broker() -> None:
+    """Show and change the settings of running brokers."""
+
+
+@app.command()
+def config(
+    broker: Annotated[
+        int | None,
+        typer.Option("--broker", metavar="ID", help="Only of this broker.", show_default="all brokers"),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a setting, for example log.retention.ms=3600000. May be repeated.",
+        ),
+    ] = None,
+    deletions: Annotated[
+        list[str] | None,
+        option(
+            "--delete",
+            metavar="NAME",
+            help="Delete what was set, so that the value of the broker's start holds. May be repeated.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """List the settings of running brokers, or change them.
+
+    No restart is needed. A value for one broker overrides a value for all brokers. Both override the value
+    that the broker was started with.
+    """
+    try:
+        changes: dict[str, str | None] = dict(map(parse_assignment, assignments or []))
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--set") from None
+    changes |= dict.fromkeys(deletions or [])
+    if changes:
+        _change(broker, changes, cluster)
+    else:
+        _list(broker, as_json, cluster)
+
+
+def _change(broker: int | None, changes: dict[str, str | None], cluster: ClusterConfig) -> None:
+    from tidelog.client import ConfigResource, ConfigResourceType
+
+    name, place = ("", "all brokers") if broker is None else (str(broker), f"broker {broker}")
+    resource = ConfigResource(ConfigResourceType.BROKER, name)
+    run_with_admin(lambda admin: admin.alter_configs({resource: changes}), cluster)
+    for setting, value in changes.items():
+        print(f"deleted {setting} of {place}" if value is None else f"set {setting}={value} for {place}")
+
+
+def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> None:
+    from tidelog.cli.tables import print_table
+    from tidelog.client import ConfigResource, ConfigResourceType
+
+    async def look(admin: Admin) -> dict[ConfigResource, list[ConfigEntry]]:
+        known = [node.node_id for node in (await admin.describe_cluster()).brokers]
+        asked = [
+            ConfigResource(ConfigResourceType.BROKER, str(each)) for each in known if broker in (None, each)
+        ] or [ConfigResource(ConfigResourceType.BROKER, str(broker))]
+        return await admin.describe_configs(asked)
+
+    rows = [
+        (
+            resource.name,
+            entry.name,
+            "(secret)" if entry.value is None else entry.value,
+            _SOURCES.get(entry.source, entry.source),
+            "no" if entry.read_only else "yes",
+        )
+        for resource, entries in run_with_admin(look, cluster).items()
+        for entry in entries
+    ]
+    print_table(("BROKER", "SETTING", "VALUE", "SET FOR", "CHANGEABLE"), rows, as_json=as_json)

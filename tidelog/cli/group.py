@@ -1,0 +1,214 @@
+"""`tidelog group`: list, describe and delete consumer groups, and move what they committed.
+
+Uses `client.Admin`. Lag is the number of offsets from a group's committed offset to the end of the log. The
+offsets of a group are changed only while it has no members, because members would overwrite them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+
+import typer
+
+from tidelog.cli.failures import Failure, run, run_with_admin
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, option, read_timestamp
+
+if TYPE_CHECKING:
+    from tidelog.client import Admin, CommittedOffset, Consumer, TopicPartition
+    from tidelog.wire.cluster_config import ClusterConfig
+
+app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, move offsets.")
+
+Group: TypeAlias = Annotated[str, argument(metavar="GROUP", help="Id of the group.")]
+Groups: TypeAlias = Annotated[list[str], argument(metavar="GROUP", help="Ids of groups.")]
+_DEAD = "Dead"
+
+
+@app.command("list")
+def list_groups(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Print all groups, their types and states."""
+    from tidelog.cli.tables import print_table
+
+    groups = run_with_admin(lambda admin: admin.groups.list(), cluster)
+    rows = [(each.group_id, each.type, each.state) for each in groups]
+    print_table(("GROUP", "TYPE", "STATE"), rows, as_json=as_json)
+
+
+@app.command()
+def describe(groups: Groups, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Show the members, committed offsets and lag of groups."""
+    run(_describe(groups, as_json, cluster), cluster)
+
+
+async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig) -> None:
+    import json
+
+    from tidelog.cli.tables import as_objects, print_table
+    from tidelog.client import Admin, Consumer
+
+    async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
+        for group_id in group_ids:
+            group = await admin.groups.describe(group_id)
+            if group.state == _DEAD:
+                raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows all")
+            offsets = await admin.groups.offsets(group_id)
+            ends = await _ends(admin, consumer, list(offsets))
+            rows = [
+                (*where, committed.offset, *_lag(committed, ends.get(where)))
+                for where, committed in offsets.items()
+            ]
+            columns = ("TOPIC", "PARTITION", "COMMITTED", "NEXT OFFSET", "LAG")
+            members = [(member.member_id, member.client_host) for member in group.members]
+            if as_json:
+                facts = {"group": group_id, "type": group.type, "state": group.state}
+                lists = {
+                    "members": as_objects(("MEMBER ID", "HOST"), members),
+                    "offsets": as_objects(columns, rows),
+                }
+                print(json.dumps({**facts, "protocol": group.protocol, **lists}))
+                continue
+            count = f"{len(members)} member" + "s" * (len(members) != 1)
+            print("  ".join((group_id, group.type, group.state, count, group.protocol)).rstrip())
+            for member in members:
+                print("", *member, sep="  ")
+            print_table(columns, rows)
+
+
+def _lag(committed: CommittedOffset, end: int | None) -> tuple[object, object]:
+    """Where the log ends, and how far that is from what was committed."""
+    return (None, None) if end is None else (end, max(end - committed.offset, 0))
+
+
+async def _ends(
+    admin: Admin, consumer: Consumer, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The next offset of each partition that exists."""
+    from tidelog.client import TopicPartition
+
+    present = set(await admin.list_topics()) & {topic for topic, _ in partitions}
+    known = {
+        TopicPartition(topic.name, each.partition)
+        for topic in await admin.describe_topics(sorted(present))
+        for each in topic.partitions
+    }
+    return await consumer.end_offsets([each for each in partitions if each in known])
+
+
+@app.command()
+def delete(groups: Groups, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Delete groups without members, with their committed offsets."""
+
+    async def work(admin: Admin) -> None:
+        for group_id in groups:
+            await admin.groups.delete([group_id])
+            print(f"deleted {group_id}")
+
+    run_with_admin(work, cluster)
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    group: Group,
+    topics: Annotated[
+        list[str] | None,
+        option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            help="Only of this topic. May be repeated. Without it: all that the group committed.",
+        ),
+    ] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.")] = False,
+    to_offset: Annotated[int | None, option("--to-offset", min=0, help="To this offset.")] = None,
+    to_timestamp: Annotated[
+        int | None,
+        option(
+            "--to-timestamp",
+            metavar="TIME",
+            parser=read_timestamp,
+            help="To the first record that is not older than this time: milliseconds since 1970, or "
+            "2026-11-21T13:00:00 (UTC).",
+        ),
+    ] = None,
+    shift_by: Annotated[
+        int | None, option("--shift-by", help="By this number of offsets, negative for back.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.")] = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Change the committed offsets of a group without members.
+
+    An offset outside of its log is moved to the nearest one inside.
+    """
+    given = [to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None]
+    if sum(given) != 1:
+        raise typer.BadParameter(
+            "expected one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by"
+        )
+    target = _Target(to_latest, to_offset, to_timestamp, shift_by)
+    run(_reset(group, topics, target, dry_run, cluster), cluster)
+
+
+class _Target(NamedTuple):
+    """The new offsets: the first ones if no option says otherwise."""
+
+    to_latest: bool
+    to_offset: int | None
+    to_timestamp: int | None
+    shift_by: int | None
+
+    async def of(
+        self,
+        consumer: Consumer,
+        partitions: list[TopicPartition],
+        before: dict[TopicPartition, CommittedOffset],
+    ) -> dict[TopicPartition, int]:
+        """The new offset of each of these partitions that has one, within its log."""
+        first = await consumer.beginning_offsets(partitions)
+        end = await consumer.end_offsets(partitions)
+        if self.to_latest:
+            return end
+        wanted: dict[TopicPartition, int] = first
+        if self.to_offset is not None:
+            wanted = dict.fromkeys(partitions, self.to_offset)
+        elif self.shift_by is not None:
+            wanted = {each: before[each].offset + self.shift_by for each in partitions if each in before}
+        elif self.to_timestamp is not None:
+            found = await consumer.offsets_for_times(dict.fromkeys(partitions, self.to_timestamp))
+            wanted = {each: end[each] if at is None else at.offset for each, at in found.items()}
+        return {each: min(max(offset, first[each]), end[each]) for each, offset in wanted.items()}
+
+
+async def _reset(
+    group_id: str, topics: list[str] | None, target: _Target, dry_run: bool, cluster: ClusterConfig
+) -> None:
+    from tidelog.cli.tables import counted, print_table
+    from tidelog.client import Admin, Consumer, TopicPartition
+
+    async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
+        group = await admin.groups.describe(group_id)
+        if group.members:
+            raise Failure(
+                f"group {group_id!r} has {counted(len(group.members), 'member')}; stop them first, or they"
+                " overwrite it"
+            )
+        before = await admin.groups.offsets(group_id)
+        if topics is None:
+            partitions = list(await _ends(admin, consumer, list(before)))
+        else:
+            partitions = [
+                TopicPartition(topic.name, each.partition)
+                for topic in await admin.describe_topics(topics)
+                for each in topic.partitions
+            ]
+        if not partitions:
+            raise Failure(f"group {group_id!r} has committed nothing; name a topic with --topic")
+        after = await target.of(consumer, partitions, before)
+        if not dry_run:
+            await admin.groups.commit(group_id, after)
+        rows = [
+            (*where, before[where].offset if where in before else None, offset)
+            for where, offset in after.items()
+        ]
+        print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), rows)

@@ -1,0 +1,108 @@
+"""`tidelog log verify`: checks a whole data folder, and shows what is wrong and where.
+
+Each finding is printed at once on standard output. Exits with 1 when anything is damaged. Warnings (what a
+crash leaves, what an earlier start set aside) do not change the exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from tidelog.cli.failures import Failure
+
+if TYPE_CHECKING:
+    from tidelog.broker.data_folder.verification import Finding, FolderTotals
+
+
+class _Progress(Protocol):
+    def __call__(self, done: int, total: int) -> None: ...
+
+
+def verify(
+    data_dir: Annotated[Path, typer.Argument(metavar="DIR", help="Data folder of a stopped broker.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one object per line: the findings, then the totals.")
+    ] = False,
+) -> None:
+    """Check a data folder of a stopped broker.
+
+    Nothing is changed. It checks batches (CRC, offsets, sequences of each producer), indexes, leader epochs,
+    checkpoints, and that the catalog and the folders agree. It compares snapshots with a replay of the log.
+    """
+    from tidelog.broker.data_folder.verification import VerificationError, verify_folder
+
+    began = time.monotonic()
+    report = _print_json if as_json else _print_line
+    try:
+        with _progress() as progress:
+            totals = verify_folder(data_dir, report, progress)
+    except VerificationError as error:
+        raise Failure(str(error)) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = error.filename or data_dir
+        raise Failure(f"cannot read {where}: {error.strerror or error}") from None
+    if as_json:
+        _print_totals_json(totals)
+    else:
+        _print_totals(totals, time.monotonic() - began)
+    if totals.damage:
+        raise typer.Exit(1)
+
+
+def _print_line(finding: Finding) -> None:
+    print(f"{finding.severity.value:<8} {finding}", flush=True)
+
+
+def _print_json(finding: Finding) -> None:
+    import json
+    from dataclasses import asdict
+
+    print(json.dumps(asdict(finding)), flush=True)
+
+
+def _print_totals(totals: FolderTotals, seconds: float) -> None:
+    if totals.unreported:
+        print(f"... and {totals.unreported:,} more, in files with too many findings to show")
+    print(
+        f"{totals.partitions:,} partitions, {totals.segments:,} segments, {totals.batches:,} batches,"
+        f" {totals.records:,} records, {totals.log_bytes:,} bytes, {totals.snapshots:,} snapshots"
+        f" ({seconds:.1f} s)"
+    )
+    warnings = f"{totals.warnings:,} warnings" if totals.warnings != 1 else "1 warning"
+    damage = f"{totals.damage:,} places are damaged" if totals.damage != 1 else "1 place is damaged"
+    print(f"{damage if totals.damage else 'no damage found'}, {warnings}")
+
+
+def _print_totals_json(totals: FolderTotals) -> None:
+    import json
+    from dataclasses import asdict
+
+    print(json.dumps({"totals": asdict(totals)}))
+
+
+@contextmanager
+def _progress() -> Iterator[_Progress | None]:
+    """A bar on standard error where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("verify", total=None)
+
+        def advance(done: int, total: int) -> None:
+            progress.update(task, advance=done, total=total)
+
+        yield advance

@@ -1,0 +1,211 @@
+"""An asyncio client for Kafka and Tidelog: idempotent, pipelined, and explicit about unknown outcomes.
+
+- `arguments`: arguments that an application gives: what is wrong with them is said where they were given
+- `asked_apis`: the APIs and versions that this client requests
+- `coordinators`: the look-up of a coordinator: the broker that keeps a group, or a transactional id
+- `errors`: the exceptions of the client: all are subclasses of `ClientError`
+- `keywords`: the keywords of a client's constructor, which come from tables of settings
+- `metrics`: the metrics of a client, by Kafka's names
+- `offset_lookup`: offsets by time: ListOffsets requests to the leaders
+- `prometheus`: a client's metrics for prometheus-client, by Kafka's names
+- `types`: the values that the client returns to applications, with aiokafka's names if it has them
+- `admin/`: administration: topics, groups, transactions, users, ACLs, quotas and configurations
+- `consumer/`: the consumer: what it reads next, how it fetches and converts that, and how it takes part in a
+  group
+- `groups/`: membership in consumer groups
+- `producer/`: the producer: records become batches, and each is stored once, in order. The rules are pure
+  machines
+
+`Producer`, `Consumer` and `Admin` have the names of aiokafka's methods and arguments if it has them. Modules
+with many imports are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tidelog.client.errors import (
+    ClusterAuthorizationFailedError,
+    CommitFailedError,
+    CorruptRecordError,
+    DeliveryError,
+    DeliveryFailedError,
+    DeliveryNotAuthorizedError,
+    DeliveryTimeoutError,
+    DeliveryUncertainError,
+    FencedInstanceError,
+    GroupAuthorizationFailedError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    RecordDeserializationError,
+    RecordsLostError,
+    RecordTooLargeError,
+    SessionError,
+    TopicAlreadyExistsError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionalIdAuthorizationFailedError,
+    TransactionStateError,
+)
+from tidelog.client.types import (
+    AppendedRecord,
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PreparedTransaction,
+    RecordColumns,
+    RecordMetadata,
+    TimestampType,
+)
+from tidelog.wire.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerError,
+    BrokerUnavailableError,
+    ClientClosedError,
+    ClientError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    TlsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
+from tidelog.wire.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.types import (
+        ClaimedTransaction,
+        ClusterDescription,
+        CommittedOffset,
+        ConfigEntry,
+        ConfigResource,
+        ConfigResourceType,
+        GroupDescription,
+        GroupListing,
+        GroupMember,
+        NewTopic,
+        ProducerDescription,
+        TopicDescription,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from tidelog.client.consumer.consumer import Consumer
+    from tidelog.client.groups.listener import ConsumerRebalanceListener
+    from tidelog.client.producer.delivery import Delivery
+    from tidelog.client.producer.producer import Producer
+    from tidelog.client.producer.record_batch import BatchBuilder
+    from tidelog.client.producer.session import ProducerSession, SessionPartition
+    from tidelog.protocol.settings import ConfigError
+    from tidelog.wire.cluster_config import ClusterConfig
+    from tidelog.wire.security.tls import create_ssl_context
+    from tidelog.wire.token_provider import TokenProvider
+
+_HOMES = {
+    name: home
+    for home, names in {
+        "tidelog.client.admin.admin": "Admin",
+        "tidelog.client.admin.types": (
+            "ClaimedTransaction ClusterDescription CommittedOffset ConfigEntry ConfigResource "
+            "ConfigResourceType GroupDescription GroupListing GroupMember NewTopic ProducerDescription "
+            "TopicDescription TransactionDescription TransactionListing"
+        ),
+        "tidelog.client.consumer.consumer": "Consumer",
+        "tidelog.client.groups.listener": "ConsumerRebalanceListener",
+        "tidelog.client.producer.delivery": "Delivery",
+        "tidelog.client.producer.producer": "Producer",
+        "tidelog.client.producer.record_batch": "BatchBuilder",
+        "tidelog.client.producer.session": "ProducerSession SessionPartition",
+        "tidelog.protocol.settings": "ConfigError",
+        "tidelog.wire.cluster_config": "ClusterConfig",
+        "tidelog.wire.security.tls": "create_ssl_context",
+        "tidelog.wire.token_provider": "TokenProvider",
+    }.items()
+    for name in names.split()
+}
+
+__all__ = [
+    "Admin",
+    "AppendedRecord",
+    "AuthenticationError",
+    "AuthorizationError",
+    "BatchBuilder",
+    "BrokerError",
+    "BrokerUnavailableError",
+    "ClaimedTransaction",
+    "ClientClosedError",
+    "ClientError",
+    "ClusterAuthorizationFailedError",
+    "ClusterConfig",
+    "ClusterDescription",
+    "CommitFailedError",
+    "CommittedOffset",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConnectionLostError",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "CorruptRecordError",
+    "Delivery",
+    "DeliveryError",
+    "DeliveryFailedError",
+    "DeliveryNotAuthorizedError",
+    "DeliveryTimeoutError",
+    "DeliveryUncertainError",
+    "FencedInstanceError",
+    "GroupAuthorizationFailedError",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "NewTopic",
+    "NoOffsetError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "PreparedTransaction",
+    "Producer",
+    "ProducerDescription",
+    "ProducerFencedError",
+    "ProducerSession",
+    "RecordColumns",
+    "RecordDeserializationError",
+    "RecordMetadata",
+    "RecordTooLargeError",
+    "RecordsLostError",
+    "RequestTimeoutError",
+    "SessionError",
+    "SessionPartition",
+    "TimestampType",
+    "TlsError",
+    "TokenProvider",
+    "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError",
+    "TopicDescription",
+    "TopicPartition",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionStateError",
+    "TransactionalIdAuthorizationFailedError",
+    "UnknownTopicError",
+    "UnsupportedVersionError",
+    "create_ssl_context",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(globals().keys() | _HOMES.keys())

@@ -1,0 +1,101 @@
+"""Administration of access control entries: who may do what.
+
+Owns the requests of `Admin.acls`. Invariants: a call does everything that was requested, or it raises; then
+some of it may have been done, and the call may be repeated.
+Source: KIP-140, KIP-290.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.schema import ApiKey
+from tidelog.wire.cluster import Cluster
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_ANY_ACL = AclFilter()
+
+
+class AclAdmin:
+    """The ACLs of a cluster. Every call raises ClientError."""
+
+    def __init__(self, cluster: Cluster, retry: Callable[..., Any]) -> None:
+        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
+        self._cluster = cluster
+        self._retry = retry
+
+    async def create(self, acls: Iterable[Acl]) -> None:
+        """Create ACLs; those that exist stay as they are."""
+        creations: list[types.CreateAclsRequestCreationDict] = [
+            {
+                "resource_type": acl.resource_type,
+                "resource_name": acl.resource_name,
+                "resource_pattern_type": acl.pattern_type,
+                "principal": acl.principal,
+                "host": acl.host,
+                "operation": acl.operation,
+                "permission_type": acl.permission,
+            }
+            for acl in acls
+        ]
+        await self._ask(ApiKey.CREATE_ACLS, {"creations": creations}, lambda answer: answer.results)
+
+    async def delete(self, filters: Iterable[AclFilter]) -> list[Acl]:
+        """Delete the ACLs that one of the filters selects. Returns them."""
+        answer: types.DeleteAclsResponse = await self._ask(
+            ApiKey.DELETE_ACLS, {"filters": list(map(_filter, filters))}, lambda answer: answer.filter_results
+        )
+        deleted = [
+            _acl(found.resource_type, found.pattern_type, found.resource_name, found)
+            for result in answer.filter_results
+            for found in result.matching_acls
+        ]
+        return list(dict.fromkeys(deleted))
+
+    async def list(self, wanted: AclFilter = _ANY_ACL) -> list[Acl]:
+        """The ACLs that the filter selects."""
+        answer: types.DescribeAclsResponse = await self._ask(
+            ApiKey.DESCRIBE_ACLS, _filter(wanted), lambda answer: [answer]
+        )
+        return [
+            _acl(found.resource_type, found.pattern_type, found.resource_name, entry)
+            for found in answer.resources
+            for entry in found.acls
+        ]
+
+    async def _ask(self, api_key: ApiKey, values: Mapping[str, object], results: Callable[[Any], Any]) -> Any:
+        async def ask() -> Any:
+            return await self._cluster.call_any(api_key, values)
+
+        return await self._retry(ask, results, lambda _: "ACLs")
+
+
+def _filter(wanted: AclFilter) -> "types.DescribeAclsRequestDict":
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.resource_name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _acl(
+    resource_type: int,
+    pattern_type: int,
+    name: str,
+    entry: "types.DescribeAclsResponseAcl | types.DeleteAclsResponseMatchingAcl",
+) -> Acl:
+    return Acl(
+        ResourceType(resource_type),
+        PatternType(pattern_type),
+        name,
+        entry.principal,
+        entry.host,
+        Operation(entry.operation),
+        Permission(entry.permission_type),
+    )

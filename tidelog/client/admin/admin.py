@@ -1,0 +1,386 @@
+"""Administration: topics, configurations, producers, the cluster itself.
+
+Owns: the public interface and the choice of the broker for each request. Invariants: a call does everything
+that was requested, or it raises. If one of several topics fails, the error names it, and the others may have
+been changed. Retriable errors are retried until request_timeout_ms. Source: aiokafka's AIOKafkaAdminClient
+for names.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from tidelog.client.admin.acls import AclAdmin
+from tidelog.client.admin.groups import GroupAdmin
+from tidelog.client.admin.quotas import QuotaAdmin
+from tidelog.client.admin.transactions import TransactionAdmin
+from tidelog.client.admin.types import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    ProducerDescription,
+    TopicDescription,
+)
+from tidelog.client.admin.users import UserAdmin
+from tidelog.client.arguments import list_of_names
+from tidelog.client.asked_apis import ASKED_APIS
+from tidelog.client.keywords import shows_settings, take_cluster
+from tidelog.client.types import topic_partition
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
+from tidelog.wire.backoff import Backoff
+from tidelog.wire.cluster import Cluster
+from tidelog.wire.cluster_config import ClusterConfig, ClusterSettings
+from tidelog.wire.errors import BrokerUnavailableError, ClientError, ConnectionLostError, broker_error
+from tidelog.wire.metadata import EMPTY, ClusterImage, TopicPartition, apply_metadata
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_CLIENT_ID = "tidelog-admin"
+_SET, _DELETE = 0, 1
+_FIRST_DELETE_BY_ID = 6
+
+
+@shows_settings(ClusterConfig, client_id=_CLIENT_ID)
+class Admin:
+    """`async with Admin(bootstrap_servers="host:port") as admin: ...` Every call raises ClientError."""
+
+    def __init__(self, **settings: Unpack[ClusterSettings]) -> None:
+        own: dict[str, Any] = {**settings}
+        self._config = take_cluster(own, client_id=_CLIENT_ID)
+        self._cluster = Cluster(self._config, ASKED_APIS)
+        self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        self.groups = GroupAdmin(self._cluster, self._retry)
+        """Consumer groups."""
+        self.quotas = QuotaAdmin(self._ask_controller)
+        """How much users, client ids and addresses may use."""
+        self.transactions = TransactionAdmin(self._cluster, self._retry)
+        self.users = UserAdmin(self._cluster, self._retry)
+        """Users that authenticate by SASL, with PLAIN or SCRAM."""
+        self.acls = AclAdmin(self._cluster, self._retry)
+        """Access control entries."""
+
+    async def start(self) -> None:
+        """Connect. Raises BrokerUnavailableError."""
+        await self._cluster.start()
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Topics
+
+    async def create_topics(self, new_topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
+        """Create topics, or only check whether they can be created. Raises TopicAlreadyExistsError, ..."""
+        new_topics = list(new_topics)
+        for each in new_topics:
+            if isinstance(each, str):
+                raise TypeError(
+                    f"new_topics: expected a list of NewTopic(name, ...), got the text {each!r:.200}"
+                )
+        topics: list[types.CreateTopicsRequestTopicDict] = [
+            {
+                "name": topic.name,
+                "num_partitions": topic.num_partitions,
+                "replication_factor": topic.replication_factor,
+                "assignments": [],
+                "configs": _pairs(topic.topic_configs or {}),
+            }
+            for topic in new_topics
+        ]
+        more = {"timeout_ms": self._config.request_timeout_ms, "validate_only": validate_only}
+        await self._ask_controller(
+            ApiKey.CREATE_TOPICS,
+            lambda _: {"topics": topics, **more},
+            lambda answer: _without_done(topics, answer.topics),
+        )
+
+    async def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics with all their records. Raises UnknownTopicError and others."""
+        named: list[types.DeleteTopicsRequestTopicDict] = [
+            {"name": name} for name in list_of_names(topics, "topics")
+        ]
+
+        def values(version: int) -> "types.DeleteTopicsRequestDict":
+            by_id = version >= _FIRST_DELETE_BY_ID
+            wanted: types.DeleteTopicsRequestDict = (
+                {"topics": named} if by_id else {"topic_names": [each["name"] or "" for each in named]}
+            )
+            return {**wanted, "timeout_ms": self._config.request_timeout_ms}
+
+        await self._ask_controller(
+            ApiKey.DELETE_TOPICS, values, lambda answer: _without_done(named, answer.responses)
+        )
+
+    async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
+        """Increase the number of partitions of each topic to the given total."""
+        topics: list[types.CreatePartitionsRequestTopicDict] = [
+            {"name": name, "count": count, "assignments": None} for name, count in total_counts.items()
+        ]
+        more = {"timeout_ms": self._config.request_timeout_ms, "validate_only": False}
+        await self._ask_controller(
+            ApiKey.CREATE_PARTITIONS,
+            lambda _: {"topics": topics, **more},
+            lambda answer: _without_done(topics, answer.results),
+        )
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before an offset of each partition; -1 deletes all. Gives the new first offsets.
+
+        An offset after records that the broker's disk has lost accepts their loss. Raises UnknownTopicError,
+        and deletes nothing then. Raises other errors after it has tried all partitions.
+        """
+        wanted = {topic_partition(key): offset for key, offset in before.items()}
+        await self._find_leaders(wanted)
+        tried = [self._delete_before(key, offset) for key, offset in wanted.items()]
+        results = await asyncio.gather(*tried, return_exceptions=True)
+        for error in results:
+            if isinstance(error, BaseException):
+                raise error
+        return {key: first for key, first in zip(wanted, results, strict=True) if isinstance(first, int)}
+
+    async def _delete_before(self, key: TopicPartition, offset: int) -> int:
+        partition: types.DeleteRecordsRequestPartitionDict = {
+            "partition_index": key.partition,
+            "offset": offset,
+        }
+        values: types.DeleteRecordsRequestDict = {
+            "topics": [{"name": key.topic, "partitions": [partition]}],
+            "timeout_ms": self._config.request_timeout_ms,
+        }
+
+        async def ask() -> Any:
+            connection = await self._cluster.leader_connection(key)
+            return await connection.call(ApiKey.DELETE_RECORDS, values)
+
+        answer: types.DeleteRecordsResponse = await self._retry(
+            ask, _partitions, lambda _: f"records of {key.topic}-{key.partition}"
+        )
+        return int(_partitions(answer)[0].low_watermark)
+
+    async def list_topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        return sorted((await self._metadata(None)).topics)
+
+    async def describe_topics(self, topics: Iterable[str] | None = None) -> list[TopicDescription]:
+        """These topics in the given order, or all topics, sorted. Raises UnknownTopicError."""
+        names = None if topics is None else list_of_names(topics, "topics")
+        found = (await self._metadata(names)).topics
+        described = []
+        for name in sorted(found) if names is None else names:
+            info = found.get(name)
+            if info is None or info.error is not ErrorCode.NONE:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+                raise broker_error(code, f"topic {name!r}")
+            described.append(TopicDescription(name, info.topic_id, info.is_internal, info.partitions))
+        return described
+
+    # Configurations
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource]
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """All settings of each resource."""
+        asked: list[types.DescribeConfigsRequestResourceDict] = [
+            {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": None}
+            for each in resources
+        ]
+        values: types.DescribeConfigsRequestDict = {"resources": asked, "include_documentation": True}
+        answer: types.DescribeConfigsResponse = await self._retry(
+            lambda: self._cluster.call_any(ApiKey.DESCRIBE_CONFIGS, values), attrgetter("results")
+        )
+        return {
+            ConfigResource(ConfigResourceType(result.resource_type), result.resource_name): [
+                ConfigEntry(
+                    entry.name,
+                    entry.value,
+                    entry.read_only,
+                    entry.is_sensitive,
+                    entry.config_source,
+                    entry.documentation,
+                )
+                for entry in result.configs
+            ]
+            for result in answer.results
+        }
+
+    async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
+        """Change these settings and no others. None resets a setting to its default."""
+        resources: list[types.IncrementalAlterConfigsRequestResourceDict] = [
+            {
+                "resource_type": resource.resource_type,
+                "resource_name": resource.name,
+                "configs": [
+                    {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+                    for name, value in settings.items()
+                ],
+            }
+            for resource, settings in changes.items()
+        ]
+        values: types.IncrementalAlterConfigsRequestDict = {"resources": resources, "validate_only": False}
+        await self._ask_controller(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, values, lambda answer: answer.responses, _resource_name
+        )
+
+    # The cluster and its producers
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+        image = await self._metadata([])
+        brokers = tuple(image.nodes[node_id] for node_id in sorted(image.nodes))
+        return ClusterDescription(image.cluster_id or "", image.controller_id, brokers)
+
+    async def describe_producers(
+        self, topic: str, partitions: Sequence[int] | None = None
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        """The idempotent producers that each of these partitions (default: all) knows. Raises
+        UnknownTopicError and others."""
+        (described,) = await self.describe_topics([topic])
+        wanted = [each.partition for each in described.partitions] if partitions is None else partitions
+        keys = [TopicPartition(topic, number) for number in wanted]
+        await self._find_leaders(keys)
+        return {key: await self._producers_of(key) for key in keys}
+
+    async def _producers_of(self, key: TopicPartition) -> list[ProducerDescription]:
+        values: types.DescribeProducersRequestDict = {
+            "topics": [{"name": key.topic, "partition_indexes": [key.partition]}]
+        }
+
+        async def ask() -> Any:
+            connection = await self._cluster.leader_connection(key)
+            return await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
+
+        answer: types.DescribeProducersResponse = await self._retry(
+            ask, _partitions, lambda _: f"producers of {key.topic}-{key.partition}"
+        )
+        return [
+            ProducerDescription(
+                each.producer_id,
+                each.producer_epoch,
+                each.last_sequence,
+                each.last_timestamp,
+                each.coordinator_epoch,
+                each.current_txn_start_offset,
+            )
+            for partition in _partitions(answer)
+            for each in partition.active_producers
+        ]
+
+    # Requests
+
+    async def _metadata(self, names: list[str] | None) -> ClusterImage:
+        values: types.MetadataRequestDict = {
+            "topics": None if names is None else [{"name": name} for name in names],
+            "allow_auto_topic_creation": False,
+        }
+        answer = await self._retry(lambda: self._cluster.call_any(ApiKey.METADATA, values), lambda _: ())
+        return apply_metadata(EMPTY, answer)
+
+    async def _find_leaders(self, keys: Collection[TopicPartition]) -> None:
+        """Raises UnknownTopicError and others. A partition without a leader at the moment is no error."""
+        self._cluster.watch_topics({key.topic for key in keys})
+        image: ClusterImage = await self._retry(self._cluster.refresh, lambda _: ())
+        for key in keys:
+            info = image.topics.get(key.topic)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
+            if info is not None and code is ErrorCode.NONE and not 0 <= key.partition < len(info.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if code is not ErrorCode.NONE:
+                error = broker_error(code, f"partition {key.topic}-{key.partition}")
+                if not error.retriable or _is_unknown(error):
+                    raise error
+
+    async def _ask_controller(
+        self,
+        api_key: ApiKey,
+        values: Mapping[str, object] | Callable[[int], Mapping[str, object]],
+        results: Callable[[Any], Any],
+        name: Callable[[Any], str] | None = None,
+    ) -> Any:
+        """`values` may depend on the version that the controller supports."""
+
+        async def ask() -> Any:
+            image = self._cluster.image if self._cluster.image.nodes else await self._cluster.refresh()
+            nodes, controller = image.nodes, image.controller_id
+            if not nodes:
+                raise BrokerUnavailableError("the metadata of the cluster names no broker")
+            # If no controller is named, any broker forwards the request.
+            connection = await self._cluster.connected(controller if controller in nodes else min(nodes))
+            version = connection.version(api_key)
+            fields = values(version) if callable(values) else values
+            return await connection.call(api_key, fields, version=version)
+
+        return await self._retry(ask, results, name or (lambda result: f"topic {result.name!r}"))
+
+    async def _retry(
+        self,
+        ask: Callable[[], Any],
+        results: Callable[[Any], Any],
+        name: Callable[[Any], str] | None = None,
+    ) -> Any:
+        """Call `ask` until a broker answers and no result has a retriable error. Raises the first error, in
+        the order of the results."""
+        deadline = asyncio.get_running_loop().time() + self._config.request_timeout_ms / 1000
+        failures = 0
+        while True:
+            answer: Any = None
+            error: ClientError | None = None
+            try:
+                answer = await ask()
+            except BrokerUnavailableError as unavailable:
+                # Nothing was sent, and a broker that starts again or another one may take it.
+                error = unavailable
+            for result in results(answer) if error is None else ():
+                code = error_code(result.error_code)
+                if code is not ErrorCode.NONE:
+                    text = getattr(result, "error_message", None)
+                    error = broker_error(code, (name or _resource_name)(result), text)
+                    break
+            if error is None:
+                return answer
+            failures += 1
+            delay = self._backoff.delay_ms(failures) / 1000
+            may_pass = isinstance(error, ClientError) and error.retriable and not _is_unknown(error)
+            if not may_pass or asyncio.get_running_loop().time() + delay > deadline:
+                raise error
+            await asyncio.sleep(delay)
+            with contextlib.suppress(BrokerUnavailableError, ConnectionLostError):
+                await self._cluster.refresh()
+
+
+def _without_done(topics: list[Any], results: Any) -> Any:
+    """The results; the topics that are done are not asked for again, where others must be (a second creation
+    would find that they exist)."""
+    done = {each.name for each in results if not each.error_code}
+    topics[:] = [each for each in topics if each["name"] not in done]
+    return results
+
+
+def _partitions(answer: Any) -> list[Any]:
+    return [each for topic in answer.topics for each in topic.partitions]
+
+
+def _pairs(configs: Mapping[str, str]) -> "list[types.CreateTopicsRequestConfigDict]":
+    return [{"name": name, "value": value} for name, value in configs.items()]
+
+
+def _resource_name(result: Any) -> str:
+    # Brokers have settings that count for all of them, under no name.
+    name = repr(result.resource_name) if result.resource_name else "all brokers"
+    return f"configuration of {name}"
+
+
+def _is_unknown(error: ClientError) -> bool:
+    """For Admin an unknown topic is not retriable: nothing creates the topic meanwhile."""
+    return getattr(error, "code", None) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,0 +1,167 @@
+"""Administration of consumer groups: their list, their members, their committed offsets.
+
+Owns: the requests of `Admin.groups` and the choice of the broker for each. Invariants: a request about one
+group goes to its coordinator, which is looked up each time. A call does everything that was requested, or it
+raises.
+Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer protocol).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.client.admin.types import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.arguments import list_of_names
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_OFFSET
+from tidelog.wire.cluster import Cluster
+from tidelog.wire.connection import Connection
+from tidelog.wire.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+Retry = Callable[..., Any]
+_GROUP = 0
+_DEAD = "Dead"
+
+
+class GroupAdmin:
+    """The groups of a cluster. Every call raises ClientError."""
+
+    def __init__(self, cluster: Cluster, retry: Retry) -> None:
+        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
+        self._cluster = cluster
+        self._retry = retry
+
+    async def list(self) -> list[GroupListing]:
+        """All groups, sorted by id."""
+        await self._cluster.refresh()
+        found = []
+        for node_id in self._cluster.image.nodes:
+
+            async def ask(node_id: int = node_id) -> Any:
+                connection = await self._cluster.connected(node_id)
+                return await connection.call(ApiKey.LIST_GROUPS, {})
+
+            answer: types.ListGroupsResponse = await self._retry(ask, _itself, lambda _: "the list of groups")
+            found += [
+                GroupListing(each.group_id, each.group_state, each.protocol_type, each.group_type.lower())
+                for each in answer.groups
+            ]
+        return sorted(found)
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        """A group's state and members. An unknown group is Dead and has no members."""
+        group = await self._describe_classic(group_id)
+        if group.state == _DEAD:
+            return await self._describe_consumer(group_id) or group
+        return group
+
+    async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
+        """None if the group is not of the consumer protocol, or the broker has no such groups."""
+        if not (await self._coordinator(group_id)).supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+            return None
+
+        def results(
+            answer: "types.ConsumerGroupDescribeResponse",
+        ) -> "list[types.ConsumerGroupDescribeResponseGroup]":
+            return [each for each in answer.groups if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND]
+
+        answer = await self._of(group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]}, results)
+        for group in results(answer):
+            members = tuple(
+                GroupMember(each.member_id, each.instance_id, each.client_id, each.client_host)
+                for each in group.members
+            )
+            return GroupDescription(
+                group.group_id, group.group_state, "consumer", group.assignor_name, members, "consumer"
+            )
+        return None
+
+    async def _describe_classic(self, group_id: str) -> GroupDescription:
+        answer: types.DescribeGroupsResponse = await self._of(
+            group_id, ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]}, lambda answer: answer.groups
+        )
+        (group,) = answer.groups
+        members = tuple(
+            GroupMember(each.member_id, each.group_instance_id, each.client_id, each.client_host)
+            for each in group.members
+        )
+        return GroupDescription(
+            group.group_id, group.group_state, group.protocol_type, group.protocol_data, members
+        )
+
+    async def offsets(
+        self, group_id: str, *, require_stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """All committed offsets of the group, by topic and partition. With `require_stable` it waits for
+        transactions that may replace one."""
+
+        def results(
+            answer: "types.OffsetFetchResponse",
+        ) -> "list[types.OffsetFetchResponse | types.OffsetFetchResponsePartition]":
+            return [answer, *(each for topic in answer.topics for each in topic.partitions)]
+
+        values: types.OffsetFetchRequestDict = {
+            "group_id": group_id,
+            "topics": None,
+            "require_stable": require_stable,
+        }
+        answer: types.OffsetFetchResponse = await self._of(group_id, ApiKey.OFFSET_FETCH, values, results)
+        return {
+            TopicPartition(topic.name, each.partition_index): CommittedOffset(
+                each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+            )
+            for topic in sorted(answer.topics, key=lambda topic: str(topic.name))
+            for each in sorted(topic.partitions, key=lambda each: int(each.partition_index))
+            if each.committed_offset != NO_OFFSET
+        }
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets for a group. Raises UNKNOWN_MEMBER_ID if it has members."""
+        by_topic: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+        for where, offset in offsets.items():
+            partition: types.OffsetCommitRequestPartitionDict = {
+                "partition_index": where.partition,
+                "committed_offset": offset,
+            }
+            by_topic.setdefault(where.topic, []).append({**partition, "committed_metadata": ""})
+        topics: list[types.OffsetCommitRequestTopicDict] = [
+            {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
+        ]
+        await self._of(group_id, ApiKey.OFFSET_COMMIT, {"group_id": group_id, "topics": topics}, _partitions)
+
+    async def delete(self, group_ids: Iterable[str]) -> None:
+        """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""
+        for group_id in list_of_names(group_ids, "group_ids"):
+            values: types.DeleteGroupsRequestDict = {"groups_names": [group_id]}
+            await self._of(group_id, ApiKey.DELETE_GROUPS, values, lambda answer: answer.results)
+
+    async def _of(
+        self, group_id: str, api_key: ApiKey, values: Mapping[str, object], results: Callable[[Any], Any]
+    ) -> Any:
+        async def ask() -> Any:
+            connection = await self._coordinator(group_id)
+            return await connection.call(api_key, values)
+
+        return await self._retry(ask, results, lambda _: f"group {group_id!r}")
+
+    async def _coordinator(self, group_id: str) -> Connection:
+        values: types.FindCoordinatorRequestDict = {"key": group_id, "key_type": _GROUP}
+
+        async def ask() -> Any:
+            return await self._cluster.call_any(ApiKey.FIND_COORDINATOR, values)
+
+        answer: types.FindCoordinatorResponse = await self._retry(
+            ask, _itself, lambda _: f"the coordinator of group {group_id!r}"
+        )
+        return await self._cluster.connected(answer.node_id)
+
+
+def _itself(answer: Any) -> list[Any]:
+    return [answer]
+
+
+def _partitions(answer: Any) -> list[Any]:
+    return [each for topic in answer.topics for each in topic.partitions]

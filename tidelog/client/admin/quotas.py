@@ -1,0 +1,54 @@
+"""Administration of quotas: of users, client ids and addresses.
+
+Owns: the requests of `Admin.quotas`. Invariant: entities are those of `tidelog.protocol.quotas`, where the
+name None stands for all who have no quota of their own.
+Source: KIP-546, KIP-612.
+"""
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from tidelog.protocol.quotas import QuotaEntity, Quotas
+from tidelog.protocol.schema import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+Ask = Callable[..., Any]
+
+
+class QuotaAdmin:
+    """The quotas of a cluster. Every call raises ClientError."""
+
+    def __init__(self, ask_controller: Ask) -> None:
+        """`ask_controller(api_key, values, results, name)` is Admin's."""
+        self._ask = ask_controller
+
+    async def list(self) -> Quotas:
+        """All quotas: entity -> name of the quota -> value."""
+        values: types.DescribeClientQuotasRequestDict = {"components": [], "strict": False}
+        answer: types.DescribeClientQuotasResponse = await self._ask(
+            ApiKey.DESCRIBE_CLIENT_QUOTAS, values, lambda answer: [answer], lambda _: "the list of quotas"
+        )
+        return {
+            tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=itemgetter(0))): {
+                value.key: value.value for value in entry.quotas
+            }
+            for entry in answer.entries or ()
+        }
+
+    async def alter(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
+        """Set these quotas of an entity and no others. None removes a quota."""
+        entry: types.AlterClientQuotasRequestEntryDict = {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+            "ops": [
+                {"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes.items()
+            ],
+        }
+        await self._ask(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            {"entries": [entry], "validate_only": False},
+            lambda answer: answer.entries,
+            lambda _: "the quotas",
+        )

@@ -1,0 +1,169 @@
+"""Administration of transactions: their list, their state, and an end that an operator decides.
+
+Owns: the requests of `Admin.transactions` and the choice of the broker for each. Invariants: a request about
+one transactional id goes to its coordinator, which is looked up each time; an end fences the producer of the
+transaction, so that it cannot add to what was decided.
+Source: KIP-664, KIP-939 (prepared transactions).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.client.admin.types import ClaimedTransaction, TransactionDescription, TransactionListing
+from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+from tidelog.wire.cluster import Cluster
+from tidelog.wire.connection import Connection
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+Retry = Callable[..., Any]
+_TRANSACTION = 1
+_FIRST_WITH_PATTERNS = 2
+_NO_TIMEOUT_MS = 2**31 - 1
+
+
+class TransactionAdmin:
+    """The transactions of a cluster. Every call raises ClientError."""
+
+    def __init__(self, cluster: Cluster, retry: Retry) -> None:
+        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
+        self._cluster = cluster
+        self._retry = retry
+
+    async def list(self, pattern: str | None = None, states: Iterable[str] = ()) -> list[TransactionListing]:
+        """All transactional ids, sorted, or those that a regular expression in RE2's syntax matches as a
+        whole (KIP-1152), or those in one of these states. Raises UnsupportedVersionError where a broker knows
+        no patterns."""
+        at_least = 0 if pattern is None else _FIRST_WITH_PATTERNS
+        values: types.ListTransactionsRequestDict = {
+            "transactional_id_pattern": pattern,
+            "state_filters": [*states],
+        }
+        await self._cluster.refresh()
+        found = []
+        for node_id in self._cluster.image.nodes:
+
+            async def ask(node_id: int = node_id) -> Any:
+                connection = await self._cluster.connected(node_id)
+                version = connection.version(ApiKey.LIST_TRANSACTIONS, at_least)
+                return await connection.call(ApiKey.LIST_TRANSACTIONS, values, version=version)
+
+            answer: types.ListTransactionsResponse = await self._retry(
+                ask, _itself, lambda _: "the list of transactions"
+            )
+            found += [
+                TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
+                for each in answer.transaction_states
+            ]
+        return sorted(found)
+
+    async def describe(self, transactional_id: str) -> TransactionDescription:
+        """Raises TRANSACTIONAL_ID_NOT_FOUND."""
+        values: types.DescribeTransactionsRequestDict = {"transactional_ids": [transactional_id]}
+        answer: types.DescribeTransactionsResponse = await self._of(
+            transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, values, lambda answer: answer.transaction_states
+        )
+        (found,) = answer.transaction_states
+        partitions = (
+            TopicPartition(topic.topic, index) for topic in found.topics for index in topic.partitions
+        )
+        timeout_ms = found.transaction_timeout_ms
+        return TransactionDescription(
+            found.transactional_id,
+            found.transaction_state,
+            found.producer_id,
+            found.producer_epoch,
+            None if timeout_ms == _NO_TIMEOUT_MS else timeout_ms,
+            None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
+            tuple(sorted(partitions)),
+        )
+
+    async def commit_prepared(self, transactional_id: str, prepared: tuple[int, int] | None = None) -> None:
+        """Commit the transaction that the id's producer prepared.
+
+        `prepared` is the producer id and epoch that the transaction must have, where they are known; another
+        transaction is not committed. Raises BrokerError(INVALID_TXN_STATE) if there is no such transaction.
+        """
+        claimed = await self.claim(transactional_id)
+        kept = claimed.transaction
+        if kept is None or prepared not in (None, kept):
+            what = (
+                "no transaction" if kept is None else f"the transaction of producer {kept[0]} epoch {kept[1]}"
+            )
+            raise BrokerError(ErrorCode.INVALID_TXN_STATE, f"{transactional_id!r} has {what}")
+        await self.end(claimed, is_commit=True)
+
+    async def claim(self, transactional_id: str) -> ClaimedTransaction:
+        """Take over the id, and with it the transaction that it has, prepared or not. The transaction stays
+        open. Only the last claim can end it, and its producer can begin no other. An unknown id is created.
+        """
+        values: types.InitProducerIdRequestDict = {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": _NO_TIMEOUT_MS,
+            "enable2_pc": True,
+            "keep_prepared_txn": True,
+        }
+        client: types.InitProducerIdResponse = await self._of(
+            transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself
+        )
+        kept = client.ongoing_txn_producer_id, client.ongoing_txn_producer_epoch
+        claim = client.producer_id, client.producer_epoch
+        return ClaimedTransaction(transactional_id, claim, None if kept[0] < 0 else kept)
+
+    async def end(self, claimed: ClaimedTransaction, *, is_commit: bool) -> None:
+        """Commit or abort a transaction that was claimed. Raises PRODUCER_FENCED after a later claim."""
+        producer_id, producer_epoch = claimed.claim
+        ending: types.EndTxnRequestDict = {
+            "transactional_id": claimed.transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "committed": is_commit,
+        }
+        await self._of(claimed.transactional_id, ApiKey.END_TXN, ending, _itself, _last_end)
+
+    async def abort(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
+        """Abort the id's transaction if it has one, prepared or not. The timeout becomes that of the id."""
+        values: types.InitProducerIdRequestDict = {
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": timeout_ms,
+        }
+        await self._of(transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself)
+
+    async def _of(
+        self,
+        transactional_id: str,
+        api_key: ApiKey,
+        values: Mapping[str, object],
+        results: Callable[[Any], Any],
+        at_most: Callable[[Connection], int | None] = lambda _: None,
+    ) -> Any:
+        async def coordinator() -> Any:
+            key: types.FindCoordinatorRequestDict = {"key": transactional_id, "key_type": _TRANSACTION}
+            return await self._cluster.call_any(ApiKey.FIND_COORDINATOR, key)
+
+        name = f"transactional id {transactional_id!r}"
+
+        async def ask() -> Any:
+            found: types.FindCoordinatorResponse = await self._retry(
+                coordinator, _itself, lambda _: f"the coordinator of {name}"
+            )
+            connection = await self._cluster.connected(found.node_id)
+            version = connection.version(api_key, at_most=at_most(connection))
+            return await connection.call(api_key, values, version=version)
+
+        return await self._retry(ask, results, lambda _: name)
+
+
+def _last_end(connection: Connection) -> int | None:
+    if has_epoch_per_transaction(connection.features):
+        return None
+    return LAST_WITHOUT_EPOCHS[ApiKey.END_TXN]
+
+
+def _itself(answer: Any) -> list[Any]:
+    return [answer]

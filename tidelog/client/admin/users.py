@@ -1,0 +1,98 @@
+"""Administration of users: their passwords for SCRAM, which a broker stores salted and hashed.
+
+Owns: the requests of `Admin.users`. Invariants: a password never leaves this process, because it is salted
+and hashed here; each request changes one mechanism of one user, because Kafka refuses more. Source: KIP-554.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.scram import LEAST_ITERATIONS, SALT_BYTES, ScramMechanism, salted_password
+from tidelog.wire.cluster import Cluster
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+Retry = Callable[..., Any]
+
+
+class UserDescription(NamedTuple):
+    """A user, and the iterations with which its password is stored, by the name of the SASL mechanism."""
+
+    name: str
+    iterations: dict[str, int]
+
+
+class UserAdmin:
+    """The users of a cluster. Every call raises ClientError."""
+
+    def __init__(self, cluster: Cluster, retry: Retry) -> None:
+        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
+        self._cluster = cluster
+        self._retry = retry
+
+    async def list(self) -> list[UserDescription]:
+        """All users, sorted by name."""
+        answer: types.DescribeUserScramCredentialsResponse = await self._ask(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": None}
+        )
+        return sorted(
+            UserDescription(
+                result.user,
+                {
+                    ScramMechanism(info.mechanism).sasl_name: info.iterations
+                    for info in result.credential_infos
+                },
+            )
+            for result in answer.results
+        )
+
+    async def set_password(
+        self,
+        user: str,
+        password: str,
+        *,
+        mechanisms: Iterable[ScramMechanism] = tuple(ScramMechanism),
+        iterations: int = LEAST_ITERATIONS,
+    ) -> None:
+        """Make a user, or change its password for these mechanisms."""
+        for mechanism in mechanisms:
+            salt = os.urandom(SALT_BYTES)
+            salted = await asyncio.to_thread(salted_password, mechanism, password, salt, iterations)
+            upsertion: types.AlterUserScramCredentialsRequestUpsertionDict = {
+                "name": user,
+                "mechanism": mechanism,
+                "iterations": iterations,
+                "salt": salt,
+                "salted_password": salted,
+            }
+            await self._alter({"deletions": [], "upsertions": [upsertion]})
+
+    async def delete(self, user: str) -> None:
+        """Delete a user. Connections that it has stay open until they authenticate again."""
+        answer: types.DescribeUserScramCredentialsResponse = await self._ask(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": [{"name": user}]}
+        )
+        for info in answer.results[0].credential_infos:
+            deletion: types.AlterUserScramCredentialsRequestDeletionDict = {
+                "name": user,
+                "mechanism": info.mechanism,
+            }
+            await self._alter({"deletions": [deletion], "upsertions": []})
+
+    async def _alter(self, values: "types.AlterUserScramCredentialsRequestDict") -> None:
+        await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values)
+
+    async def _ask(self, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+        def results(answer: Any) -> Any:
+            whole = [answer] if "error_code" in answer else []
+            return [*whole, *answer.results]
+
+        return await self._retry(lambda: self._cluster.call_any(api_key, values), results, _name)
+
+
+def _name(result: Any) -> str:
+    return f"user {result.user!r}" if "user" in result else "the users"

@@ -1,0 +1,107 @@
+"""Applies an answer to Fetch to the requested partitions.
+
+Owns: the step from a decoded answer to the readers: bytes, errors, positions that the log no longer holds.
+Invariants: a partition's answer is dropped if its reader was moved by a seek since the request, or got the
+same bytes from a new leader. The bytes are copied while they are in the connection's buffer; no view of them
+is kept.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+from tidelog.client.consumer.fetch_session import FetchSession
+from tidelog.client.consumer.partition_reader import PartitionReader
+from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, read_error
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.hot import FetchPartitionResult, FetchResponse
+from tidelog.protocol.records import AbortedTransactions
+from tidelog.wire.cluster import Cluster
+from tidelog.wire.errors import broker_error
+from tidelog.wire.events import logger
+from tidelog.wire.metadata import TopicPartition
+
+
+class Verdict(Enum):
+    """When and how to send the next request after an answer."""
+
+    GO_ON = "at once"
+    PAUSE = "after a pause, because a partition has a retriable error"
+    ASK_ANEW = "at once and in full, because the session was lost"
+
+
+class FetchAnswers:
+    """`reset_timestamp` is for positions that the log does not hold; None makes that an error. `wake` is
+    called if a position must be found."""
+
+    def __init__(self, reset_timestamp: int | None, cluster: Cluster, wake: Callable[[], None]) -> None:
+        self._reset_timestamp = reset_timestamp
+        self._cluster = cluster
+        self._wake = wake
+
+    def take(
+        self,
+        session: FetchSession,
+        response: FetchResponse,
+        wanted: Iterable[tuple[PartitionReader, int, int]],
+    ) -> Verdict:
+        """Give the answer to the readers. `wanted` has each reader with its generation and offset at the
+        request.
+
+        Raises BrokerError if the whole answer is an error.
+        """
+        was_incremental = session.is_incremental
+        if not session.answered(response) and was_incremental:
+            return Verdict.ASK_ANEW
+        if response.error_code:
+            raise broker_error(error_code(response.error_code), "fetch")
+        asked = {each[0].key: each for each in wanted}
+        has_failed = False
+        for topic, results in response.topics:
+            for result in results:
+                key = TopicPartition(str(topic), result.partition_index)
+                reader, generation, offset = asked.get(key, (None, 0, 0))
+                if reader is not None and (reader.generation, reader.fetch_offset) == (generation, offset):
+                    has_failed |= self._take_one(reader, result)
+        return Verdict.PAUSE if has_failed else Verdict.GO_ON
+
+    def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:
+        """Whether a pause is needed."""
+        code = error_code(result.error_code)
+        what = f"{reader.key.topic}-{reader.key.partition}"
+        if code is ErrorCode.NONE:
+            reader.high_watermark = result.high_watermark
+            try:
+                if result.records:
+                    aborted = result.aborted_transactions
+                    hidden = AbortedTransactions(aborted) if aborted else None
+                    reader.add(result.records, hidden)  # type: ignore[arg-type]
+            except CorruptRecordError as error:
+                reader.fail(error)
+            return False
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            reader.lost = f"the log does not hold offset {reader.fetch_offset}"
+            if self._reset_timestamp is None or not reader.has_unread:
+                self.lose_position(reader, reader.lost)
+            return False
+        refusal = read_error(code, f"records of {what} from offset {reader.fetch_offset} on")
+        if refusal.retriable:
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # A fetch names no topic id, and soon there may be another topic of this name.
+                reader.doubted_image = self._cluster.image
+            self._cluster.request_refresh()
+            return True
+        reader.fail(refusal)
+        return False
+
+    def lose_position(self, reader: PartitionReader, reason: str) -> None:
+        """The reset policy decides where the reader continues, or the read fails."""
+        what = f"{reader.key.topic}-{reader.key.partition}"
+        if self._reset_timestamp is None:
+            lost = {reader.key: reader.fetch_offset}
+            reader.fail(OffsetOutOfRangeError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}: {reason}", lost))
+        else:
+            logger.warning("offset_out_of_range", partition=what, offset=reader.fetch_offset, reason=reason)
+            lost_at = reader.fetch_offset
+            reader.reset(self._reset_timestamp)
+            reader.lost_at = lost_at
+            self._wake()

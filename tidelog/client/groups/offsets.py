@@ -1,0 +1,205 @@
+"""The committed offsets of a group, as one consumer reads and writes them.
+
+Owns: OffsetCommit and OffsetFetch, and their repetition. Invariants: a commit is sent as the member that owns
+the partitions; once one of them was given up, it fails, because another member may have committed since. What
+an error says about the membership goes to the membership.
+Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.client.errors import CommitFailedError
+from tidelog.client.groups.consumer_membership import ConsumerMembership
+from tidelog.client.groups.coordinator import GroupCoordinator
+from tidelog.client.groups.membership import Membership
+from tidelog.client.groups.steps import MOVED, Identity
+from tidelog.client.types import OffsetAndMetadata
+from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import NO_OFFSET
+from tidelog.wire.backoff import Backoff
+from tidelog.wire.cluster_config import ClusterConfig
+from tidelog.wire.errors import BrokerUnavailableError, ClientError, RequestTimeoutError, broker_error
+from tidelog.wire.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_FIRST_WITH_STABLE: Final = 7
+_GONE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+# The group is in another generation, or soon will be. The member learns it by other answers.
+_LATE: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
+# Others are about the offsets, and end no membership.
+_ABOUT_MEMBERSHIP: Final = _GONE | _LATE | MOVED | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+class GroupOffsets:
+    """`readers` are those of the consumer. `react` is called when the membership may have changed."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        coordinator: GroupCoordinator,
+        membership: Membership | ConsumerMembership,
+        readers: Mapping[TopicPartition, object],
+        react: Callable[[], None],
+    ) -> None:
+        self._timeout_ms = config.request_timeout_ms
+        self._coordinator = coordinator
+        self._membership = membership
+        self._readers = readers
+        self._react = react
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Raises CommitFailedError if the group gave a partition to another member, another ClientError, or
+        RequestTimeoutError after request_timeout_ms."""
+        if not offsets:
+            return
+        readers = {key: self._readers.get(key) for key in offsets}
+
+        async def attempt() -> ClientError | None:
+            if any(self._readers.get(key) is not reader for key, reader in readers.items()):
+                raise CommitFailedError("a partition was given up before its offset was committed")
+            identity = self._membership.identity
+            if self._membership.is_subscribed and identity.generation < 0:
+                text = "this consumer is no member of the group"
+                raise (self._membership.error or CommitFailedError(text)).with_traceback(None)
+            return await self._send_commit(offsets, identity)
+
+        await self._repeat(attempt, "commit")
+
+    async def fetch(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group committed for each, None for nothing. Raises ClientError, RequestTimeoutError."""
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        asked: list[types.OffsetFetchRequestTopicDict] = [
+            {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
+        ]
+
+        def values(version: int) -> "types.OffsetFetchRequestDict":
+            # An offset that a transaction still holds is waited for: what comes after it is not decided.
+            is_stable = version >= _FIRST_WITH_STABLE
+            return {"group_id": self._membership.group_id, "topics": asked, "require_stable": is_stable}
+
+        async def attempt() -> ClientError | None:
+            answer: types.OffsetFetchResponse = await self._call(ApiKey.OFFSET_FETCH, values)
+            results = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
+            if answer.error_code != ErrorCode.NONE:
+                return self._refusal(error_code(answer.error_code), self._membership.identity)
+            for name, each in results:
+                if each.error_code != ErrorCode.NONE:
+                    code = error_code(each.error_code)
+                    return self._refusal(code, self._membership.identity, f", topic {name!r}")
+            for name, each in results:
+                key, offset = TopicPartition(name, each.partition_index), each.committed_offset
+                is_there = offset != NO_OFFSET
+                found[key] = OffsetAndMetadata(offset, each.metadata or "") if is_there else None
+            return None
+
+        await self._repeat(attempt, "committed offsets")
+        return found
+
+    async def find_coordinator(self) -> int:
+        """The coordinator's node id, looked up if it is not known. Raises ClientError."""
+        if self._membership.coordinator is None:
+            self._membership.coordinator_found(await self._coordinator.find())
+        if self._membership.coordinator is None:
+            raise BrokerUnavailableError("the group's coordinator changed meanwhile")
+        return self._membership.coordinator
+
+    async def _send_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
+    ) -> ClientError | None:
+        topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+        for key, (offset, metadata) in offsets.items():
+            topics.setdefault(key.topic, []).append(
+                {
+                    "partition_index": key.partition,
+                    "committed_offset": offset,
+                    "committed_metadata": metadata,
+                }
+            )
+        is_member = identity.generation >= 0
+        values: types.OffsetCommitRequestDict = {
+            "group_id": self._membership.group_id,
+            "generation_id_or_member_epoch": identity.generation,
+            "member_id": identity.member_id,
+            "group_instance_id": self._membership.group_instance_id if is_member else None,
+            "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
+        }
+        answer: types.OffsetCommitResponse = await self._call(ApiKey.OFFSET_COMMIT, values)
+        codes = {
+            error_code(each.error_code): topic.name for topic in answer.topics for each in topic.partitions
+        }
+        for code in sorted(codes.keys() - {ErrorCode.NONE}):
+            error = self._refusal(code, identity, f", topic {codes[code]!r}")
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # The topic was deleted. A rebalance must not wait until it exists again.
+                error.retriable = False
+            return error
+        return None
+
+    def _refusal(self, code: ErrorCode, identity: Identity, of: str = "") -> ClientError:
+        """The error of an answer; retriable if the same call may succeed later. `of` names the topic."""
+        membership = self._membership
+        may_pass = code in _LATE or (
+            code is ErrorCode.ILLEGAL_GENERATION
+            and (membership.awaits_join or membership.identity != identity)
+        )
+        if code in _ABOUT_MEMBERSHIP:
+            membership.heartbeat_answered(identity, code)
+            self._react()
+        if may_pass:
+            error = broker_error(code, f"group {membership.group_id!r}{of}")
+            error.retriable = True
+            return error
+        if code in _GONE:
+            return membership.error or CommitFailedError(code.message)
+        return broker_error(code, f"group {membership.group_id!r}{of}")
+
+    async def _call(
+        self, api_key: ApiKey, values: Mapping[str, object] | Callable[[int], Mapping[str, object]]
+    ) -> Any:
+        node_id = await self.find_coordinator()
+        try:
+            return await self._coordinator.call(node_id, api_key, values)
+        except ClientError as error:
+            if error.retriable and self._membership.coordinator == node_id:
+                self._membership.coordinator = None
+                self._react()
+            raise
+
+    async def _repeat(self, attempt: Callable[[], Any], what: str) -> None:
+        """Repeat until there is no error. Raises one that is not retriable."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_ms / 1000
+        failures = 0
+        while True:
+            try:
+                error: ClientError | None = await attempt()
+            except ClientError as caught:
+                error = caught
+            if error is None:
+                return
+            if not error.retriable:
+                raise error
+            failures += 1
+            delay = self._backoff.delay_ms(failures) / 1000
+            if loop.time() + delay > deadline:
+                text = f"{what}: group {self._membership.group_id!r} has no answer"
+                raise RequestTimeoutError(f"{text} within {self._timeout_ms} ms ({error})") from error
+            await asyncio.sleep(delay)

@@ -1,0 +1,236 @@
+"""What batch and stream reads share: the bounds of the logs, the tasks, and the records of a task.
+
+Owns the choice between the two sources of records, the broker and the segment files (option read.path), and
+the report of records that were deleted before they could be read (option failOnDataLoss=false): one warning
+per loss through `logging`, and a file in the folder that option losses.path names. With both
+bootstrap.servers and read.path, the broker gives the bounds of the logs, and the files give the records.
+
+Invariants: a task yields every record of its range, in order, or names what it skipped, or fails.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from tidelog.client import OffsetOutOfRangeError
+from tidelog.pipeline.arrow.columnar import decode_record_batches
+from tidelog.pipeline.offsets import (
+    LATEST,
+    Logs,
+    OffsetRange,
+    OptionError,
+    Place,
+    Positions,
+    lose,
+    require_same_topic,
+    split_ranges,
+)
+from tidelog.pipeline.options.source import SourceOptions
+from tidelog.pipeline.segments.data_folders import (
+    bounds_without_broker,
+    by_place,
+    find_segments,
+    offset_at,
+    topic_ids_in_folder,
+)
+from tidelog.pipeline.segments.segment_ranges import Piece, open_piece, plan_pieces
+from tidelog.pipeline.segments.segment_transactions import aborted_transactions
+from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
+from tidelog.pipeline.source.losses import left_out, note_losses
+from tidelog.protocol.records import AbortedTransactions
+from tidelog.wire.cluster_config import ClusterConfig
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class OffsetRangePartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's share of a topic's partition, to be fetched; the topic's id if it is known."""
+
+    offsets: OffsetRange
+    topic_id: str | None
+
+
+@dataclass
+class PiecePartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's share of a segment file; the topic's id if it is known."""
+
+    piece: Piece
+    topic_id: str | None
+
+
+def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
+    """The start and end of each log that `options` select. Raises ClientError, or as
+    `bounds_without_broker`."""
+    return logs_of(options).bounds
+
+
+def logs_of(options: SourceOptions) -> Logs:
+    """The same as `bounds_of`, with the ids of the topics."""
+    if options.cluster is None:
+        folder = _folder(options)
+        bounds = bounds_without_broker(options, folder)
+        return Logs(bounds, topic_ids_in_folder(folder, bounds))
+    return find_logs(
+        options.cluster,
+        options.topics,
+        options.assigned,
+        options.pattern,
+        read_committed=options.read_committed,
+    )
+
+
+def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
+    """startingOffsets, or the offsets at the starting timestamps. If no record is that new: the log's end or
+    OptionError, as startingOffsetsByTimestampStrategy says."""
+    if options.starting_times is None:
+        return options.starting
+    found = _offsets_at("startingOffsetsByTimestamp", options, options.starting_times, bounds)
+    for place, offset in found.items():
+        if offset < 0 and not options.starts_at_end:
+            raise OptionError(
+                f"startingOffsetsByTimestamp: {place} holds no record at or after that time. With"
+                " startingOffsetsByTimestampStrategy=latest the read starts at the log's end"
+            )
+    return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
+
+
+def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:
+    """endingOffsets, or the offsets at the ending timestamps; the log's end if no record is that new."""
+    if options.ending_times is None:
+        return options.ending
+    found = _offsets_at("endingOffsetsByTimestamp", options, options.ending_times, bounds)
+    return {place: offset if offset >= 0 else LATEST for place, offset in found.items()}
+
+
+def tasks_of(
+    options: SourceOptions,
+    ranges: Iterable[OffsetRange],
+    topic_ids: Mapping[str, str],
+    losses: list[str] | None,
+) -> list[InputPartition]:
+    """The tasks that read `ranges` of the topics with these ids: about `minPartitions`, by default one per
+    range or per piece of a segment file. Raises as `plan_pieces`."""
+    ranges = list(ranges)
+    if options.read_path is None:
+        pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        return [OffsetRangePartition(each, topic_ids.get(each.topic)) for each in pieces]
+    if not ranges:
+        return []
+    segments = by_place(find_segments(_folder(options), {each.topic for each in ranges}))
+    planned = plan_pieces(segments, ranges, options.min_partitions, losses)
+    return [PiecePartition(each, topic_ids.get(each.offsets.topic)) for each in planned]
+
+
+def note_unread(
+    options: SourceOptions, wanted: Mapping[Place, tuple[int, int]], tasks: Iterable[InputPartition]
+) -> None:
+    """Save the wanted offsets ([start, end) per partition) that no task will read, if losses.path is set."""
+    if options.losses_path is not None:
+        taken = [each.piece.offsets if isinstance(each, PiecePartition) else each.offsets for each in tasks]
+        note_losses(options.losses_path, left_out(wanted, taken))
+
+
+def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of one task's range.
+
+    Raises OffsetsLostError if records were deleted since the query was planned, unless failOnDataLoss is
+    false, and if the topic was created again. Other errors as `read_answers`, `SegmentFile.read` and
+    `decode_record_batches`.
+    """
+    if isinstance(partition, PiecePartition):
+        return _read_piece(options, partition.piece, partition.topic_id)
+    if isinstance(partition, OffsetRangePartition):
+        return _fetch_range(options, partition.offsets, partition.topic_id)
+    # If nothing is to be read, Spark still plans one task, with its own kind of partition.
+    return iter(())
+
+
+def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> Iterator[pa.RecordBatch]:
+    offsets = piece.offsets
+    # Before the records are read: see `segment_transactions`.
+    aborted = aborted_transactions(piece) if options.read_committed else []
+    file = open_piece(piece)
+    if file is None:
+        what = f"{offsets.place}: {piece.path} was deleted after the read was planned"
+        losses: list[str] | None = None if options.fail_on_data_loss else []
+        lose(f"{what}, with it the offsets {offsets.start} to {offsets.end - 1}", losses)
+        report_losses(losses)
+        note_losses(options.losses_path, [offsets])
+        return
+    batch_filter = AbortedTransactions(aborted) if aborted else None
+    with file:
+        # After the opening: an open file stays that of its topic.
+        found = topic_ids_in_folder(Path(piece.path).parent, [offsets.place])
+        require_same_topic(offsets.topic, topic_id, found.get(offsets.topic))
+        for data in file.read(offsets.start, offsets.end):
+            yield from decode_record_batches(
+                data,
+                topic=offsets.topic,
+                partition=offsets.partition,
+                start_offset=offsets.start,
+                end_offset=offsets.end,
+                columns=options.columns,
+                batch_filter=batch_filter,
+            )
+
+
+def _fetch_range(
+    options: SourceOptions, offsets: OffsetRange, topic_id: str | None
+) -> Iterator[pa.RecordBatch]:
+    cluster = options.cluster or ClusterConfig()
+    while offsets.size > 0:
+        try:
+            for answer in read_answers(
+                cluster, offsets, topic_id=topic_id, read_committed=options.read_committed
+            ):
+                yield from decode_record_batches(
+                    answer.data,
+                    topic=offsets.topic,
+                    partition=offsets.partition,
+                    start_offset=offsets.start,
+                    end_offset=offsets.end,
+                    columns=options.columns,
+                    batch_filter=AbortedTransactions(answer.aborted) if answer.aborted else None,
+                )
+                offsets = offsets._replace(start=next_offset(answer.data, offsets.start))
+            return
+        except OffsetOutOfRangeError as error:
+            if options.fail_on_data_loss:
+                lose(str(error), None)
+            place = offsets.place
+            log_start, _ = find_bounds(cluster, None, [place])[place]
+            if log_start <= offsets.start:
+                raise
+            report_losses(
+                [f"{place} starts at offset {log_start}; the records from {offsets.start} are gone"]
+            )
+            note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
+            offsets = offsets._replace(start=log_start)
+
+
+def report_losses(losses: list[str] | None) -> None:
+    """Log one warning per loss."""
+    for loss in losses or ():
+        _log.warning("records skipped: %s", loss)
+
+
+def _offsets_at(
+    option: str, options: SourceOptions, times: Positions, bounds: Mapping[Place, tuple[int, int]]
+) -> dict[Place, int]:
+    wanted = dict.fromkeys(bounds, times) if isinstance(times, int) else dict(times)
+    if wanted.keys() != bounds.keys():
+        strange = ", ".join(map(str, sorted(wanted.keys() ^ bounds.keys())))
+        raise OptionError(f"{option} must name exactly the partitions that are read: see {strange}")
+    if options.cluster is not None:
+        return find_offsets_at(options.cluster, wanted, read_committed=options.read_committed)
+    segments = by_place(find_segments(_folder(options)))
+    return {place: offset_at(segments[place], bounds[place], time) for place, time in wanted.items()}
+
+
+def _folder(options: SourceOptions) -> Path:
+    return Path(options.read_path or ".")

@@ -1,0 +1,22 @@
+"""Kafka's protocol: bytes to values and back. No I/O, no clock, no event loop.
+
+- `acls`: access control entries (ACLs): who may do what with which resource, as values that both sides share
+- `codecs`: builds, from a declaration and a version, the construct type that reads and writes the message
+- `compression`: compression codecs, with a limit on the decompressed size
+- `coordinator_records`: keys and values of coordinators' records in the logs of internal topics
+- `errors`: the error table of the Kafka protocol, and the two exceptions of this project for the wire
+- `framing`: frames and headers: it splits received bytes into frames and headers, and encodes them
+- `primitives`: the types of the wire as construct types
+- `quotas`: quotas as Kafka names them: who they hold for, and which there are
+- `schema`: the table of APIs, and one cached codec per message and version
+- `scram`: the keys of SCRAM, for both sides of the wire: what a password becomes, and what is stored of it
+- `sequences`: sequence arithmetic of the idempotent producer: after 2147483647 comes 0
+- `settings`: how a table of settings is declared, and the errors for wrong values
+- `steps`: long work in steps, so that other requests run between them
+- `structs`: a struct of the wire: construct's Struct, with tagged fields when the version is flexible
+- `types`: types for Kafka's terms, and the values that mean "none" on the wire
+- `varint`: unsigned varints in a buffer, for code that reads bytes without construct
+- `hot/`: hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews
+- `messages/`: every message, declared once as plain data
+- `records/`: record batches, version 2: bytes to header views and records, and back
+"""

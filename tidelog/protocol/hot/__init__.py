@@ -1,0 +1,42 @@
+"""Hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
+
+- `fetch_request`: the hand-written codec of FetchRequest
+- `fetch_response`: the hand-written codec of FetchResponse: every record leaves the broker through it
+- `offset_commits`: keys and values of offset commits, as they are written
+- `produce`: the hand-written codec of Produce: every record enters the broker through it
+- `produce_shape`: reads a repeated Produce request by comparing it with the one before
+- `transaction_log`: the record of a transactional id as it is written: a hand-tuned twin of the codecs
+- `wire`: lengths, strings, bytes and tagged fields for the hand-tuned codecs
+
+Invariants: equal to protocol.schema byte for byte and value for
+value (tests/property/test_hot.py checks it); record bytes are never copied; malformed input raises only
+ProtocolError.
+"""
+
+from tidelog.protocol.hot.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    decode_fetch_request,
+    decode_fetch_request_steps,
+    encode_fetch_request,
+)
+from tidelog.protocol.hot.fetch_response import (
+    NO_EPOCH_END_OFFSET,
+    FetchPartitionResult,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_response_steps,
+)
+from tidelog.protocol.hot.produce import (
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+    decode_produce_request,
+    decode_produce_request_steps,
+    decode_produce_response,
+    encode_produce_request,
+    encode_produce_response,
+    encode_produce_response_steps,
+)
+from tidelog.protocol.hot.produce_shape import ProduceShape
+from tidelog.protocol.hot.wire import FIRST_BY_ID, NO_LEADER, TopicKey

@@ -1,0 +1,77 @@
+"""Record batches, version 2: bytes to header views and records, and back.
+
+- `builder`: encodes record batches, one record at a time, as fast as plain Python can
+- `columns`: decodes the records of a batch into columns: one list per field
+- `filtering`: what a log cleaner leaves of a batch
+- `header`: the 61-byte header of a record batch: it reads the header, checks its CRC, and patches it
+- `inspection`: checks that records match their batch's header, and finds their timestamps
+- `isolation`: which batches of an answer to Fetch a consumer of committed records does not see
+- `lanes`: proves that records of any sizes are valid, by one field of all records at a time
+- `markers`: the control batch that ends a producer's transaction on one partition
+- `reader`: decodes record batches into records, with fast paths for ordinary records
+- `runs`: encodes a run of records together: the bytes around their contents are made by C loops over lists
+- `stencils`: decodes records of any sizes with one unpack call each
+- `uniform`: batches whose records all have one size
+- `varints`: Zigzag varints as records use them, with the small ones precomputed
+
+Owns: the layout of a batch and of the records in it. Invariants: nothing here copies a batch that it only
+reads. Malformed input raises only ProtocolError. The CRC-32C covers everything from the attributes on, so
+base offset and leader epoch may be written in place without a new CRC.
+
+Source: KIP-98, Kafka's documentation of the message format ("Record Batch").
+"""
+
+from tidelog.protocol.records.builder import RecordBatchBuilder
+from tidelog.protocol.records.columns import SMALLEST_RECORD_BYTES, Columns, Headers
+from tidelog.protocol.records.filtering import emptied, placeholder, with_records
+from tidelog.protocol.records.header import (
+    BATCH_HEADER_SIZE,
+    COMPRESSION_MASK,
+    CURRENT_MAGIC,
+    LOG_OVERHEAD,
+    BatchHeader,
+    TimestampType,
+    batch_crc_is_valid,
+    iter_batches,
+    largest_timestamp,
+    pack_prefix,
+    read_batch_header,
+    read_magic,
+    set_producer,
+    unpack_header,
+    with_log_append_time,
+    with_max_timestamp,
+    write_header,
+)
+from tidelog.protocol.records.inspection import (
+    MOST_KEYLESS,
+    Inspection,
+    inspect_in_lanes,
+    inspect_lone,
+    inspect_one_by_one,
+    inspect_uniform,
+    inspectable,
+)
+from tidelog.protocol.records.isolation import AbortedTransactions
+from tidelog.protocol.records.markers import (
+    EndTransactionMarker,
+    TransactionMarker,
+    build_marker,
+    read_marker,
+)
+from tidelog.protocol.records.reader import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Record,
+    columns_of,
+    decode_batch,
+    decode_batch_columns,
+    decode_plain_batches,
+    record_bytes,
+)
+from tidelog.protocol.records.runs import FIELD_SIZES
+from tidelog.protocol.sequences import (
+    decrement_sequence,
+    increment_sequence,
+    last_sequence,
+    sequence_distance,
+)

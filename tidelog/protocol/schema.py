@@ -1,0 +1,270 @@
+"""The API table: which APIs have codecs, in which versions, and the one codec of each (message, version).
+
+Owns: `ApiKey`, `APIS` and the four functions that convert between bodies and values.
+
+Invariants: importing this module imports only plain data. construct is loaded with the first codec, and a
+codec is built once. Decoding consumes the whole body and raises only ProtocolError. A decoded value has every
+declared field, so a handler never needs to know the version.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.messages import (
+    acls,
+    admin,
+    client_quotas,
+    cluster_admin,
+    consumer_groups,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    groups,
+    metadata,
+    produce,
+    sasl,
+    topics,
+    transaction_markers,
+    transactions,
+    users,
+)
+from tidelog.protocol.messages.declaration import Message
+from tidelog.protocol.steps import Steps
+from tidelog.protocol.types import Buffer
+
+if TYPE_CHECKING:
+    from tidelog.protocol.codecs import Codec
+
+
+MAX_REQUEST_ELEMENTS: Final = 100_000
+"""Array elements and tagged fields of one request: 50 MB and half a second of decoding, in steps."""
+MAX_RESPONSE_ELEMENTS: Final = 4_000_000
+"""Larger than for requests: the client trusts its broker, and a large cluster has large metadata."""
+
+
+class ApiKey(IntEnum):
+    """The number of an API. Numbers without an entry in `APIS` have no codecs, only a name."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+class Api(NamedTuple):
+    """One API, with codecs for `min_version` to `max_version`.
+
+    From `first_flexible_version` on, the request header is v2 and the response header v1 (except
+    ApiVersions).
+    """
+
+    key: ApiKey
+    name: str
+    min_version: int
+    max_version: int
+    first_flexible_version: int
+    request: Message
+    response: Message
+
+
+def _api(key: ApiKey, first_version: int, last_version: int, declarations: ModuleType) -> tuple[ApiKey, Api]:
+    """The API whose declarations are named KEY_REQUEST and KEY_RESPONSE in `declarations`."""
+    request: Message = getattr(declarations, f"{key.name}_REQUEST")
+    response: Message = getattr(declarations, f"{key.name}_RESPONSE")
+    return key, Api(
+        key=key,
+        name=request.name.removesuffix("Request"),
+        min_version=first_version,
+        max_version=last_version,
+        first_flexible_version=int(request.flexible.removesuffix("+")),
+        request=request,
+        response=response,
+    )
+
+
+# The versions of Produce and Fetch are set here only: `protocol.hot`, broker and client read them here.
+# A new field is declared in `protocol.messages` and written by hand in `protocol.hot`.
+APIS: Final[Mapping[ApiKey, Api]] = dict(
+    (
+        _api(ApiKey.PRODUCE, 3, 13, produce),
+        _api(ApiKey.FETCH, 4, 18, fetch),
+        _api(ApiKey.LIST_OFFSETS, 1, 11, fetch),
+        _api(ApiKey.METADATA, 0, 13, metadata),
+        _api(ApiKey.OFFSET_COMMIT, 2, 10, group_offsets),
+        _api(ApiKey.OFFSET_FETCH, 1, 10, group_offsets),
+        _api(ApiKey.FIND_COORDINATOR, 0, 6, groups),
+        _api(ApiKey.JOIN_GROUP, 0, 9, group_membership),
+        _api(ApiKey.HEARTBEAT, 0, 4, group_membership),
+        _api(ApiKey.LEAVE_GROUP, 0, 5, group_membership),
+        _api(ApiKey.SYNC_GROUP, 0, 5, group_membership),
+        _api(ApiKey.DESCRIBE_GROUPS, 0, 6, group_admin),
+        _api(ApiKey.LIST_GROUPS, 0, 5, group_admin),
+        _api(ApiKey.SASL_HANDSHAKE, 0, 1, sasl),
+        _api(ApiKey.API_VERSIONS, 0, 4, metadata),
+        _api(ApiKey.CREATE_TOPICS, 2, 7, topics),
+        _api(ApiKey.DELETE_TOPICS, 1, 6, topics),
+        _api(ApiKey.DELETE_RECORDS, 0, 2, topics),
+        _api(ApiKey.INIT_PRODUCER_ID, 0, 6, produce),
+        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, fetch),
+        _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, admin),
+        _api(ApiKey.ALTER_CONFIGS, 0, 2, admin),
+        _api(ApiKey.SASL_AUTHENTICATE, 0, 2, sasl),
+        _api(ApiKey.CREATE_PARTITIONS, 0, 3, topics),
+        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, cluster_admin),
+        _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, cluster_admin),
+        _api(ApiKey.ELECT_LEADERS, 0, 2, cluster_admin),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, cluster_admin),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, cluster_admin),
+        _api(ApiKey.DESCRIBE_QUORUM, 0, 2, cluster_admin),
+        _api(ApiKey.UPDATE_FEATURES, 0, 2, cluster_admin),
+        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, cluster_admin),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, cluster_admin),
+        _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, transaction_markers),
+        _api(ApiKey.DESCRIBE_ACLS, 1, 3, acls),
+        _api(ApiKey.CREATE_ACLS, 1, 3, acls),
+        _api(ApiKey.DELETE_ACLS, 1, 3, acls),
+        _api(ApiKey.DELETE_GROUPS, 0, 2, group_admin),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, admin),
+        _api(ApiKey.OFFSET_DELETE, 0, 0, group_offsets),
+        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, users),
+        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, users),
+        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, client_quotas),
+        _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, client_quotas),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_groups),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, consumer_groups),
+        _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, metadata),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, metadata),
+        _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, topics),
+        _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, transactions),
+        _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, transactions),
+        _api(ApiKey.END_TXN, 0, 5, transactions),
+        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, transactions),
+        _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transactions),
+        _api(ApiKey.LIST_TRANSACTIONS, 0, 2, transactions),
+    )
+)
+
+
+# librdkafka (2.16 and others) leaves three bytes after a flexible Metadata request for all topics: it
+# reserved them for the length of an array that it then wrote as null. After AlterUserScramCredentials it
+# leaves one. Kafka reads neither.
+_MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS))
+
+
+def decode_request(api_key: int, version: int, body: Buffer) -> Any:
+    """The request body as a construct Container (items and attributes, snake_case names).
+
+    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Raises ProtocolError.
+    """
+    return _request_codec(api_key, version).decode(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
+
+
+def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
+    """`decode_request` in steps."""
+    return _request_codec(api_key, version).decode_steps(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
+
+
+def decode_response(api_key: int, version: int, body: Buffer) -> Any:
+    """The response body as a construct Container, as in `decode_request`. Raises ProtocolError."""
+    return _response_codec(api_key, version).decode(body)
+
+
+def encode_request(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+    """The request's bytes. A missing field gets its default. An unknown one raises TypeError.
+
+    Fields that the version lacks are dropped. Raises ProtocolError if one of them is not ignorable and
+    differs from its default, or if a value does not fit its type.
+    """
+    return _request_codec(api_key, version).encode(values)
+
+
+def encode_response(api_key: int, version: int, values: Mapping[str, object]) -> bytes:
+    """The response's bytes, by the rules of `encode_request`."""
+    return _response_codec(api_key, version).encode(values)
+
+
+def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> Steps[bytes]:
+    """`encode_response` in steps."""
+    return _response_codec(api_key, version).encode_steps(values)
+
+
+@cache
+def _request_codec(api_key: int, version: int) -> "Codec":
+    return _codec(_supported(api_key, version).request, version, MAX_REQUEST_ELEMENTS)
+
+
+@cache
+def _response_codec(api_key: int, version: int) -> "Codec":
+    return _codec(_supported(api_key, version).response, version, MAX_RESPONSE_ELEMENTS)
+
+
+def _supported(api_key: int, version: int) -> Api:
+    api = APIS.get(cast("ApiKey", api_key))
+    if api is None:
+        raise ProtocolError(f"API key {api_key}: expected one of {', '.join(map(str, map(int, APIS)))}")
+    if not api.min_version <= version <= api.max_version:
+        expected = f"expected {api.min_version} to {api.max_version}"
+        raise ProtocolError(f"{api.name} version {version}: {expected}")
+    return api
+
+
+def _codec(message: Message, version: int, max_elements: int) -> "Codec":
+    from tidelog.protocol.codecs import Codec
+
+    return Codec(message, version, max_elements)
