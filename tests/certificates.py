@@ -1,6 +1,7 @@
 """Certificates for tests: an authority, a broker's and clients', as files and as contexts of ssl."""
 
 import ssl
+import subprocess
 from datetime import datetime
 from pathlib import Path
 
@@ -31,6 +32,17 @@ class Certificates:
             f"{name}@example.org", common_name=name
         ).private_key_and_cert_chain_pem.write_to_path(path)
         return path
+
+    def issue_with_sha1(self) -> str:
+        """The path of a file with a key and a certificate that is signed with SHA-1."""
+        key, issued, signer = (self._folder / name for name in ("weak.key", "weak.pem", "authority.key"))
+        self._authority.private_key_pem.write_to_path(str(signer))
+        made_of = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=weak"
+        files = f"-CA {self.authority} -CAkey {signer} -keyout {key} -out {issued}"
+        command = f"openssl req -x509 -sha1 {made_of} {files}"
+        subprocess.run(command.split(), check=True, capture_output=True)
+        issued.write_bytes(key.read_bytes() + issued.read_bytes())
+        return str(issued)
 
     def context(self, client: str = "") -> ssl.SSLContext:
         """That of a client which trusts the authority; `client` is its file."""

@@ -1,7 +1,5 @@
 """What Kafka's log cleaner leaves of a batch: some of its records, or none, and all else as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from tidelog.protocol.compression import compress

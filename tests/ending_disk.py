@@ -1,7 +1,5 @@
 """A disk whose process ends before a change, as after kill -9: what was written before stays."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

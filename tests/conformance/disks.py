@@ -1,24 +1,18 @@
 """Bad disks for a running broker, and requests for many partitions at once."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-from tests.conformance.raw import FETCH_VERSION, PRODUCE_VERSION, RawClient
+from tests.conformance.raw import FETCH_VERSION, RawClient
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.disk import Disk
-from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
     FetchPartition,
     FetchRequest,
-    ProduceRequest,
     encode_fetch_request,
-    encode_produce_request,
 )
 from tidelog.protocol.records import batch_crc_is_valid, decode_batch, iter_batches
 from tidelog.protocol.schema import ApiKey
@@ -84,30 +78,6 @@ async def running(data_dir: Path, disk: Disk | None = None) -> AsyncIterator[Bro
     config = BrokerConfig(port=0, http_port=-1, data_dir=data_dir)
     async with await Broker.start(config, disk=disk) as broker:
         yield broker
-
-
-async def create(
-    client: RawClient, topic: str, partitions: int, configs: Mapping[str, str] | None = None
-) -> None:
-    wanted = {
-        "name": topic,
-        "num_partitions": partitions,
-        "replication_factor": 1,
-        "configs": [{"name": name, "value": value} for name, value in (configs or {}).items()],
-    }
-    answer = await client.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [wanted]})
-    assert answer.topics[0].error_code == ErrorCode.NONE, answer
-
-
-async def produce_everywhere(
-    client: RawClient, topic: str, partitions: Sequence[int], batch: bytes
-) -> list[Any]:
-    """(error code, base offset) by partition, of the same batch sent to each."""
-    request = ProduceRequest(None, -1, 30_000, [(topic, [(index, batch) for index in partitions])])
-    await client.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
-    answer = await client.receive()
-    results = {result.index: (result.error_code, result.base_offset) for result in answer.topics[0][1]}
-    return [results[index] for index in partitions]
 
 
 async def fetch_everywhere(

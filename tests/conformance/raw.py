@@ -1,7 +1,5 @@
 """Raw requests over a socket to a running broker, for what no client library lets a test say."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager

@@ -3,13 +3,13 @@
 from tests.conformance.conftest import RunningBroker
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
-_SALT, _ITERATIONS = b"salt", 4096
+SALT, ITERATIONS = b"salt", 4096
 
 
 def add_users(running: RunningBroker, password: str, *users: str) -> None:
     made = {}
     for mechanism in ScramMechanism:
-        salted = salted_password(mechanism, password, _SALT, _ITERATIONS)
-        made[mechanism] = credential_of(mechanism, salted, _SALT, _ITERATIONS)
+        salted = salted_password(mechanism, password, SALT, ITERATIONS)
+        made[mechanism] = credential_of(mechanism, salted, SALT, ITERATIONS)
     for user in users:
         running.run(running.broker.services.users.change(user, made))

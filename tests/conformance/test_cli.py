@@ -105,6 +105,22 @@ def test_an_unknown_topic_is_one_line_and_is_not_created(tidelog: Type, command:
     assert "nowhere" not in tidelog("topic", "list")[1]
 
 
+def test_records_for_a_topic_that_does_not_exist_are_refused_unless_it_is_to_be_created(
+    tidelog: Type, lines: Callable[[str], str]
+) -> None:
+    tidelog("topic", "create", "payments")
+    file = lines("x\n")
+    code, _, error = tidelog("produce", "paymnets", "-f", file)
+    assert code == 1
+    assert "there is no topic paymnets (did you mean payments?)" in error
+    assert "give --create-topic" in error
+    assert "paymnets" not in tidelog("topic", "list")[1]
+    for expected in ("created new\nstored 1 record in new (", "stored 1 record in new ("):
+        code, shown, report = tidelog("produce", "new", "--create-topic", "-f", file)
+        assert (code, shown) == (0, "")
+        assert report.startswith(expected)
+
+
 def test_a_job_whose_topic_is_nowhere_says_so_before_spark_starts(
     broker: RunningBroker, tidelog: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +135,7 @@ def test_a_job_whose_topic_is_nowhere_says_so_before_spark_starts(
 
 def test_lines_come_back_as_they_were_sent(tidelog: Type, lines: Callable[[str], str]) -> None:
     file = lines("one\n\nthrée\nlast without a line feed")
+    tidelog("topic", "create", "lines")
     code, shown, report = tidelog("produce", "lines", "--file", file, "--compression", "zstd")
     assert (code, shown) == (0, "")
     assert report.startswith("stored 4 records in lines (")
@@ -158,6 +175,7 @@ def test_keys_partitions_and_headers(tidelog: Type, lines: Callable[[str], str])
 
 
 def test_a_line_without_its_key_is_named(tidelog: Type, lines: Callable[[str], str]) -> None:
+    tidelog("topic", "create", "unkeyed")
     code, _, error = tidelog("produce", "unkeyed", "-f", lines("k:v\nv\n"), "--key-separator", ":")
     assert (code, error) == (
         1,
@@ -239,6 +257,7 @@ def test_a_writer_that_is_interrupted_has_stored_its_whole_lines(
 def test_a_reader_that_has_enough_is_no_failure(
     broker: RunningBroker, lines: Callable[[str], str], tidelog: Type
 ) -> None:
+    tidelog("topic", "create", "long")
     tidelog("produce", "long", "-f", lines("x" * 1000 + "\n"), "-b", broker.address)
     tidelog("produce", "long", "-f", lines("\n".join("y" * 100 for _ in range(20_000))))
     command = " ".join((*TIDELOG, "consume", "long", "--from-beginning", "-b", broker.address))

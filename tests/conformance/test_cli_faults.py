@@ -125,7 +125,7 @@ def test_something_else_on_the_http_port_is_named(tidelog: Type) -> None:
 def test_a_broker_without_a_http_port_says_so(tmp_path: Path, tidelog: Type, lines: str) -> None:
     alone = RunningBroker(tmp_path / "alone", http_port=-1)
     try:
-        tidelog("produce", "t", "--file", lines, "-b", alone.address)
+        tidelog("produce", "t", "--create-topic", "--file", lines, "-b", alone.address)
         code, shown, error = tidelog("producers", "t", "-b", alone.address)
         assert (code, shown.splitlines()[1].split()[-1]) == (0, "-")
         assert "does not name its HTTP port" in error

@@ -143,7 +143,7 @@ def test_offsets_of_a_topic_that_the_group_never_read_are_set(tidelog: Type, gro
 def test_a_group_with_members_keeps_what_it_committed_and_is_not_deleted(tidelog: Type, member: str) -> None:
     code, _, error = tidelog("group", "reset-offsets", member, "--to-earliest", "--topic", "t")
     assert code == 1
-    assert "has 1 members; stop them first" in error
+    assert "has 1 member; stop them first" in error
     code, _, error = tidelog("group", "delete", member)
     assert code == 1
     assert "NON_EMPTY_GROUP" in error

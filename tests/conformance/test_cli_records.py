@@ -1,10 +1,17 @@
-"""Records through the command and back: JSON lines, headers, a pace."""
+"""Records through the command and back: formats, places to begin and to end, groups, a pace."""
 
+import asyncio
 import json
+import signal
+import subprocess
 import time
 from pathlib import Path
 
-from tests.conformance.commands import Type
+import pytest
+
+from tests.conformance.commands import PATIENCE_S, Type, next_line, typed
+from tests.conformance.conftest import RunningBroker
+from tidelog.client import Producer
 
 
 def test_json_lines_carry_whole_records_from_topic_to_topic(tidelog: Type, tmp_path: Path) -> None:
@@ -40,14 +47,15 @@ def test_json_lines_carry_whole_records_from_topic_to_topic(tidelog: Type, tmp_p
 
 def test_a_line_of_json_that_is_no_record_ends_it(tidelog: Type, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text('{"value": "a"}\nplain\n')
-    code, _, error = tidelog("produce", "broken", "--json", "-f", str(tmp_path / "lines"))
+    code, _, error = tidelog("produce", "broken", "--create-topic", "--json", "-f", str(tmp_path / "lines"))
     assert code == 1
-    assert error.startswith("error: line 2 is not JSON")
+    assert "error: line 2 is not JSON" in error
     assert tidelog("produce", "broken", "--json", "--key-separator", ":")[0] == 2
 
 
 def test_no_more_records_a_second_are_sent_and_read_than_asked_for(tidelog: Type, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("x\n" * 11)
+    tidelog("topic", "create", "slow")
     began = time.monotonic()
     assert tidelog("produce", "slow", "-f", str(tmp_path / "lines"), "--rate", "40")[0] == 0
     assert time.monotonic() - began >= 0.25
@@ -55,3 +63,116 @@ def test_no_more_records_a_second_are_sent_and_read_than_asked_for(tidelog: Type
     read = tidelog("consume", "slow", "--from-beginning", "--max-messages", "11", "--rate", "40")
     assert read == (0, "x\n" * 11, "")
     assert time.monotonic() - began >= 0.25
+
+
+def test_consume_begins_and_ends_where_it_is_asked_to(broker: RunningBroker, tidelog: Type) -> None:
+    tidelog("topic", "create", "a", "-p", "2")
+    tidelog("topic", "create", "b")
+
+    async def write() -> None:
+        async with Producer(bootstrap_servers=broker.address) as producer:
+            for number in range(4):
+                await producer.send("a", b"%d" % number, partition=number % 2, timestamp_ms=1_000 * number)
+            await producer.send("b", b"x", timestamp_ms=2_500)
+
+    asyncio.run(write())
+
+    def read(*options: str) -> list[str]:
+        code, shown, error = tidelog("consume", "a", "b", "--until-end", *options, "--format", r"%t%p%o=%s\n")
+        assert (code, error) == (0, "")
+        return sorted(shown.splitlines())
+
+    assert read("--from-beginning") == ["a00=0", "a01=2", "a10=1", "a11=3", "b00=x"]
+    assert read() == []
+    assert read("--tail", "1") == ["a01=2", "a11=3", "b00=x"]
+    assert read("--from-timestamp", "2500") == ["a11=3", "b00=x"]
+    assert read("--from-timestamp", "1970-01-01T00:00:02") == ["a01=2", "a11=3", "b00=x"]
+    assert read("--tail", "9", "--partition", "0") == ["a00=0", "a01=2", "b00=x"]
+
+
+def test_consume_shows_open_and_aborted_transactions_unless_only_committed_ones_are_asked_for(
+    broker: RunningBroker, tidelog: Type
+) -> None:
+    tidelog("topic", "create", "isolated")
+    read = ("consume", "isolated", "--from-beginning", "--until-end")
+
+    async def write() -> None:
+        async with Producer(bootstrap_servers=broker.address, transactional_id="isolated") as producer:
+            for value, end in (
+                (b"kept", producer.commit_transaction),
+                (b"aborted", producer.abort_transaction),
+            ):
+                await producer.begin_transaction()
+                await producer.send_and_wait("isolated", value)
+                await end()
+            await producer.begin_transaction()
+            await producer.send_and_wait("isolated", b"open")
+            # A command has a loop of its own, so a thread runs it while the transaction stays open.
+            assert (await asyncio.to_thread(tidelog, *read))[1] == "kept\naborted\nopen\n"
+            committed = await asyncio.to_thread(tidelog, *read, "--isolation", "read_committed")
+            assert committed == (0, "kept\n", "")
+            await producer.commit_transaction()
+
+    asyncio.run(write())
+
+
+def test_a_group_goes_on_after_what_was_printed_also_after_ctrl_c(
+    broker: RunningBroker, tidelog: Type, tmp_path: Path
+) -> None:
+    (tmp_path / "lines").write_text("1\n2\n3\n")
+    tidelog("topic", "create", "shared")
+    produce = ("produce", "shared", "-f", str(tmp_path / "lines"))
+    assert tidelog(*produce)[0] == 0
+    read = ("consume", "shared", "--group", "readers", "--from-beginning")
+    assert tidelog(*read, "--max-messages", "1")[1] == "1\n"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with typed(*read, "-b", broker.address, **pipes) as reader:
+        assert reader.stdout is not None
+        assert [next_line(reader), reader.stdout.readline()] == ["2\n", "3\n"]
+        reader.send_signal(signal.SIGINT)
+        assert reader.communicate(timeout=PATIENCE_S) == ("", "")
+        assert reader.returncode == 0
+    assert tidelog(*read, "--timeout-ms", "1") == (0, "", "")
+
+
+def test_a_whole_file_is_one_record_with_the_key_that_is_given(tidelog: Type, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"two\nlines\n")
+    produce = ("produce", "whole", "--whole", "--key", "name", "-f", str(tmp_path / "file"))
+    tidelog("topic", "create", "whole")
+    assert tidelog(*produce)[2].startswith("stored 1 record in whole (")
+    shown = tidelog("consume", "whole", "--from-beginning", "--until-end", "--format", "%k %K %S %s")
+    assert shown == (0, "name 4 10 two\nlines\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        ("consume t --from-beginning --tail 1", "give --from-beginning or --tail, not both"),
+        ("consume t --group g --partition 0", "give --group or --partition, not both"),
+        ("consume t --json --headers", "give --json or --headers, not both"),
+        ("consume t --timeout-ms 1 --until-end", "give --timeout-ms or --until-end, not both"),
+        ("consume t --format %q", "expected one of %s"),
+        ("consume t --from-timestamp noon", "expected milliseconds since 1970"),
+        ("produce t --whole --json", "give --json or --whole, not both"),
+        ("produce t --key k --key-separator :", "give --key or --key-separator, not both"),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_usage(
+    tidelog: Type, command: str, refused: str
+) -> None:
+    code, shown, error = tidelog(*command.split())
+    assert (code, shown) == (2, "")
+    assert refused in error
+
+
+def test_cluster_info_counts_brokers_topics_and_partitions(broker: RunningBroker, tidelog: Type) -> None:
+    tidelog("topic", "create", "counted", "-p", "3")
+    shown = json.loads(tidelog("cluster", "info", "--json")[1])
+    topics = [json.loads(line)["topic"] for line in tidelog("topic", "list", "--json")[1].splitlines()]
+    assert shown["topics"] + shown["internal_topics"] == len(topics)
+    assert (shown["partitions_without_leader"], shown["partitions_under_replicated"]) == (0, 0)
+    (only,) = shown["brokers"]
+    assert (f"{only['host']}:{only['port']}", only["controller"]) == (broker.address, "yes")
+    assert only["leads"] == shown["partitions"] >= 3
+    text = tidelog("cluster", "info")[1]
+    assert text.splitlines()[0].split() == ["cluster", "id", shown["cluster_id"]]

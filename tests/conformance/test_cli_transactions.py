@@ -102,6 +102,7 @@ def test_the_transactions_of_a_spark_query_are_ended_together(broker: RunningBro
     )
     assert "tidelog-sink.other." in tidelog("transaction", "list")[1]
     assert tidelog("transaction", "settle", "query")[:2] == (0, "ended 0 transactions of query\n")
+    assert tidelog("transaction", "settle", "other")[1].endswith("ended 1 transaction of other\n")
 
 
 def test_what_is_not_prepared_is_not_committed_by_hand_but_may_be_aborted(

@@ -94,6 +94,28 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
     assert broker.broker.services.users.names() == []
 
 
+def test_a_folder_that_has_a_user_and_no_broker_yet_keeps_its_node_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tidelog, folder = typist(capfd), str(tmp_path / "data")
+    for user, more in (("root", ("--node-id", "0")), ("alice", ())):
+        typed(monkeypatch, "secret\n")
+        assert tidelog("storage", "add-user", folder, user, *more) == (0, f"made {user}\n", "")
+    broker = RunningBroker(tmp_path / "data", node_id=0, **SASL)
+    try:
+        assert signs_in(broker, "alice", "secret")
+    finally:
+        broker.stop()
+
+
+def test_a_user_whose_name_is_not_unicode_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    typed(monkeypatch, "secret\n")
+    code, _, error = typist(capfd)("storage", "add-user", str(tmp_path), "r\udcffot")
+    assert (code, "must be Unicode, got 'r\\udcffot'" in error) == (1, True)
+
+
 def test_the_first_user_is_made_on_a_stopped_broker_and_there_is_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

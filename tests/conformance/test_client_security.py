@@ -19,6 +19,7 @@ from tidelog.client import (
     AuthenticationError,
     AuthorizationError,
     BrokerUnavailableError,
+    ClusterConfig,
     Consumer,
     DeliveryNotAuthorizedError,
     GroupAuthorizationFailedError,
@@ -28,7 +29,6 @@ from tidelog.client import (
     TopicPartition,
     TransactionalIdAuthorizationFailedError,
 )
-from tidelog.client.cluster_config import ClusterConfig
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -127,7 +127,7 @@ async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
     """A producer with five requests in flight, and a consumer that waits for records, over two sessions."""
     # Long before the end of the session: on a busy machine, the default may be too late for a short one.
     for name in ("_SOONEST", "_LATEST"):
-        monkeypatch.setattr(f"tidelog.client.security.authentication.{name}", 0.3)
+        monkeypatch.setattr(f"tidelog.wire.security.authentication.{name}", 0.3)
     cluster, topic = way(secured, "SCRAM-SHA-256", "AGAIN"), "again"
     counted = secured.running.broker.metrics._authentications
     async with Admin(cluster=cluster) as admin:

@@ -3,9 +3,7 @@
 import pytest
 
 from tests.conformance.client_site import FIRST, TOPIC, Site
-from tidelog.client import Producer, ProducerSession
-from tidelog.client.producer_session import SessionPartition
-from tidelog.client.record_batch import BatchBuilder
+from tidelog.client import BatchBuilder, Producer, ProducerSession, SessionPartition
 from tidelog.protocol.records import RecordBatchBuilder
 
 

@@ -97,42 +97,6 @@ async def test_what_is_stored_behind_the_saved_place_is_skipped_to_the_record(si
     assert again.partitions[TopicPartition(TOPIC, 1)].next_sequence == 1
 
 
-async def test_a_session_taken_within_the_replay_names_the_place_reached(site: Site) -> None:
-    await site.create()
-    async with site.producer() as producer:
-        saved = await producer.session()
-        for value in values(0, 20):
-            await producer.send(TOPIC, value)
-    async with site.producer(session=saved) as producer:
-        for value in values(0, 5):
-            await producer.send(TOPIC, value)
-        saved = through_json(await producer.session())
-    assert saved.partitions[FIRST].next_sequence == 5
-    async with site.producer(session=saved) as producer:
-        for value in values(5, 30):
-            await producer.send(TOPIC, value)
-    assert await site.stored() == values(0, 30)
-
-
-async def test_two_processes_of_one_session_store_each_record_once(site: Site) -> None:
-    await site.create()
-    async with site.producer(max_batch_size=100) as zombie:
-        saved = await zombie.session()
-        for value in values(0, 10):
-            await zombie.send(TOPIC, value)
-        await zombie.flush()
-        async with site.producer(max_batch_size=170, session=saved) as successor:
-            for value in values(0, 60):
-                await successor.send(TOPIC, value)
-            await successor.flush()
-            # Numbers name records: what the zombie sends is what its successor has stored.
-            for value in values(10, 60):
-                await zombie.send(TOPIC, value)
-            await zombie.flush()
-            assert await site.stored() == values(0, 60)
-            await (await successor.send(TOPIC, b"0060"))
-
-
 async def test_a_ghost_of_the_killed_process_that_arrives_late_is_trimmed_to_the_record(site: Site) -> None:
     await site.create()
     async with site.producer(max_batch_size=150) as killed:

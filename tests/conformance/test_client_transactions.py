@@ -1,7 +1,5 @@
 """Our transactional producer against our broker: what is committed is read once, the rest never."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -26,9 +24,9 @@ from tidelog.client import (
     TransactionAbortedError,
     TransactionStateError,
 )
-from tidelog.client.connection import Connection
 from tidelog.client.offset_lookup import LATEST, edge_offsets
 from tidelog.protocol.schema import ApiKey
+from tidelog.wire.connection import Connection
 
 QUICK = {"retry_backoff_ms": 10, "request_timeout_ms": 10_000}
 

@@ -1,7 +1,5 @@
 """Our consumer in groups: it shares partitions, commits, and keeps its place, also over kill -9."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
@@ -19,7 +17,6 @@ from tests.conformance.crew import (
     PARTITIONS,
     QUICK,
     RECORDS,
-    SHORT_SESSION_MS,
     Crew,
     Reader,
     both_protocols,
@@ -290,29 +287,6 @@ async def test_an_application_that_does_not_ask_loses_its_partitions_and_gets_so
     assert doubled <= {record.value for record in slow.given[:1]}
 
 
-@both_protocols
-async def test_what_goes_to_another_member_during_the_callback_is_read_by_that_one_only(
-    crew: Crew, protocol: dict[str, Any]
-) -> None:
-    is_called, finish = asyncio.Event(), asyncio.Event()
-
-    class Slow(ConsumerRebalanceListener):
-        async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-            is_called.set()
-            await finish.wait()
-
-    await crew.add(listener=Slow(), **protocol)
-    await is_called.wait()
-    second = await crew.add(**protocol)
-    if protocol == CONSUMER:
-        await until(lambda: len(second.consumer.assignment()) == 2)
-    finish.set()
-    await until(lambda: crew.shares() == [2, 2] and sum(crew.values().values()) >= RECORDS)
-    await write(crew.address, crew.topic, range(RECORDS, 2 * RECORDS))
-    await until(lambda: sum(crew.values().values()) >= 2 * RECORDS)
-    assert crew.values() == numbered(range(2 * RECORDS))
-
-
 async def test_the_callback_of_new_partitions_can_ask_for_their_positions(crew: Crew) -> None:
     consumer = Reader(crew.address, crew.group).consumer
     found: dict[TopicPartition, int] = {}
@@ -352,33 +326,6 @@ async def test_a_callback_can_set_where_a_partition_begins_and_its_error_reaches
             await consumer.getone()
         for index in range(PARTITIONS):
             assert await consumer.committed(TopicPartition(crew.topic, index)) == 5
-
-
-async def test_after_unsubscribe_it_can_subscribe_or_assign_at_once(crew: Crew) -> None:
-    consumer = Reader(crew.address, crew.group).consumer
-    keys = [TopicPartition(crew.topic, index) for index in range(PARTITIONS)]
-    async with consumer:
-        group = consumer._group
-        assert group is not None
-        consumer.subscribe([crew.topic])
-        given = [await consumer.getone() for _ in range(10)]
-        consumer.unsubscribe()
-        consumer.subscribe([crew.topic])
-        given += [await consumer.getone() for _ in range(10)]
-        consumer.unsubscribe()
-        consumer.assign(keys)
-        await until(lambda: not group.membership.owned)
-        given += [await consumer.getone() for _ in range(RECORDS - 20)]
-        assert Counter(record.value for record in given) == numbered(range(RECORDS))
-        consumer.unsubscribe()
-        assert not consumer._readers
-        consumer.assign(keys[:1])
-        consumer.seek_to_end()
-        waiting = asyncio.create_task(consumer.position(keys[0]))
-        await asyncio.sleep(0)
-        consumer.assign([])
-        with pytest.raises(ValueError, match="not assigned"):
-            await waiting
 
 
 @both_protocols
@@ -453,33 +400,6 @@ async def test_a_broker_that_is_killed_costs_no_record_and_doubles_none(tmp_path
             await write(address, crew.topic, range(2 * RECORDS, 3 * RECORDS))
             await until(lambda crew=crew: sum(crew.values().values()) >= 3 * RECORDS)  # type: ignore[misc]
             assert crew.values() == numbered(range(3 * RECORDS))
-
-
-async def test_a_member_that_dies_costs_no_record(broker: RunningBroker) -> None:
-    crew = Crew(broker.address, await filled(broker.address))
-    async with crew.stack:
-        first = await crew.add(enable_auto_commit=False, session_timeout_ms=SHORT_SESSION_MS)
-        await until(lambda: crew.shares() == [PARTITIONS] and len(first.given) >= RECORDS)
-        first.die()
-        second = await crew.add()
-        await until(lambda: len(second.given) >= RECORDS)
-        assert Counter(record.value for record in second.given) == numbered(range(RECORDS))
-
-
-@both_protocols
-async def test_a_topic_that_is_made_after_its_group_is_read_soon(
-    broker: RunningBroker, protocol: dict[str, Any]
-) -> None:
-    topic = f"later-{protocol['group_protocol']}"
-    reader = await Reader(broker.address, f"group-{topic}", **protocol).start(topic)
-    members = reader.consumer._group
-    assert members is not None
-    await until(lambda: members.membership.is_stable)
-    async with Admin(bootstrap_servers=broker.address) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-    # Long before metadata_max_age_ms, which is five minutes.
-    await until(lambda: reader.consumer.assignment())
-    await reader.stop()
 
 
 @both_protocols

@@ -1,7 +1,5 @@
 """The consumer protocol (KIP-848) with librdkafka: members share, come, go and come back, groups move."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count

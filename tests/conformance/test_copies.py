@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.client_site import Site
-from tidelog.client import Admin, NewTopic
-from tidelog.client.admin_types import ConfigResource, ConfigResourceType
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import Admin, ClusterConfig, ConfigResource, ConfigResourceType, NewTopic
 from tidelog.pipeline.jobs.copies import only_run
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import prepare_topics
@@ -18,7 +16,7 @@ from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_topics import prepare_topics as prepare_replay
 from tidelog.pipeline.mirror.session_folder import MirrorError, MirrorSession
 from tidelog.pipeline.mirror.tail import SOURCE_HEADER
-from tidelog.pipeline.source.offsets import OptionError, Place
+from tidelog.pipeline.offsets import OptionError, Place
 
 
 @pytest.fixture

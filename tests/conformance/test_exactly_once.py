@@ -1,8 +1,6 @@
 """The settlement of delivery=exactly_once against our broker: wherever a driver dies, and whoever settles at
 the same time, a batch is committed as a whole and once, and no transaction stays open."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random
@@ -18,15 +16,13 @@ from tests.conformance.test_client_transactions import committed
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.testing.embedded import EmbeddedBroker
-from tidelog.client import Admin, Producer
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.connection import Connection
-from tidelog.client.errors import ClientError
+from tidelog.client import Admin, ClientError, ClusterConfig, Producer
 from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, TransactionName, group_of
 from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
 from tidelog.pipeline.exactly_once.task import write_prepared
-from tidelog.pipeline.sink.options import SinkOptions
+from tidelog.pipeline.options.sink import SinkOptions
 from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from tidelog.wire.connection import Connection
 
 SETTINGS = {
     "transaction.two.phase.commit.enable": True,
@@ -156,9 +152,9 @@ async def test_of_drivers_on_copies_of_a_checkpoint_one_commits_its_batch(
             settlement = await execute(broker, sink, topic, tasks, write=name, plan=f"plan of {name}")
             try:
                 await settle(sink_of(broker, sink), settlement)
-            except Exception:
+            except ExactlyOnceError:
                 await pause()
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(ExactlyOnceError):
                     await settle(sink_of(broker, sink), Settlement(0))
                 return False
             return True
@@ -205,7 +201,7 @@ async def test_an_operator_who_ends_a_transaction_is_noticed(broker: EmbeddedBro
             raise Interrupted
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("tidelog.client.transaction_admin.TransactionAdmin.end", end)
+            patched.setattr("tidelog.client.admin.transactions.TransactionAdmin.end", end)
             with pytest.raises(Interrupted):
                 await settle(sink, decided)
         await admin.transactions.abort(str(next(iter(decided.prepared))))
@@ -218,7 +214,7 @@ async def test_a_topic_that_was_created_again_fails_the_batch(broker: EmbeddedBr
     options = SinkOptions(ClusterConfig(broker.bootstrap_servers), topic)
     name = TransactionName("sink", 0, "write", 0)
     table = pa.table({"value": pa.array([b"x"], pa.binary())})
-    rows = await asyncio.to_thread(write_prepared, options, str(name), table.to_batches())
+    rows = await asyncio.to_thread(write_prepared, options, name, table.to_batches())
     assert rows.transaction is not None
     async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         await admin.delete_topics([topic])
@@ -263,7 +259,7 @@ async def test_a_sink_needs_the_documented_rights_and_no_others() -> None:
         async def store(number: int, planned_ms: int | None) -> None:
             name = TransactionName(f"sink-{number}", 0, "write", 0)
             options = SinkOptions(cluster, "topic")
-            rows = await asyncio.to_thread(write_prepared, options, str(name), table.to_batches())
+            rows = await asyncio.to_thread(write_prepared, options, name, table.to_batches())
             assert rows.transaction is not None
             decision = Decision(0, write="write", attempts=(0,))
             prepared = {name: rows.transaction}
@@ -315,6 +311,25 @@ async def test_a_task_that_fails_aborts_what_it_wrote(broker: EmbeddedBroker, fa
     options = SinkOptions(ClusterConfig(broker.bootstrap_servers), topic)
     name = TransactionName("sink", 0, "write", 0)
     with pytest.raises(RuntimeError, match="the task fails"):
-        await asyncio.to_thread(write_prepared, options, str(name), failing_rows)
+        await asyncio.to_thread(write_prepared, options, name, failing_rows)
     assert await open_transactions(broker) == []
+    assert await committed(broker, topic) == []
+
+
+async def test_a_task_whose_rows_another_driver_aborts_says_who_did_it(broker: EmbeddedBroker) -> None:
+    topic = await broker.create_topic()
+    loop, sink = asyncio.get_running_loop(), sink_of(broker, "sink")
+    rows = pa.record_batch({"value": pa.array([b"x"] * 70_000, pa.binary())})
+
+    def taken_over() -> Iterator[Any]:
+        yield rows
+        ended = asyncio.run_coroutine_threadsafe(settle(sink, Settlement(0)), loop).result(DEADLINE_SECONDS)
+        assert ended == 1
+        yield rows
+
+    name = TransactionName("sink", 0, "write", 0)
+    with pytest.raises(ExactlyOnceError, match="another driver runs this query"):
+        await asyncio.to_thread(
+            write_prepared, SinkOptions(ClusterConfig(broker.bootstrap_servers), topic), name, taken_over()
+        )
     assert await committed(broker, topic) == []

@@ -1,7 +1,5 @@
 """What a cleaner leaves of batches is read by other projects' clients as by ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

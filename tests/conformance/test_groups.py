@@ -1,7 +1,5 @@
 """Consumer groups of three clients: members share partitions, come, go, come back, and outlive the broker."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.cli.main import main
@@ -183,6 +183,54 @@ async def test_commands_show_their_user_and_password_at_the_http_port(
         for command in (["producers", "t"], ["fault", "list"]):
             assert await asyncio.to_thread(main, [*command, *flags]) == 0
             assert capfd.readouterr().err == ""
+
+
+HEAD = "POST /faults HTTP/1.1\r\nHost: x\r\n"
+WRONG = b64encode(b"alice:barley").decode()
+CROWDS = {
+    "slow head": HEAD,
+    "slow body": HEAD + "Content-Length: 1000\r\n\r\n{",
+    "wrong password": f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {WRONG}\r\n\r\n",
+    "many connections": "",
+    "a body to a health check": "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+}
+
+
+async def stay(port: int, data: bytes, sent: list[bytes]) -> None:
+    """Send `data`, wait for the end of the connection, and do so again."""
+    while True:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(data)
+            sent.append(data)
+            while await reader.read(1024):
+                pass
+        except ConnectionError:
+            pass
+        finally:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+@pytest.mark.parametrize("has_security", [True, False])
+async def test_no_crowd_of_strangers_keeps_a_health_check_out(
+    tmp_path: Path, crowd: str, has_security: bool
+) -> None:
+    settings = {} if has_security else {"listeners": "PLAINTEXT://127.0.0.1:0"}
+    delay = {"connection.failed.authentication.delay.ms": 1000}
+    async with secured(tmp_path, **settings, **delay) as broker:
+        assert broker.http_port is not None
+        sent: list[bytes] = []
+        data = CROWDS[crowd].encode()
+        peers = [asyncio.create_task(stay(broker.http_port, data, sent)) for _ in range(100)]
+        await until(lambda: len(sent) >= len(peers))
+        answers = await asyncio.gather(
+            *[asked(broker, "GET", "/healthz") for _ in range(40)], return_exceptions=True
+        )
+        for peer in peers:
+            peer.cancel()
+        await asyncio.gather(*peers, return_exceptions=True)
+    assert answers == [(200, "ok\n")] * 40
 
 
 async def test_a_broker_without_security_asks_nobody(tmp_path: Path) -> None:

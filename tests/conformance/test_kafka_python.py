@@ -33,6 +33,13 @@ def admin(broker: RunningBroker) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
+def test_the_broker_is_taken_for_kafka_4(broker: RunningBroker) -> None:
+    """By the newest versions of Produce, Fetch and ListOffsets."""
+    producer = PEER.producer(broker.address)
+    assert producer.config["api_version"] >= (4, 2)
+    producer.close()
+
+
 def test_the_admin_lists_and_describes_topics(broker: RunningBroker, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("described", 2, 1)])
     assert "described" in admin.list_topics()

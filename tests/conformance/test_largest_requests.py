@@ -27,8 +27,8 @@ TOPIC = "there"
 PARTITIONS = 200
 ELEMENTS = MAX_REQUEST_ELEMENTS // 40
 """Eight calls for each element, in one turn, would be too many already."""
-MOST_CALLS_A_TURN = 20_000
-MOST_TURNS_AN_ANSWER = 60
+MOST_CALLS_PER_TURN = 20_000
+MOST_TURNS_PER_ANSWER = 60
 
 
 class Heartbeat:
@@ -96,8 +96,8 @@ async def assert_others_are_served(broker: Broker, frame: bytes, asked: str = ""
                 most_turns = max(most_turns, heartbeat.turns - before)
         finally:
             heartbeat.stop()
-        assert heartbeat.most_calls <= MOST_CALLS_A_TURN, (asked, heartbeat.busiest)
-        assert most_turns <= MOST_TURNS_AN_ANSWER, asked
+        assert heartbeat.most_calls <= MOST_CALLS_PER_TURN, (asked, heartbeat.busiest)
+        assert most_turns <= MOST_TURNS_PER_ANSWER, asked
         if answered.exception() is None:
             await peer.reader.readexactly(int.from_bytes(answered.result(), "big"))
 
@@ -151,7 +151,7 @@ async def test_large_requests_keep_others_waiting_for_one_step_of_them(broker: B
 @in_one_loop
 async def test_so_does_one_whose_elements_allow_no_call_for_each_in_one_turn(broker: Broker) -> None:
     versions = {ApiKey.DELETE_TOPICS: VERSIONS[ApiKey.DELETE_TOPICS]}
-    requests = largest_requests(TOPIC, versions, MOST_CALLS_A_TURN)
+    requests = largest_requests(TOPIC, versions, MOST_CALLS_PER_TURN)
     large = next(each for each in requests if not each.is_repeated)
     await assert_others_are_served(broker, frame_of(large))
 

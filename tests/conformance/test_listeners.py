@@ -176,6 +176,6 @@ async def test_an_address_that_is_taken_is_named_with_the_setting_that_chose_it(
             "data.dir": str(tmp_path / "other"),
         }
     )
-    named = f"cannot listen on 127.0.0.1 port {taken}: .* another port: listeners"
+    named = f"cannot listen on 127.0.0.1 port {taken}: .* another port .setting listeners"
     with pytest.raises(StartError, match=named):
         await Broker.start(config)

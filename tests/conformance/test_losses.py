@@ -7,9 +7,9 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from tests.conformance.client_site import TOPIC, Site
+from tidelog.pipeline.options.source import parse_options, parse_stream_options
 from tidelog.pipeline.source.batch_source import TidelogReader
 from tidelog.pipeline.source.losses import count_losses
-from tidelog.pipeline.source.options import parse_options, parse_stream_options
 from tidelog.pipeline.source.stream_source import TidelogStreamReader
 
 

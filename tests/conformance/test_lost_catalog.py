@@ -1,7 +1,5 @@
 """A broker process on a damaged catalog serves every topic and record, or ends with code 1 and one event."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

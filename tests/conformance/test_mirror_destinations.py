@@ -6,12 +6,11 @@ import pytest
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.conformance.test_mirror_tasks import SOURCE, Run, rows, stored
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.types import TopicPartition
+from tidelog.client import ClusterConfig, TopicPartition
 from tidelog.pipeline.jobs.mirror_origin import check_rivals
 from tidelog.pipeline.mirror.session_folder import BatchFacts, MirrorError, MirrorSession, SourceFacts
 from tidelog.pipeline.mirror.tail import SOURCE_HEADER
-from tidelog.pipeline.source.offsets import Place
+from tidelog.pipeline.offsets import Place
 
 SOURCE_0 = Place(SOURCE, 0)
 KEY = TopicPartition(TOPIC, 0)

@@ -20,14 +20,14 @@ import pytest
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.mirror import task as mirror_task
 from tidelog.pipeline.mirror.session_folder import BatchFacts, MirrorError, MirrorSession, next_facts
 from tidelog.pipeline.mirror.tail import Tail, find_tail
 from tidelog.pipeline.mirror.task import MirroredRows, TaskPlace, mirror_rows
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.options.sink import SinkOptions
 from tidelog.pipeline.sink import rows as sink_rows
-from tidelog.pipeline.sink.options import SinkOptions
-from tidelog.pipeline.source.offsets import OptionError, Place
 
 SOURCE = "orders"
 PIECE = 10
@@ -69,10 +69,6 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> deque[Hold]:
 @pytest.fixture
 def session(tmp_path: Path) -> MirrorSession:
     return MirrorSession.open(str(tmp_path / "session"), "plan")
-
-
-class Killed(Exception):
-    """Stands for the death of a task."""
 
 
 def rows(partition: int, first: int, end: int, step: int = 1) -> Iterator[Any]:
@@ -132,93 +128,6 @@ async def reach(hold: Hold) -> None:
 async def stored(site: Site, partition: int = 0) -> list[int]:
     values = [value.decode().split(":") for value in await site.stored()]
     return [int(n) for p, n in values if int(p) == partition]
-
-
-async def test_a_zombie_and_its_successor_store_each_row_once(site: Site, session: MirrorSession) -> None:
-    await site.create()
-    old, new = Run(site, session, "old"), Run(site, session, "new")
-    zombie_rows, rival_rows = Gate(rows(0, 0, 60), 2), Gate(rows(0, 0, 60), 4)
-    zombie = asyncio.create_task(old.execute(0, iter(zombie_rows)))
-    await reach(zombie_rows)
-    rival = asyncio.create_task(new.execute(0, iter(rival_rows)))
-    await reach(rival_rows)
-    zombie_rows.opened.set()
-    await zombie
-    rival_rows.opened.set()
-    done = await rival
-    assert (done.read, done.sources[Place(SOURCE, 0)].last_offset) == (60, 59)
-    assert await stored(site) == list(range(60))
-
-
-async def test_an_older_runs_late_rows_are_fenced_and_never_stored_twice(
-    site: Site, session: MirrorSession
-) -> None:
-    await site.create()
-    old, new = Run(site, session, "old"), Run(site, session, "new")
-    old.commit(0, await old.execute(0, rows(0, 0, 20)))
-    zombie_rows = Gate(rows(0, 20, 60), 2)
-    zombie = asyncio.create_task(old.execute(1, iter(zombie_rows)))
-    await reach(zombie_rows)
-    facts = new.commit(1, await new.execute(1, rows(0, 20, 60)))
-    assert facts.sources[Place(SOURCE, 0)].producer_epoch == 1
-    new.commit(2, await new.execute(2, rows(0, 60, 90)))
-    zombie_rows.opened.set()
-    with pytest.raises(Exception, match=r"INVALID_PRODUCER_EPOCH|takes? over|47"):
-        await zombie
-    assert await stored(site) == list(range(90))
-    # What it does when it is started anew: all is stored already.
-    assert (await old.execute(1, rows(0, 20, 60)))[1:] == (40, 0, 40)
-    assert await stored(site) == list(range(90))
-
-
-async def test_a_zombie_that_knew_what_was_stored_stores_nothing_twice(
-    site: Site, session: MirrorSession, lookups: deque[Hold]
-) -> None:
-    await site.create()
-    old, new = Run(site, session, "old"), Run(site, session, "new")
-    old.commit(0, await old.execute(0, rows(0, 0, 20)))
-    lookups.append(hold := Hold())
-    zombie = asyncio.create_task(old.execute(1, rows(0, 20, 50)))
-    await reach(hold)
-    lookups.append(other := Hold())
-    successor = asyncio.create_task(new.execute(1, rows(0, 20, 50)))
-    await reach(other)
-    hold.opened.set()
-    await zombie
-    other.opened.set()
-    new.commit(1, await successor)
-    assert await stored(site) == list(range(50))
-    lookups.append(hold := Hold())
-    zombie = asyncio.create_task(old.execute(2, rows(0, 50, 80)))
-    await reach(hold)
-    new.commit(2, await new.execute(2, rows(0, 50, 80)))
-    await new.execute(3, rows(0, 80, 90))
-    hold.opened.set()
-    await asyncio.wait([zombie])
-    assert await stored(site) == list(range(90))
-
-
-async def test_a_killed_task_is_taken_up_whatever_the_tasks_look_like(
-    site: Site, session: MirrorSession
-) -> None:
-    await site.create(2)
-
-    def killed(partition: int) -> Iterator[Any]:
-        yield from rows(partition, 0, 30)
-        raise Killed
-
-    run = Run(site, session, "run")
-    for partition in (0, 1):
-        with pytest.raises(Killed):
-            await run.execute(0, killed(partition))
-
-    def both() -> Iterator[Any]:
-        yield from rows(1, 0, 50)
-        yield from rows(0, 0, 70)
-
-    done = await run.execute(0, both())
-    assert done.written + done.skipped == 120
-    assert [await stored(site, partition) for partition in (0, 1)] == [list(range(70)), list(range(50))]
 
 
 async def test_a_producer_that_the_broker_forgot_goes_on_under_the_next_epoch(

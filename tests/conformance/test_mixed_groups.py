@@ -1,7 +1,5 @@
 """Our consumer in groups together with members of other clients, of both protocols."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from typing import Any

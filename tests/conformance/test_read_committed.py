@@ -4,8 +4,6 @@ The log is written by raw requests: transactions of three producers that overlap
 them. The last transaction stays open.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Iterator
@@ -25,12 +23,11 @@ from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import NOW_MS, RawClient, connected
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.data_folder.verification import Finding, verify_folder
+from tidelog.client import ClusterConfig, TopicPartition
 from tidelog.client import Consumer as TidelogConsumer
-from tidelog.client import TopicPartition
-from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.arrow.columnar import decode_record_batches
+from tidelog.pipeline.offsets import OffsetRange, Place
 from tidelog.pipeline.source.fetch import find_logs, read_answers
-from tidelog.pipeline.source.offsets import OffsetRange, Place
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.records import AbortedTransactions, RecordBatchBuilder

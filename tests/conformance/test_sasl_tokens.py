@@ -11,11 +11,12 @@ from aiokafka import TopicPartition as AioPartition
 from aiokafka.abc import AbstractTokenProvider as AioProvider
 from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from joserfc import jwt
+from joserfc import jws
 from joserfc.jwk import ECKey
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.net.sasl.oauth import AbstractTokenProvider as PureProvider
+from structlog.testing import capture_logs
 
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import connected
@@ -31,7 +32,8 @@ KEY = ECKey.generate_key("P-256", {"kid": "ec"})
 def token(lifetime_s: int = 600, **changed: object) -> str:
     now = int(time.time())
     claims = {"sub": "svc", "iss": "https://issuer", "aud": "kafka", "iat": now, "exp": now + lifetime_s}
-    return jwt.encode({"alg": "ES256", "kid": "ec"}, {**claims, **changed}, KEY, ["ES256"])
+    text = json.dumps({**claims, **changed})
+    return jws.serialize_compact({"alg": "ES256", "kid": "ec"}, text, KEY, ["ES256"])
 
 
 class AioTokens(AioProvider):
@@ -141,6 +143,22 @@ async def test_aiokafka_cannot_connect_with_an_expired_token(secured: RunningBro
     with pytest.raises(KafkaConnectionError):
         await producer.start()
     await producer.stop()
+
+
+async def test_a_token_whose_user_cannot_be_encoded_is_refused_logged_and_breaks_no_metric(
+    secured: RunningBroker,
+) -> None:
+    message = f"n,,\x01auth=Bearer {token(sub='svc' + chr(0xD800))}\x01\x01".encode()
+    with capture_logs() as events:
+        async with connected(secured.broker.port) as peer:
+            await peer.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "OAUTHBEARER"})
+            answer = await peer.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
+            assert bytes(answer.auth_bytes) == b'{"status":"invalid_token"}'
+            answer = await peer.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\x01"})
+            assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    reasons = [event["reason"] for event in events if event["event"] == "authentication_failed"]
+    assert reasons == ["the claim sub is not Unicode"]
+    assert b"failed_authentication_total" in secured.broker.metrics.render()
 
 
 async def test_a_session_lives_no_longer_than_its_token(secured: RunningBroker) -> None:

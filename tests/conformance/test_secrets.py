@@ -18,8 +18,7 @@ from tests.certificates import Certificates
 from tests.conformance.commands import typist
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.cli.command_config import read_command_config
-from tidelog.client import Admin, ConfigResource
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import Admin, ClusterConfig, ConfigResource
 
 SECRET = "hunter2"
 PASSWORD, WRONG, OF_KEY = f"right-{SECRET}", f"wrong-{SECRET}", f"key-{SECRET}"
@@ -95,7 +94,15 @@ def test_a_broker_that_runs_and_commands_show_no_password(
     with serving(tmp_path) as (pid, started):
         right = write_client(tmp_path / "right", PASSWORD, started["port"])
         wrong = write_client(tmp_path / "wrong", WRONG, started["port"])
-        produce = ("produce", "t", "--file", str(tmp_path / "records"), "--command-config", right)
+        produce = (
+            "produce",
+            "t",
+            "--create-topic",
+            "--file",
+            str(tmp_path / "records"),
+            "--command-config",
+            right,
+        )
         assert (answer := tidelog(*produce))[0] == 0, answer
         for what in ("cmdline", "environ"):
             shown[what] = Path(f"/proc/{pid}/{what}").read_bytes().decode()

@@ -15,7 +15,7 @@ from tests.ports import free_port
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.cli.command_config import read_command_config
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 
 PAGE = ROOT / "docs" / "security.md"
 _PORT = "9093"
@@ -28,7 +28,7 @@ def test_the_steps_of_the_page_lead_to_a_secure_broker(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIDELOG_HTTP_PORT", "-1")
     tidelog = typist(capfd)
-    steps, _, _ = PAGE.read_text().partition("## TLS")
+    steps, _, _ = PAGE.read_text().partition("## Signed tokens")
     steps = steps.replace(_PORT, str(free_port()))
     log = tmp_path / "broker.log"
     serving = None
@@ -41,7 +41,7 @@ def test_the_steps_of_the_page_lead_to_a_secure_broker(
             if language == "python":
                 exec(compile(text, "block", "exec"), {"__name__": "block"})
                 # A client that no program configured logs to standard output.
-                assert capfd.readouterr().out.endswith("0\n")
+                assert capfd.readouterr().out.endswith("b'the first'\n")
                 continue
             for command, expected in commands(text):
                 if command.startswith("tidelog serve"):

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
 from tests.unit.broker.net.peers import Peer, produce_frame
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.app import Broker, StartError
-from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.client import Admin, ConfigResource, ConfigResourceType
 from tidelog.protocol.schema import ApiKey
 
 
@@ -102,6 +100,20 @@ async def test_a_signal_ends_the_broker_cleanly_with_exit_code_0(
     assert "broker_stopping" in events
 
 
+@pytest.mark.parametrize("when", ["at the start", "while it runs"])
+async def test_events_below_the_log_level_are_not_logged(tmp_path: Path, when: str) -> None:
+    arguments = ("--set", "log.level=warn") if when == "at the start" else ()
+    async with started(tmp_path, *arguments) as (broker, event):
+        if not arguments:
+            async with Admin(bootstrap_servers=f"127.0.0.1:{port_of(event)}") as admin:
+                await admin.alter_configs(
+                    {ConfigResource(ConfigResourceType.BROKER, "1"): {"log.level": "WARN"}}
+                )
+        broker.process.send_signal(signal.SIGTERM)
+        code, out, errors = await broker.end()
+    assert (code, "broker_stop" in out, errors) == (0, False, "")
+
+
 async def test_what_was_acknowledged_is_there_after_a_signal_and_a_new_start(tmp_path: Path) -> None:
     from tidelog.protocol.records import RecordBatchBuilder
 
@@ -164,38 +176,3 @@ async def test_a_wrong_setting_is_one_clear_line_and_exit_code_1(wrong: str) -> 
     code, out, errors = await (await Process.spawn("--set", wrong)).end()
     assert (code, out) == (1, "")
     one_line(errors, "log.segment.bytes")
-
-
-async def test_two_brokers_live_in_one_loop_and_count_apart(tmp_path: Path) -> None:
-    async with (
-        await Broker.start(BrokerConfig(port=0, http_port=0, data_dir=tmp_path / "a")) as first,
-        await Broker.start(BrokerConfig(port=0, http_port=0, data_dir=tmp_path / "b")) as second,
-    ):
-        async with await Peer.connect(first.port) as peer:
-            await peer.ask(ApiKey.API_VERSIONS, 3)
-        assert b'requests_total{request="ApiVersions"' in first.metrics.render()
-        assert b'requests_total{request="ApiVersions"' not in second.metrics.render()
-        assert first.services.catalog.cluster_id != second.services.catalog.cluster_id
-
-
-async def test_a_broker_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
-    config = BrokerConfig(port=free_port(), http_port=0, data_dir=tmp_path)
-    async with await Broker.start(config) as running:
-        with pytest.raises(StartError, match="another broker"):
-            await Broker.start(config.with_settings({"port": 0}))
-        with pytest.raises(StartError, match="Address already in use"):
-            await Broker.start(BrokerConfig(port=running.port, http_port=0, data_dir=tmp_path / "other"))
-    watched = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
-    before = set(watched)
-    with pytest.raises(StartError, match=r"Address already in use.*http\.port"):
-        await Broker.start(config.with_settings({"port": running.port, "http.port": running.port}))
-    assert set(watched) == before  # uvloop ends the process when a socket that it watches is closed.
-    async with await Broker.start(config.with_settings({"port": running.port})) as again:
-        assert again.port == running.port
-
-
-async def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
-    broker = await Broker.start(BrokerConfig(port=0, http_port=-1, data_dir=tmp_path))
-    assert broker.http_port is None
-    await asyncio.gather(broker.stop(), broker.stop())
-    await broker.stop()

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.conformance.client_site import TOPIC, Site
+from tidelog.pipeline.offsets import OptionError, Place, to_json
+from tidelog.pipeline.options.source import parse_stream_options
 from tidelog.pipeline.source.micro_batches import from_json
-from tidelog.pipeline.source.offsets import OptionError, Place, to_json
-from tidelog.pipeline.source.options import parse_stream_options
 from tidelog.pipeline.source.stream_source import TidelogStreamReader
 
 NOON = 1_700_000_000_000

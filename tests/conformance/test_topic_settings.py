@@ -161,9 +161,9 @@ def test_a_change_that_cannot_be_made_says_why(broker: RunningBroker, tidelog: T
     create(broker, "unchanged", {"retention.ms": "1000"})
     for change, complaint in (
         ((), "give --config NAME=VALUE, --delete-config NAME or --partitions"),
-        (("--config", "retention.ms"), "expected NAME=VALUE, not 'retention.ms'"),
+        (("--config", "retention.ms"), "expected NAME=VALUE, got 'retention.ms'"),
         (("--config", "a=1", "--delete-config", "a"), "a is set by --config too"),
-        (("--config", "retention.ms=soon"), "retention.ms must be a whole number from -1 to"),
+        (("--config", "retention.ms=soon"), "retention.ms: expected a whole number from -1 to"),
         (("--config", "retenshun.ms=1"), "retenshun.ms: did you mean retention.ms?"),
         (("--delete-config", "retenshun.ms"), "retenshun.ms: did you mean retention.ms?"),
         (("-p", "1"), "partition"),

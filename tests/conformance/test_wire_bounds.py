@@ -12,9 +12,8 @@ from tests.unit.broker.net.peers import Peer, produce_frame
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.served_apis import SERVED_APIS
-from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
-from tidelog.protocol.schema import ApiKey, decode_response
+from tidelog.protocol.schema import ApiKey
 
 MAX_FRAME = 1 << 20
 SEED = 20_000
@@ -50,38 +49,6 @@ async def refused(broker: Broker, data: bytes) -> dict[str, object]:
 async def still_serves(broker: Broker) -> None:
     async with await Peer.connect(broker.port) as peer:
         assert (await peer.ask(ApiKey.API_VERSIONS, 3)).error_code == 0
-
-
-@pytest.mark.parametrize("size", [MAX_FRAME + 1, 2**31 - 1, 2**32 - 1, 2**31])
-async def test_a_frame_length_above_the_limit_or_negative_is_refused_before_its_bytes_come(
-    broker: Broker, size: int
-) -> None:
-    event = await refused(broker, size.to_bytes(4, "big"))
-    assert "frame length" in str(event["reason"])
-    await still_serves(broker)
-
-
-async def test_a_frame_of_exactly_the_limit_is_served(broker: Broker) -> None:
-    overhead = len(produce_frame(9, [("nowhere", [(0, bytes(MAX_FRAME // 2))])])) - MAX_FRAME // 2
-    data = produce_frame(9, [("nowhere", [(0, bytes(MAX_FRAME + 4 - overhead))])])
-    assert len(data) == MAX_FRAME + 4
-    async with await Peer.connect(broker.port) as peer:
-        peer.send(data)
-        _, response = await peer.answer(ApiKey.PRODUCE, 9)
-        code = response.responses[0].partition_responses[0].error_code
-        assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_announced_lengths_take_no_memory_until_their_bytes_come(broker: Broker) -> None:
-    before = memory_kb()
-    peers = [await Peer.connect(broker.port) for _ in range(100)]
-    for peer in peers:
-        peer.send(MAX_FRAME.to_bytes(4, "big") + b"x")
-        await peer.writer.drain()
-    await still_serves(broker)
-    assert memory_kb() - before < 50 * 1024
-    for peer in peers:
-        await peer.close()
 
 
 @pytest.mark.parametrize(
@@ -131,38 +98,12 @@ async def test_random_bytes_for_any_api_are_answered_or_close_that_connection_an
     await still_serves(broker)
 
 
-@pytest.mark.parametrize("version", [5, 32767])
-async def test_an_api_versions_request_of_the_future_is_answered_in_version_0_and_the_connection_lives(
-    broker: Broker, version: int
-) -> None:
-    async with await Peer.connect(broker.port) as peer:
-        peer.send(frame(ApiKey.API_VERSIONS, version, b"\x05java\x064.9.0\x00"))
-        answer = await peer.frame()
-        response = decode_response(ApiKey.API_VERSIONS, 0, answer[4:])
-        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert [(key.api_key, key.min_version, key.max_version) for key in response.api_keys] == [(18, 0, 4)]
-        assert (await peer.ask(ApiKey.API_VERSIONS, 0)).error_code == 0
-
-
 async def test_every_advertised_range_is_the_one_that_is_served(broker: Broker) -> None:
     async with await Peer.connect(broker.port) as peer:
         response = await peer.ask(ApiKey.API_VERSIONS, 4)
     ranges = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert ranges[ApiKey.PRODUCE][0] == 0
     assert ranges == {key: (api.advertised_first, api.last) for key, api in SERVED_APIS.items()}
-
-
-async def test_a_version_that_is_not_served_closes_cleanly_and_names_what_is(broker: Broker) -> None:
-    event = await refused(broker, frame(ApiKey.FETCH, 13, b""))
-    assert event["reason"] == "Fetch is served in versions 4 to 12, not 13"
-
-
-async def test_many_small_requests_in_one_segment_are_answered_in_order(broker: Broker) -> None:
-    async with await Peer.connect(broker.port) as peer:
-        for correlation_id in range(3000):
-            peer.request(ApiKey.API_VERSIONS, 0, {}, correlation_id)
-        ids = [(await peer.answer(ApiKey.API_VERSIONS, 0))[0] for _ in range(3000)]
-    assert ids == list(range(3000))
 
 
 async def test_half_a_frame_and_silence_hold_nothing_up(broker: Broker) -> None:

@@ -1,7 +1,5 @@
 """Batches whose records are not what their header says, sent over a socket: no consumer ever meets one."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from random import Random

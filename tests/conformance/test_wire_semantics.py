@@ -4,9 +4,6 @@ The flows are those of idempotent producers whose network breaks. A lost acknowl
 is cut before the answer is read; a lost request is one that was never sent.
 """
 
-from __future__ import annotations
-
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +11,11 @@ from typing import Any
 import pytest
 
 from faults.process import BrokerProcess
-from tests.conformance.raw import PRODUCE_VERSION, SECONDS, Batch, RawClient, batch, batches, connected
+from tests.conformance.raw import Batch, RawClient, batch, batches, connected
 from tests.waiting import until
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.hot import ProduceRequest, encode_produce_request
-from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import MAX_SEQUENCE
 
 Start = Callable[..., Awaitable[Broker]]
@@ -100,15 +95,6 @@ async def test_a_cache_miss_is_a_duplicate_below_the_window(client: RawClient) -
     assert await client.log() == [b"A", b"B", b"C", b"D", b"E", b"F"]
 
 
-async def test_below_the_window_can_be_answered_as_kafka_does(start: Start) -> None:
-    broker = await start(producer_duplicate_below_window=False)
-    async with connected(broker.port) as client:
-        await client.create()
-        six = batches("ABCDEF", await client.producer_id())
-        await pipelined(client, six)
-        assert (await client.produce(six[0]))[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
 async def test_a_partial_overlap_is_out_of_order(client: RawClient) -> None:
     producer_id = await client.producer_id()
     await client.produce(batch("a", producer_id, 0, count=3))
@@ -126,32 +112,6 @@ async def test_a_zombie_is_fenced_and_the_new_one_unaffected(client: RawClient) 
     assert await client.log() == [b"old", b"new", b"newer"]
 
 
-async def test_a_new_epoch_begins_at_sequence_0(client: RawClient) -> None:
-    producer_id = await client.producer_id()
-    await client.produce(batch("a", producer_id, 0))
-    refused = await client.produce(batch("b", producer_id, 1, epoch=1))
-    assert refused == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
-
-
-async def test_an_unknown_producer_that_does_not_begin_at_0_is_refused(client: RawClient) -> None:
-    producer_id = await client.producer_id()
-    assert await client.produce(batch("a", producer_id, 3)) == (ErrorCode.UNKNOWN_PRODUCER_ID, -1)
-    assert await client.produce(batch("a", producer_id, 0)) == (0, 0)
-
-
-async def test_a_producer_id_that_was_never_issued_is_unknown(client: RawClient) -> None:
-    producer_id = await client.producer_id()
-    assert await client.produce(batch("a", producer_id + 1, 0)) == (ErrorCode.UNKNOWN_PRODUCER_ID, -1)
-    assert (await client.fetch()).high_watermark == 0
-
-
-async def test_kafkas_own_behaviour_with_unknown_producers_can_be_chosen(start: Start) -> None:
-    broker = await start(producer_id_unknown_sequence="accept")
-    async with connected(broker.port) as client:
-        await client.create()
-        assert await client.produce(batch("a", 77, 3)) == (0, 0)
-
-
 async def test_after_the_last_sequence_comes_0(start: Start) -> None:
     broker = await start(producer_id_unknown_sequence="accept")
     async with connected(broker.port) as client:
@@ -165,34 +125,6 @@ async def test_after_the_last_sequence_comes_0(start: Start) -> None:
         last = batch("c", producer_id + 1, MAX_SEQUENCE)
         assert await client.produce(last) == (0, 21)
         assert await client.produce(batch("d", producer_id + 1, 0)) == (0, 22)
-
-
-async def test_a_new_process_with_the_same_payload_is_stored_again(client: RawClient) -> None:
-    first, second = await client.producer_id(), await client.producer_id()
-    assert first != second
-    assert await client.produce(batch("a", first, 0)) == (0, 0)
-    assert await client.produce(batch("a", second, 0)) == (0, 1)
-    assert await client.log() == [b"a", b"a"]
-
-
-async def test_a_restart_keeps_five_batches(start: Start) -> None:
-    broker = await start()
-    async with connected(broker.port) as client:
-        await client.create()
-        producer_id = await client.producer_id()
-        six = batches("ABCDEF", producer_id)
-        await pipelined(client, six)
-    await broker.stop()
-    broker = await start()
-    async with connected(broker.port) as client:
-        answers = await pipelined(client, six)
-        assert answers == [
-            (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1),
-            *((0, offset) for offset in range(1, 6)),
-        ]
-        assert await client.produce(batch("G", producer_id, 6)) == (0, 6)
-        assert await client.producer_id() > producer_id
-        assert await client.log() == [b"A", b"B", b"C", b"D", b"E", b"F", b"G"]
 
 
 @pytest.mark.parametrize("acks_all_durable", ["true", "false"])
@@ -216,62 +148,3 @@ async def test_kill_9_with_five_in_flight_stores_each_once_in_order(
             assert await client.producer_id() > producer_id
     finally:
         await process.kill_9()
-
-
-async def test_answers_come_in_the_order_of_the_requests(client: RawClient) -> None:
-    await client.send_batch(batch("a", -1, -1))
-    await client.send_request(ApiKey.API_VERSIONS, 3, {})
-    await client.send_batch(batch("b", -1, -1))
-    assert (await client.receive_result()).base_offset == 0
-    assert (await client.receive()).error_code == ErrorCode.NONE
-    assert (await client.receive_result()).base_offset == 1
-
-
-async def test_acks_0_has_no_answer_and_acks_1_one(client: RawClient) -> None:
-    request = ProduceRequest(None, 0, 1000, [("t", [(0, batch("a", -1, -1))])])
-    await client.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
-    client._sent.pop()
-    assert await client.produce(batch("b", -1, -1), acks=1) == (0, 1)
-
-
-async def test_a_long_poll_is_answered_when_the_batch_is_durable(start: Start) -> None:
-    broker = await start()
-    async with connected(broker.port) as reader, connected(broker.port) as writer:
-        await writer.create()
-        polling = asyncio.create_task(reader.fetch(max_wait_ms=60_000))
-        replica = broker.services.replicas["t", 0]
-        await until(lambda: replica._watchers)
-        assert await writer.produce(batch("a", -1, -1)) == (0, 0)
-        assert (await asyncio.wait_for(polling, SECONDS)).high_watermark == 1
-
-
-async def test_a_client_that_goes_away_takes_its_long_polls_along(start: Start) -> None:
-    broker = await start()
-    async with connected(broker.port) as client:
-        await client.create()
-        replica = broker.services.replicas["t", 0]
-        polling = asyncio.create_task(client.fetch(max_wait_ms=60_000))
-        await until(lambda: replica._watchers)
-        client.cut()
-        await asyncio.gather(polling, return_exceptions=True)
-        await until(lambda: not replica._watchers)
-
-
-async def test_metadata_names_the_advertised_address(start: Start) -> None:
-    broker = await start(advertised_host="broker.example", advertised_port=1234)
-    async with connected(broker.port) as client:
-        answer = await client.ask(ApiKey.METADATA, 9, {"topics": []})
-        assert [(held.host, held.port) for held in answer.brokers] == [("broker.example", 1234)]
-
-
-@pytest.mark.parametrize("api_key", [-5, 18, 3])
-async def test_bad_bytes_close_only_their_own_connection(start: Start, api_key: int) -> None:
-    broker = await start()
-    async with connected(broker.port) as other, connected(broker.port) as client:
-        await client.send(ApiKey.API_VERSIONS, 0, b"")
-        await client.receive()
-        client._writer.write(
-            b"\0\0\0\x0c" + api_key.to_bytes(2, "big", signed=True) + b"\0\x01\0\0\0\0\x7f\xff\0\0"
-        )
-        assert await asyncio.wait_for(client._reader.read(), SECONDS) == b""
-        assert (await other.ask(ApiKey.API_VERSIONS, 0)).error_code == ErrorCode.NONE

@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from faults.checker import Kind
 from faults.damage import trial
-from faults.damage.files import Damage, Done, FileKind
+from faults.damage.files import Damage, Done, FileKind, damages_of, is_of_a_partition
 from faults.damage.sample import batch_of
 from tidelog.protocol.records import read_batch_header
 
@@ -21,7 +21,19 @@ async def test_a_damaged_folder_serves_what_was_acknowledged_or_says_what_is_los
     outcome = await trial.run(SEED, 0, tmp_path, lambda text: None, rounds=ROUNDS)
     assert outcome.findings == [], f"seed {SEED}"
     assert outcome.tried.total() > ROUNDS
-    assert {FileKind.LOG, FileKind.SNAPSHOT, FileKind.PARTITION_METADATA} <= outcome.tried.keys()
+
+
+def test_every_damage_of_every_kind_of_file_has_its_turn() -> None:
+    wanted = {
+        trial.Todo(kind, damage)
+        for kind in FileKind
+        if kind is not FileKind.SCRATCH
+        for damage in damages_of(kind)
+    }
+    turns = {flag: trial._in_turn(flag, SEED) for flag in (True, False)}
+    counts = {flag: sum(is_of_a_partition(todo.kind) is flag for todo in wanted) for flag in turns}
+    planned = [next(turns[flag]) for flag, count in counts.items() for _ in range(count)]
+    assert (set(planned), len(planned)) == (wanted, len(wanted))
 
 
 def test_no_file_is_damaged_twice(tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ import asyncio
 import resource
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from faults.process import BrokerProcess, BrokerProcessError
-from tests.conformance.raw import RawClient, batch, connected
+from tests.conformance.raw import batch, connected
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -53,17 +53,6 @@ def segments(broker: BrokerProcess) -> int:
     return len(list(broker.data_dir.glob("t-0/*.log")))
 
 
-@contextmanager
-def no_handle_left(broker: BrokerProcess) -> Iterator[None]:
-    """Nothing more can be opened, whatever the broker would open it for."""
-    assert broker.pid is not None
-    before = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (0, LIMIT))
-    try:
-        yield
-    finally:
-        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, before)
-
-
 async def test_a_crowd_of_idle_connections_takes_no_handle_from_producers(broker: BrokerProcess) -> None:
     async with connected(broker.port) as client:
         await client.create()
@@ -100,48 +89,6 @@ async def until_served(broker: BrokerProcess, count: int) -> None:
             except (asyncio.IncompleteReadError, ConnectionError):
                 continue  # The broker has not seen yet that the crowd has gone.
             count -= 1
-
-
-async def test_a_partition_serves_again_as_soon_as_handles_are_free(broker: BrokerProcess) -> None:
-    async with connected(broker.port) as client, connected(broker.port) as waiting:
-        await client.create()
-        await client.create("new")
-        producer_id = await client.producer_id()
-        sent = [batch(f"r{sequence}".ljust(3000), producer_id, sequence) for sequence in range(3)]
-        assert await client.produce(sent[0]) == (0, 0)
-        with no_handle_left(broker):
-            # The first records of a topic make its names durable: that waits.
-            await waiting.send_batch(batch("v", producer_id, 0), topic="new")
-            await until(lambda: broker.events("flush_waits_for_file_handles"))
-            # A full segment begins another: that is refused, for now.
-            assert await client.produce(sent[1]) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-            assert len(await client.log()) == 1
-            newcomer = socket.create_connection(("127.0.0.1", broker.port))
-            await until(lambda: broker.events("connections_not_accepted"))
-        result = await waiting.receive_result()
-        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
-        assert [await client.produce(each) for each in sent] == [(0, 0), (0, 1), (0, 2)]
-        newcomer.close()
-    assert broker.events("partition_offline") == []
-    for event in ("connections_not_accepted", "flush_waits_for_file_handles", "append_refused"):
-        # More than once if that took longer than what lies between two of the same.
-        told, *again = broker.events(event)
-        assert all("too many files are open" in each["advice"] for each in (told, *again))
-    assert await broker.terminate() == 0
-    async with limited(broker.data_dir) as again, connected(again.port) as client:
-        assert again.events("log_damage_found") == []
-        assert len(await all_records(client)) == 3
-
-
-async def all_records(client: RawClient) -> list[int]:
-    """The first offset of each fetch, from the first record to the last."""
-    offsets, end = [0], 3
-    while offsets[-1] < end:
-        found = await client.fetch(offsets[-1])
-        assert found.error_code == ErrorCode.NONE
-        assert found.records
-        offsets.append(offsets[-1] + 1)
-    return offsets[:-1]
 
 
 async def test_the_broker_takes_all_the_handles_that_it_may_have(tmp_path: Path) -> None:

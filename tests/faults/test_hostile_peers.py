@@ -6,10 +6,11 @@ import pytest
 
 from faults.checker import Kind
 from faults.hostile import trial
+from faults.hostile.attacks import ATTACKS
 
 SEED = 3
 # Each kind of attack once, and as many of the largest requests.
-_ATTACKS = 10
+_ATTACKS = 2 * len(ATTACKS)
 
 
 async def test_a_cost_above_its_bound_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

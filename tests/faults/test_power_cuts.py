@@ -10,15 +10,31 @@ import pytest
 from faults.checker import Kind
 from faults.power_cut import machine
 from faults.power_cut.trial import run
+from faults.process import BrokerProcess
+from faults.process_tree import state_of
 
 SEED = 7
 LYING = "import os\nos.fdatasync = os.fsync = lambda fd: None\n"
 
 
-async def test_what_was_acknowledged_outlives_power_cuts(tmp_path: Path) -> None:
+async def test_what_was_acknowledged_outlives_power_cuts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is stopped before its file system goes, so that it acknowledges nothing meanwhile."""
+    states = []
+    kill_9 = BrokerProcess.kill_9
+
+    async def noting_kill_9(self: BrokerProcess) -> None:
+        if self.pid is not None:
+            states.extend(map(state_of, machine.brokers_of(self.pid)))
+        await kill_9(self)
+
+    monkeypatch.setattr(BrokerProcess, "kill_9", noting_kill_9)
     outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=3)
     assert outcome.findings == [], f"seed {SEED}"
-    assert outcome.tried["power cut"] == (0 if outcome.left_out else 3), outcome.left_out
+    cuts = 0 if outcome.left_out else 3
+    assert outcome.tried["power cut"] == cuts, outcome.left_out
+    assert states == ["T"] * (cuts + bool(cuts))  # The last one is the trial's end.
 
 
 async def test_a_broker_that_acknowledges_before_it_synced_is_found(

@@ -1,7 +1,6 @@
 """A broker process can be killed, stopped and started again, and says when it cannot."""
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,37 +17,6 @@ async def broker(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
         yield broker
 
 
-async def test_it_starts_on_free_ports_and_says_which(broker: BrokerProcess) -> None:
-    assert broker.port > 0
-    assert broker.http_port > 0
-    assert broker.is_running
-    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-    writer.close()
-    assert not reader.at_eof()
-
-
-async def test_a_killed_broker_comes_back_on_the_same_ports(broker: BrokerProcess) -> None:
-    ports = broker.port, broker.http_port
-    first_pid = broker.pid
-    await broker.kill_9()
-    assert not broker.is_running
-    assert broker.pid is None
-    for port in ports:
-        with pytest.raises(OSError, match="in use"), socket.socket() as other:
-            other.bind(("127.0.0.1", port))
-    await broker.restart()
-    assert (broker.port, broker.http_port) == ports
-    assert broker.pid != first_pid
-    assert broker.starts == len(broker.events("broker_started")) == 2
-
-
-async def test_sigterm_ends_it_with_exit_code_0(broker: BrokerProcess) -> None:
-    assert await broker.terminate() == 0
-    assert not broker.is_running
-    with pytest.raises(BrokerProcessError, match="does not run"):
-        await broker.terminate()
-
-
 async def test_a_paused_broker_answers_only_after_resume(broker: BrokerProcess) -> None:
     broker.pause()
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.http_port)
@@ -59,11 +27,6 @@ async def test_a_paused_broker_answers_only_after_resume(broker: BrokerProcess) 
     broker.resume()
     assert b"200" in await asyncio.wait_for(answer, DEADLINE_SECONDS)
     writer.close()
-
-
-async def test_a_second_start_is_refused(broker: BrokerProcess) -> None:
-    with pytest.raises(BrokerProcessError, match="already runs"):
-        await broker.start()
 
 
 async def test_a_broker_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.frameworks.java import java
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
-from tidelog.client.security.properties import parse_properties
+from tidelog.wire.properties import parse_properties
 
 USER, PASSWORD = "al,=ice", "p=w,d"
 LISTENERS = {

@@ -1,7 +1,5 @@
 """Whatever a batch's header says of timestamps, its records stay for retention.ms, and a time finds them."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -147,9 +147,6 @@ class Site:
             replica = self.services.replicas[OFFSETS_TOPIC, partition]
             await replica.flushed()
             replica.log.roll(self.clock.now_ms)
-            for _ in range(3):  # Two snapshots reach the end.
-                replica.log.compaction.cleanable(replica.log.config, 0, self.clock.now_ms)
-                await self.services.maintenance.checkpoint()
         while await self.services.cleaner.clean_dirtiest():
             pass
 

@@ -1,7 +1,5 @@
 """Random logs are cleaned again and again, and a process ends within: the real cleaner against a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +14,6 @@ from tests.ending_disk import MANY, EndingDisk, Killed
 from tests.unit.broker.storage.support import (
     NOW_MS,
     append,
-    checkpoint,
     clean,
     flush,
     keyed,
@@ -25,7 +22,7 @@ from tests.unit.broker.storage.support import (
 )
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import decode_batch, iter_batches
 
@@ -103,7 +100,7 @@ def contents(log: PartitionLog) -> list[Kept]:
     """All records, as a consumer reads them."""
     found, offset = [], log.start_offset
     while offset < log.end_offset:
-        result = log.read(offset, 1 << 20, upper_offset=log.end_offset)
+        result = log.read(Read(offset, 1 << 20, log.end_offset))
         for view in result.records:
             for position, _ in iter_batches(view):
                 found += [
@@ -145,15 +142,8 @@ class History:
         self.model.batches.append(kept)
         self.model.ends.append(self.log.end_offset)
 
-    def settle(self) -> None:
-        """All that was written is durable, and its producers are in two snapshots."""
-        flush(self.log)
-        for _ in range(3):
-            self.log.compaction.cleanable(self.log.config, 0, self.now_ms)
-            checkpoint(self.log)
-
     def clean(self, map_bytes: int) -> None:
-        self.settle()
+        flush(self.log)
         first_dirty = self.log.compaction.first_dirty_offset
         segments = [each.end_offset for each in self.log._segments.segments]
         stats = clean(self.log, now_ms=self.now_ms, map_bytes=map_bytes)
@@ -209,7 +199,7 @@ def test_a_process_that_ends_within_a_clean_loses_no_key_and_brings_none_back(
             disk = UnsyncedEndingDisk()
             history.log.close(clean=True)
             history.log = open_log(Path(folder), config=CONFIG, disk=disk, clean=True, recovery_point=1 << 40)
-            history.settle()
+            flush(history.log)
             expected, point = state(history.log), history.log.recovery_point
             disk.left = left
             with suppress(Killed):

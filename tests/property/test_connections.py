@@ -29,7 +29,8 @@ from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.net import connection as connection_module
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.server import Endpoint, Server
+from tidelog.broker.net.endpoints import Endpoint
+from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.hot import FetchResponse, ProducePartitionResult
@@ -316,7 +317,7 @@ class Connections:
         self.rng.choice(self.peers).transport.has_ended = True
 
     def throttle(self) -> None:
-        self.dispatcher.meter = self.rng.choice((_Meter(), None))  # type: ignore[assignment]
+        self.dispatcher.answers.meter = self.rng.choice((_Meter(), None))  # type: ignore[assignment]
 
     def pass_time(self) -> None:
         self.run(lambda: None, self.rng.choice((0.001, 0.1, TOO_LONG_SECONDS)))
@@ -338,7 +339,7 @@ class Connections:
 
     def finish(self) -> None:
         """Everything that can happen happens: all is answered, and nothing is held."""
-        self.dispatcher.meter = None
+        self.dispatcher.answers.meter = None
         before: list[Any] = []
         while self.waiting or before != (before := [one.progress() for one in self.peers]):
             while self.waiting:
@@ -366,7 +367,7 @@ class Connections:
             assert one.answered == wanted
             held = (connection._held_bytes, connection._reserved_bytes, connection._parked_bytes)
             assert (*held, connection._joined_requests, len(connection._queue)) == (0, 0, 0, 0, 0)
-        assert cut <= self.server.metrics._counts["connection_cut"]
+        assert cut <= self.server.metrics._counts["tidelog_connections_cut_for_memory"]
         for one in self.peers:
             one.transport.has_ended = True
             self.run(partial(one.transport.deliver, 1 << 30))
@@ -390,12 +391,12 @@ class _Meter:
 
     worked = arrived
 
-    def timed(self, state: Any, header: Any, steps: Any) -> Any:
+    def timed(self, exchange: Any, steps: Any) -> Any:
         return steps
 
-    def answered(self, client: Any, route: Any, header: Any, body: Any) -> Any:
-        if header.correlation_id % 3 == 0:
-            client.mute(MUTED_SECONDS)
+    def answered(self, exchange: Any, body: Any) -> Any:
+        if exchange.header.correlation_id % 3 == 0:
+            exchange.client.mute(MUTED_SECONDS)
         return body
 
 

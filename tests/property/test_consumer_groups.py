@@ -17,7 +17,7 @@ from tests.unit.broker.coordinator.consumer_groups.site import (
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 OFTEN = ["join", "join", "join classic", "beat", "beat", "beat"]
-SELDOM = ["lose", "leave", "away", "back", "die", "grow", "restart"]
+SELDOM = ["lose", "join again", "leave", "away", "back", "die", "grow", "restart"]
 ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(OFTEN + SELDOM),
@@ -63,6 +63,10 @@ class World:
                     if error.code not in FENCED:
                         raise
                 self.uncertain.add(chosen.member_id)
+            case "join again" if isinstance(chosen, Client):
+                again = self.site.join(chosen.member_id, instance_id=chosen.instance_id)
+                clients[clients.index(chosen)] = again
+                self.uncertain.discard(again.member_id)
             case "leave":
                 clients.remove(chosen)
                 if isinstance(chosen, Client):
@@ -72,6 +76,8 @@ class World:
             case "away" if isinstance(chosen, Client) and chosen.instance_id:
                 clients.remove(chosen)
                 chosen.leave(-2)
+                if chosen.member_id in self.uncertain:  # It may be told to revoke in an answer that it lost.
+                    chosen.owned = {}
                 self.away.append(chosen)
             case "back" if self.away:
                 self.count += 1

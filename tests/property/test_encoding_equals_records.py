@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.partitioner import murmur2_partition
+from tidelog.client.producer.partitioner import murmur2_partition
 from tidelog.pipeline.arrow.columnar import HEADERS_TYPE
 from tidelog.pipeline.arrow.encoding import (
     RecordColumns,

@@ -6,8 +6,6 @@ index is damaged, and the next life begins. The model is every header that the l
 included.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Whatever closed segments lose: no offset is passed in silence, no batch acknowledged that is not there."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +12,7 @@ from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint,
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, ReadResult
+from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, Read, ReadResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import iter_batches
 from tidelog.protocol.types import NO_OFFSET
@@ -76,7 +74,7 @@ class Checked:
         log = self.log
         for offset in range(log.start_offset, log.end_offset):
             is_lost = any(hole.overlaps(offset, offset) for hole in log.holes)
-            found = outcome(log.read, offset, max_bytes, upper_offset=log.end_offset)
+            found = outcome(log.read, Read(offset, max_bytes, log.end_offset))
             if is_lost:
                 assert found is ErrorCode.CORRUPT_MESSAGE, offset
                 continue
@@ -107,7 +105,7 @@ class Checked:
                 assert result.base_offset in (sent.base_offset, NO_OFFSET)
             else:
                 assert not is_there
-                (records,) = log.read(result.base_offset, 1 << 20, upper_offset=log.end_offset).records
+                (records,) = log.read(Read(result.base_offset, 1 << 20, log.end_offset)).records
                 assert is_of(records[: len(sent.data)], sent)
 
 

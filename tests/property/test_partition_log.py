@@ -1,7 +1,5 @@
 """Random histories of one log, cut off anywhere: what is left equals a full replay and holds all promised."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +25,7 @@ from tests.unit.broker.storage.support import (
 )
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.errors import ApiError
@@ -141,7 +139,7 @@ def contents(log: PartitionLog, upper: int) -> bytes:
     """All bytes of the log's batches below `upper`, but for the leader epochs."""
     data, offset = bytearray(), log.start_offset
     while offset < upper:
-        result = log.read(offset, 1 << 20, upper_offset=upper)
+        result = log.read(Read(offset, 1 << 20, upper))
         for records in result.records:
             for position, found in iter_batches(records):
                 data += records[position : position + found.size_bytes]
@@ -239,9 +237,9 @@ def segment_position(folder: Path, path: Path, durable: int) -> int:
 def check_look_ups(log: PartitionLog) -> None:
     found = stored(log)
     for header in found:
-        log._segments._hints.clear()
+        log._positions.clear()
         for offset in (header.base_offset, header.last_offset):
-            result = log.read(offset, 1, upper_offset=log.end_offset)
+            result = log.read(Read(offset, 1, log.end_offset))
             assert result.next_offset == header.last_offset + 1
     found = [header for header in found if header.record_count]
     latest = log.max_timestamp_offset()

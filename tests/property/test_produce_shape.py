@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.protocol.test_hot import topic_in
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import decode_request_header, encode_request_frame, encode_response_frame
 from tidelog.protocol.hot import (
@@ -20,7 +21,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 # Each length has its own size as a varint.
 records = st.binary(min_size=1, max_size=20) | st.sampled_from([b"r" * n for n in (126, 127, 16382, 16383)])
 names = st.sampled_from(["", "t", "topic", "t" * 126, "t" * 127])
-versions = st.integers(7, 12)
+versions = st.integers(7, 13)
 likes = st.tuples(st.none() | names, st.sampled_from([-1, 1]), int32, names)
 
 
@@ -28,7 +29,7 @@ def framed(
     version: int, like: tuple[str | None, int, int, str], correlation_id: int, index: int, batch: bytes | None
 ) -> bytes:
     client_id, acks, timeout_ms, topic = like
-    request = ProduceRequest(None, acks, timeout_ms, [(topic, [(index, batch)])])
+    request = ProduceRequest(None, acks, timeout_ms, [(topic_in(version, topic), [(index, batch)])])
     body = encode_produce_request(version, request)
     return b"".join(encode_request_frame(ApiKey.PRODUCE, version, correlation_id, client_id, body))[4:]
 
@@ -67,7 +68,7 @@ def test_a_shape_matches_the_requests_that_differ_only_in_their_batch(
         header, body_at = decode_request_header(odd)
         decoded = decode_produce_request(version, odd[body_at:])
         assert header == (ApiKey.PRODUCE, version, found[0], like[0])
-        assert decoded == (None, like[1], like[2], [(like[3], [found[1:]])])
+        assert decoded == (None, like[1], like[2], [(topic_in(version, like[3]), [found[1:]])])
 
 
 @settings(max_examples=30)
@@ -85,7 +86,7 @@ def test_an_answer_has_the_bytes_of_the_codec(
     shape = shape_of(version, framed(version, like, 1, 0, b"batch"))
     assert shape is not None
     fields = (index, code, base_offset, append_time_ms, log_start_offset)
-    body = encode_produce_response(version, [(like[3], [ProducePartitionResult(*fields)])])
+    body = encode_produce_response(version, [(topic_in(version, like[3]), [ProducePartitionResult(*fields)])])
     answer = b"".join(encode_response_frame(ApiKey.PRODUCE, version, correlation_id, body))
     assert shape.answer(correlation_id, *fields) == answer
     base_offset //= 2

@@ -1,7 +1,5 @@
 """Producer ids over a store that fails at each step of a reservation, and over restarts: none comes twice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ProducerStates against a short model, over producers, epochs, retries, the wrap, expiry and restarts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

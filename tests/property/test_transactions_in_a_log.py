@@ -5,8 +5,6 @@ A power cut takes from the files what was not synced, in pieces. The model keeps
 still holds.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +28,7 @@ from tests.unit.broker.storage.support import (
 )
 from tests.unit.broker.storage.verification.test_transactions import found_in
 from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.protocol.errors import ErrorCode
 
@@ -172,7 +171,7 @@ class Life:
             if entry.current_txn_start_offset >= 0
         } == is_open
         offset = chance.randint(log.start_offset, log.end_offset)
-        found = log.read(offset, chance.randint(1, 2000), upper_offset=log.end_offset)
+        found = log.read(Read(offset, chance.randint(1, 2000), log.end_offset))
         if found.records:
             answer = log.aborted_transactions(offset, found.next_offset)
             assert len(set(answer)) == len(answer)

@@ -4,12 +4,11 @@ time."""
 import random
 
 from tests.simulation.network import Answer, Broker, Clock, Connection
-from tidelog.client.accumulator import Accumulator
-from tidelog.client.batch import Outcome, ProducerBatch
-from tidelog.client.errors import ClientError, DeliveryTimeoutError
-from tidelog.client.producer_state import ProducerState
-from tidelog.client.types import TopicPartition
-from tidelog.client.verdicts import Action, Verdict
+from tidelog.client import ClientError, DeliveryTimeoutError, TopicPartition
+from tidelog.client.producer.accumulator import Accumulator
+from tidelog.client.producer.batch import Outcome, ProducerBatch
+from tidelog.client.producer.state import ProducerState
+from tidelog.client.producer.verdicts import Action, Verdict
 from tidelog.protocol.compression import Compression
 
 REQUEST_TIMEOUT_MS = 500

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import Duplicate, ProducerRules, Refusal
-from tidelog.client.types import TopicPartition
+from tidelog.client import TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import BatchHeader, batch_crc_is_valid, decode_batch, read_batch_header
 

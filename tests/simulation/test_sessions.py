@@ -13,10 +13,10 @@ from tests.simulation.client_shell import Client
 from tests.simulation.network import Broker, Clock, Faults
 from tests.simulation.test_exactly_once import NEVER_MS, ROUGH, SEEDS
 from tidelog.broker.storage.producer_state import ProducerRules
-from tidelog.client.batch import Identity, ProducerBatch
-from tidelog.client.producer_session import SessionPartition, found_in_batches, found_in_entry
-from tidelog.client.producer_state import ProducerState
-from tidelog.client.types import TopicPartition
+from tidelog.client import SessionPartition, TopicPartition
+from tidelog.client.producer.batch import Identity, ProducerBatch
+from tidelog.client.producer.session import found_in_batches, found_in_entry
+from tidelog.client.producer.state import ProducerState
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, read_batch_header
 from tidelog.protocol.sequences import decrement_sequence, increment_sequence

@@ -28,7 +28,7 @@ from tests.simulation.virtual_broker import VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
 from tests.simulation.world import Run, World
 from tidelog.broker import services as broker_services
-from tidelog.client.connection import Connection
+from tidelog.wire.connection import Connection
 
 
 def play(seed: int) -> Run:

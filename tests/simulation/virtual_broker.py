@@ -16,13 +16,13 @@ from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import Network
 from tidelog.broker.cluster.catalog import Delta, Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.listeners import SecurityProtocol
-from tidelog.broker.handlers import build_handlers
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.served_apis import build_handlers
 from tidelog.broker.services import Services, open_services
 
 ADDRESS: Final = "virtual:1"

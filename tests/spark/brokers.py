@@ -10,13 +10,13 @@ from faults.process import BrokerProcess
 from faults.wire import Wire
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.client.cluster import Cluster
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.connection import Connection
-from tidelog.client.types import TopicPartition
+from tidelog.client import ClusterConfig, TopicPartition
+from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.pipeline.sink.sending import LoopThread
 from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
 from tidelog.protocol.schema import ApiKey
+from tidelog.wire.cluster import Cluster
+from tidelog.wire.connection import Connection
 
 VERSION = 9
 _TIME_MS = 1_700_000_000_000
@@ -52,7 +52,9 @@ class RunningBroker:
         self.run(self._delete_records(topic, partition, before))
 
     def _cluster(self) -> Cluster:
-        return Cluster(ClusterConfig(bootstrap_servers=self.bootstrap_servers, client_id="spark tests"))
+        return Cluster(
+            ClusterConfig(bootstrap_servers=self.bootstrap_servers, client_id="spark tests"), ASKED_APIS
+        )
 
     async def _create_topic(self, name: str, partitions: int) -> None:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}

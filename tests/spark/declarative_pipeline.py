@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from tests.spark.brokers import RunningBroker
 from tests.spark.test_examples import ROWS, broker, file, flown, hours, hours_by_hand, identities, rows
 from tests.tidy.house import ROOT
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.examples import delays
 from tidelog.pipeline.examples.flights import fill
 
 __all__ = ["broker", "file", "rows"]
 
-DECLARATIVE = ROOT / "pipeline" / "examples" / "declarative"
+DECLARATIVE = ROOT / "tidelog" / "pipeline" / "examples" / "declarative"
 SECONDS = 300
 
 

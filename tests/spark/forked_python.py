@@ -26,7 +26,7 @@ _IMPORTED = (
     "tidelog.pipeline.data_source",
     "tidelog.pipeline.exactly_once.writer",
     "tidelog.pipeline.mirror.writer",
-    "tidelog.pipeline.sink.writers",
+    "tidelog.pipeline.writers",
     "tidelog.pipeline.source.batch_source",
     "tidelog.pipeline.source.reading",
     "tidelog.pipeline.source.stream_source",

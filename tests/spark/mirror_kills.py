@@ -22,7 +22,7 @@ from tests.spark.brokers import RunningBroker
 from tests.spark.small import SMALL, as_flags
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs import mirror
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings

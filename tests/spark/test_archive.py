@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.spark.brokers import RunningBroker
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.jobs.kills import Killed, die, release
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs import archive as archive_job
 from tidelog.pipeline.jobs import archive_files, archive_log
 from tidelog.pipeline.jobs.archive import ArchiveReport, build, run
@@ -23,8 +23,8 @@ from tidelog.pipeline.jobs.archive_files import ArchiveError, describe, write_dr
 from tidelog.pipeline.jobs.archive_log import Archive, publish
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.job import JobProgress
+from tidelog.pipeline.offsets import OffsetsLostError, Place
 from tidelog.pipeline.schema import COLUMNS
-from tidelog.pipeline.source.offsets import OffsetsLostError, Place
 
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS

@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.audit import COLUMNS, KINDS, AuditReport, build, find, run
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
-from tidelog.pipeline.source.offsets import OptionError, Place
+from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.protocol.types import MAX_SEQUENCE
 
 Finding = tuple[str, int, int]

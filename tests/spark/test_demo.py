@@ -12,7 +12,7 @@ from demo.flights import load_flights
 from demo.plan import Kind, make_plan
 from demo.shipment import TOPIC, Shipment, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs import audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.examples import delays
 from tidelog.pipeline.examples.flights import create_topics, find_csv, run
 from tidelog.pipeline.jobs import audit

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.spark.progress import sizes
 from tests.unit.pipeline.batches import make_batch
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 

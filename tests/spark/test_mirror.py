@@ -1,18 +1,16 @@
 """delivery=mirror stores every row of its source once, through restarts, replays, lost sessions and kills."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.spark.brokers import RunningBroker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.mirror.session_folder import MirrorSession
@@ -125,16 +123,6 @@ def test_rows_are_stored_once_through_restarts_and_replays(mirror: Mirror) -> No
     assert len({row.producer_id for row in rows}) == 2
 
 
-def test_a_lost_session_is_found_again_by_the_headers(mirror: Mirror) -> None:
-    mirror.append(50)
-    mirror.run()
-    shutil.rmtree(mirror.checkpoint)
-    mirror.append(50)
-    run = mirror.run()
-    mirror.check()
-    assert mirror.session.counts(run) == (200, 100, 100, 1)
-
-
 def test_a_broker_killed_in_the_middle_costs_nothing(mirror: Mirror, broker: RunningBroker) -> None:
     mirror.append(100)
     query = mirror.start(mirror.frame(maxOffsetsPerTrigger="50"))
@@ -143,18 +131,6 @@ def test_a_broker_killed_in_the_middle_costs_nothing(mirror: Mirror, broker: Run
     broker.run(broker.process.kill_9())
     broker.run(broker.process.restart())
     query.awaitTermination()
-    mirror.check()
-
-
-def test_two_tasks_with_one_source_partition_are_refused_and_nothing_is_lost(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path
-) -> None:
-    mirror = Mirror(spark, broker, tmp_path, "split", partitions=1)
-    mirror.append(100)
-    query = mirror.start(mirror.frame(minPartitions="2"))
-    with pytest.raises(StreamingQueryException, match="two tasks have rows of"):
-        query.awaitTermination()
-    mirror.run()
     mirror.check()
 
 

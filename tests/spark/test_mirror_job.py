@@ -17,8 +17,7 @@ from tests.spark.brokers import RunningBroker, running_broker
 from tests.tidy.house import ROOT
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.client import Admin, Producer, TopicPartition
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import Admin, ClusterConfig, Producer, TopicPartition
 from tidelog.pipeline.jobs.job import JobProgress
 from tidelog.pipeline.jobs.mirror import MirrorReport, run
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
@@ -84,7 +83,7 @@ def test_topics_are_mirrored_between_brokers_and_a_second_run_goes_on(
         ({}, "would be mirrored onto itself"),
         ({"prefix": "narrow-"}, "'narrow-wide' has 1 partitions, its source has 2"),
         ({"prefix": "x-", "where": "rand() < 0.5"}, "random expression"),
-        ({"prefix": "x-", "select": "value, topic AS origin"}, "select gives origin, value; expected"),
+        ({"prefix": "x-", "select": "value, topic AS origin"}, "with key or value, got origin, value"),
         ({"rename": ("wide",)}, "is not like FROM=TO"),
         ({"rename": ("other=y",)}, "'other' is not among the topics"),
         ({"topics": ()}, "needs either topics or a topic_pattern"),

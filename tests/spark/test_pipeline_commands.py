@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.spark.brokers import RunningBroker, broker_with_orders
 from tidelog.cli.main import main
+from tidelog.pipeline.jobs import audit
+from tidelog.pipeline.jobs.job import Report
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +42,20 @@ def test_what_can_be_expected_to_fail_is_one_line(tmp_path: Path, capsys: pytest
     assert main(["pipeline", "audit", "--path", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: no segments below {tmp_path}")
+
+
+@pytest.mark.usefixtures("shared_spark")
+def test_an_error_without_a_text_is_one_line_that_names_its_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(spark: object, settings: object, advance: object) -> Report:
+        raise StreamingQueryException(
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST",
+            "a.StreamingQueryException\nCaused by: java.util.ConcurrentModificationException\n",
+        )
+
+    monkeypatch.setattr(audit, "run", fails)
+    assert main(["pipeline", "audit", "--path", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == (
+        "error: Spark failed with java.util.ConcurrentModificationException without a text (SQLSTATE XXKST)\n"
+    )

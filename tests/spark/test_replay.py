@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import make_batch
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.archive import run as archive
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.jobs.replay import ReplayReport, build, run
 from tidelog.pipeline.jobs.replay_settings import ReplaySettings
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 DAY_MS = 86_400_000
 TIME = 1_700_000_000_000 // DAY_MS * DAY_MS
@@ -152,5 +152,5 @@ def test_what_chance_decides_or_is_not_there_is_refused_before_a_topic_is_made(
         run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), where="nothing > 0", **given))
     with pytest.raises(OptionError, match="there is no partition 2"):
         run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), partitions=(2,), **given))
-    with pytest.raises(OptionError, match="select gives offset"):
+    with pytest.raises(OptionError, match="with key or value, got offset"):
         run(spark, ReplaySettings(ClusterConfig(broker.bootstrap_servers), select="offset", **given))

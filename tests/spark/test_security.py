@@ -18,7 +18,7 @@ from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.cli.main import main
 from tidelog.client import Producer
-from tidelog.client.cluster_config import cluster_from_options
+from tidelog.wire.cluster_config import cluster_from_options
 
 USER, PASSWORD = "alice", "hunter2"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

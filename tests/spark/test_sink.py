@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.brokers import RunningBroker
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.partitioner import murmur2_partition
+from tidelog.client import ClusterConfig
+from tidelog.client.producer.partitioner import murmur2_partition
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 
@@ -88,7 +88,7 @@ def test_a_stream_stores_its_rows(spark: SparkSession, broker: RunningBroker, tm
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (["id AS value"], {"topic": "t"}, "column value is bigint, expected binary or string; cast it"),
+        (["id AS value"], {"topic": "t"}, "column value: expected binary or string, got bigint; cast it"),
         (["'v' AS value"], {"topic": "t", "delivery": "mirror"}, r"Set option session\.path"),
     ],
 )
@@ -103,5 +103,5 @@ def test_a_partition_that_the_topic_does_not_have_fails_the_write(
     spark: SparkSession, broker: RunningBroker
 ) -> None:
     broker.create_topic("narrow")
-    with pytest.raises(PySparkException, match="has partitions 0 to 0, not 3"):
+    with pytest.raises(PySparkException, match="expected a partition of 0 to 0 of topic 'narrow', got 3"):
         write(spark.range(1).selectExpr("'v' AS value", "3 AS partition"), broker, topic="narrow")

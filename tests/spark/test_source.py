@@ -11,12 +11,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, expected_rows, make_batch, plain_rows
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.errors import OffsetOutOfRangeError
+from tidelog.client import ClusterConfig, OffsetOutOfRangeError
 from tidelog.pipeline.arrow.columnar import ARROW_SCHEMA
+from tidelog.pipeline.offsets import OffsetRange, Place
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source.fetch import find_bounds, read_answers
-from tidelog.pipeline.source.offsets import OffsetRange, Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import iter_batches
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.unit.pipeline.batches import Row, make_batch
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.job import JobProgress
-from tidelog.pipeline.jobs.stats import build, run
+from tidelog.pipeline.jobs.stats import run
 from tidelog.pipeline.jobs.stats_settings import StatsSettings
 from tidelog.pipeline.segments.data_folders import CLEAN_SHUTDOWN
 from tidelog.protocol.records import with_log_append_time
@@ -110,15 +110,6 @@ def test_each_window_holds_what_a_count_by_hand_gives(
 
 def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
-
-
-def test_segment_files_give_what_the_wire_gives(spark: SparkSession, broker: RunningBroker) -> None:
-    wire = StatsSettings(("planted",), ClusterConfig(broker.bootstrap_servers))
-    files = StatsSettings(
-        ("planted",), ClusterConfig(broker.bootstrap_servers), path=str(broker.process.data_dir)
-    )
-    order = ("partition", "window_start")
-    assert build(spark, files).orderBy(*order).collect() == build(spark, wire).orderBy(*order).collect()
 
 
 def test_the_broker_s_own_timestamps_tell_no_lag(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ shown as `path:line what`, one a line, so that an editor can jump there.
 
 import ast
 import gc
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL_PACKAGES = ("broker", "protocol", "client", "pipeline", "cli")
-CODE_PACKAGES = (*WHEEL_PACKAGES, "faults", "demo", "bench")
+"""Within `tidelog/`."""
+CODE_PACKAGES = ("tidelog", "faults", "demo", "bench")
 PACKAGES = (*CODE_PACKAGES, "tests")
 _OTHER_FOLDERS = ("deploy", "docs", ".ci")
 _OTHER_TEXT = (".dockerignore", "Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml")
@@ -52,13 +52,6 @@ def tree(path: Path) -> ast.Module:
 def name(path: Path) -> str:
     """Relative to the root."""
     return str(path.relative_to(ROOT))
-
-
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function of a module, methods and inner functions included."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
 
 
 def show(offences: list[str]) -> str:

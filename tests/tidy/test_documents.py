@@ -1,26 +1,32 @@
 """What the documents tell people to type, works; what they point to, is there."""
 
+import ast
 import html
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-from tests.tidy.house import ROOT
+from tests.tidy.house import ROOT, modules, tree
+from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.log_config import LogConfig
+from tidelog.cli.app import app
 from tidelog.cli.main import main
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.consumer_config import ConsumerConfig
-from tidelog.client.producer_config import ProducerConfig
+from tidelog.client import ClusterConfig
+from tidelog.client.consumer.config import ConsumerConfig
+from tidelog.client.producer.config import ProducerConfig
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, cluster_prefix, table_of
-from tidelog.pipeline.sink.options import FOREIGN as FOREIGN_TO_SINK
-from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
-from tidelog.pipeline.source.options import FOREIGN as FOREIGN_TO_SOURCE
-from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
+from tidelog.pipeline.options.sink import FOREIGN as FOREIGN_TO_SINK
+from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.options.source import FOREIGN as FOREIGN_TO_SOURCE
+from tidelog.pipeline.options.source import OPTIONS as SOURCE_OPTIONS
 from tidelog.protocol.settings import settings_of
 
 _DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -77,13 +83,22 @@ def faults_of_site(source: Path, target: Path) -> str:
     return built.stderr if built.returncode else ""
 
 
-def test_the_site_is_built_and_has_every_setting(tmp_path: Path) -> None:
-    assert not faults_of_site(ROOT / "docs", tmp_path)
-    page = (tmp_path / "configuration.html").read_text()
-    shown = {
-        html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<td>(.*?)</td>", page, re.DOTALL)
-    }
-    shown = {cell.strip() for cell in shown}
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built without a fault."""
+    target = tmp_path_factory.mktemp("site")
+    assert not faults_of_site(ROOT / "docs", target)
+    return target
+
+
+def shown_on(page: Path, tag: str) -> set[str]:
+    """The texts of all elements of this kind."""
+    found = re.findall(rf"<{tag}>(.*?)(?:<a class=\"headerlink|</{tag}>)", page.read_text(), re.DOTALL)
+    return {html.unescape(re.sub("<[^>]*>", "", each)).strip() for each in found}
+
+
+def test_the_site_has_every_setting(site: Path) -> None:
+    shown = shown_on(site / "configuration.html", "td")
     declared = {each.name for table in (BrokerConfig, LogConfig) for each in settings_of(table)}
     tables = (ClusterConfig, ProducerConfig, ConsumerConfig, CommonSettings, *map(table_of, JOBS))
     of_code = (each for table in tables for each in settings_of(table) if cluster_prefix(each) is None)
@@ -93,12 +108,62 @@ def test_the_site_is_built_and_has_every_setting(tmp_path: Path) -> None:
     assert sorted(declared - shown) == []
 
 
+def commands_below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "list_commands"):
+        yield " ".join(path), command
+        return
+    context = command.context_class(command)
+    for name in command.list_commands(context):
+        yield from commands_below(command.get_command(context, name), (*path, name))
+
+
+def test_the_site_has_every_command_and_option(site: Path) -> None:
+    page = site / "commands.html"
+    headings = shown_on(page, "h2") | shown_on(page, "h3")
+    options = {word for cell in shown_on(page, "td") for word in re.findall(r"(?<!\S)--?[\w-]+", cell)}
+    found = dict(commands_below(get_command(app), ("tidelog",)))
+    assert len(found) > 40
+    assert sorted(found.keys() - headings) == []
+    declared = {name for command in found.values() for each in command.params for name in each.opts}
+    declared |= {name for each in make_parser("serve")._actions for name in each.option_strings}
+    assert sorted({name for name in declared if name.startswith("-")} - options) == []
+
+
+def texts_of_the_product() -> set[str]:
+    """All texts in the code, with … for what is put into them."""
+    found = set()
+    for path in modules("tidelog"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+                found.add("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return found
+
+
+def test_each_symptom_of_the_page_on_troubleshooting_is_a_text_of_the_product() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    symptoms = re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)
+    assert len(symptoms) > 30
+    texts = texts_of_the_product()
+    assert [each for each in symptoms if not any(each in text for text in texts)] == []
+
+
 def test_a_broken_link_fails_the_site(tmp_path: Path) -> None:
     source = tmp_path / "docs"
     source.mkdir()
     shutil.copy(ROOT / "docs" / "conf.py", source)
     (source / "index.md").write_text("# A site\n\n[nothing](nowhere.md)\n")
     assert "nowhere.md" in faults_of_site(source, tmp_path / "site")
+
+
+def test_the_readme_begins_with_a_broker_that_runs() -> None:
+    _, first, second, demo, *_ = (ROOT / "README.md").read_text().split("```console\n")
+    assert first.startswith("$ pip install .\n$ tidelog serve\n")
+    assert "tidelog produce" in second
+    assert "tidelog consume" in second
+    assert demo.startswith("$ make demo\n")
 
 
 def test_the_readme_fits_on_three_screens() -> None:

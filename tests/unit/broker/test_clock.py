@@ -1,7 +1,5 @@
 """The broker's clocks: whoever sets the wall clock makes nobody old, and nothing young again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.unit.broker.storage.support import header

@@ -1,32 +1,47 @@
 """The table of what is served: narrower than what has codecs, and told to clients as it is."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.unit.broker.handlers.conftest import Clock
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import (
+    ROWS,
     SERVED_APIS,
-    Kind,
-    ServedApi,
     advertised_api_keys,
+    build_handlers,
     unsupported_api_versions_body,
 )
+from tidelog.broker.services import open_services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import APIS, ApiKey, decode_response
 
 
-def test_every_version_that_is_served_has_codecs() -> None:
-    for key, served in SERVED_APIS.items():
-        api = APIS[key]
-        assert api.min_version <= served.first <= served.last <= api.max_version, api.name
+async def test_each_served_api_has_one_complete_row(tmp_path: Path) -> None:
+    assert [row.key for row in ROWS] == sorted(SERVED_APIS)
+    for row in ROWS:
+        api = APIS[row.key]
+        assert api.min_version <= row.first <= row.last <= api.max_version, api.name
+        assert row.open_at, api.name
+    services = await open_services(BrokerConfig(data_dir=tmp_path), Metrics(), Clock())
+    try:
+        handlers = build_handlers(services)
+    finally:
+        await services.close()
+    bound = {key: getattr(handler, "__func__", None) for key, handler in handlers.items()}
+    assert bound == {row.key: row.handler for row in ROWS}
 
 
 def test_an_api_or_a_version_may_have_codecs_and_a_handler_without_being_advertised_or_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(SERVED_APIS, ApiKey.DESCRIBE_CLUSTER)  # type: ignore[arg-type]
-    monkeypatch.setitem(SERVED_APIS, ApiKey.METADATA, ServedApi(Kind.CHANGE, 1, 9, 1))  # type: ignore[arg-type]
+    narrower = SERVED_APIS[ApiKey.METADATA]._replace(first=1, last=9, advertised_first=1)
+    monkeypatch.setitem(SERVED_APIS, ApiKey.METADATA, narrower)  # type: ignore[arg-type]
     assert not {ApiKey.DESCRIBE_CLUSTER} & {api["api_key"] for api in advertised_api_keys()}
     assert {"api_key": 3, "min_version": 1, "max_version": 9} in advertised_api_keys()
     answer = {ApiKey.DESCRIBE_CLUSTER: lambda *_: {}, ApiKey.METADATA: lambda *_: {}}

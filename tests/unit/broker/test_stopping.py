@@ -20,7 +20,7 @@ from tidelog.broker.data_folder.verification import verify_folder
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import STORE_FILE, Services
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.segment import DELETED_SUFFIX
+from tidelog.broker.storage.local_segment import DELETED_SUFFIX
 from tidelog.broker.storage.verification.findings import Finding
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.types import Buffer

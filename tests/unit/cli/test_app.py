@@ -1,43 +1,52 @@
 """The command line: what it prints where, and with which exit code it ends."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.cli.app import app
 from tidelog.cli.main import main
 from tidelog.protocol.settings import as_text, settings_of
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    for command in ("serve", "topic", "produce", "consume", "producers", "log", "config"):
-        assert f"\n  {command} " in shown
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, (*path, name))
+
+
+@pytest.mark.parametrize("command", [*_commands(typer.main.get_command(app))], ids=" ".join)
+def test_every_command_explains_itself(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    assert " ".join(("usage: tidelog", *command)) in capsys.readouterr().out.lower()
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ["serve"],
-        ["topic"],
-        ["topic", "create"],
-        ["topic", "list"],
-        ["topic", "describe"],
-        ["topic", "delete"],
-        ["produce"],
-        ["consume"],
-        ["producers"],
-        ["broker", "config"],
-        ["log", "dump"],
-        ["config"],
-    ],
-    ids=" ".join,
+    ("typed", "offered"),
+    [("clu", ["cluster"]), ("cluster i", ["info"]), ("consume t --isol", ["--isolation"])],
 )
-def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command, "--help"]) == 0
-    assert f"usage: tidelog {' '.join(command)}".lower() in capsys.readouterr().out.lower()
+def test_a_shell_is_offered_what_can_follow(typed: str, offered: list[str]) -> None:
+    asked = {
+        "_TIDELOG_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"tidelog {typed}",
+        "COMP_CWORD": str(len(typed.split())),
+    }
+    # In a process of its own: an answer ends the process.
+    script = "import sys; from tidelog.cli.main import main; sys.exit(main([]))"
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.splitlines() == offered
 
 
 def test_the_flags_of_serve_say_what_the_brokers_table_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,9 +40,9 @@ def test_each_command_with_servers_has_the_option() -> None:
     [
         ("security.protocl=SSL", "unknown property 'security.protocl': did you mean security.protocol?"),
         ("speed=3", "unknown property 'speed': known are bootstrap.servers"),
-        ("ssl.truststore.type=JKS", "must be PEM"),
+        ("ssl.truststore.type=JKS", "expected PEM"),
         (FILE + "security.protocol=PLAINTEXT", "needs security_protocol=SASL_PLAINTEXT or SASL_SSL"),
-        (FILE + "request.timeout.ms=soon", "request.timeout.ms must be a whole number"),
+        (FILE + "request.timeout.ms=soon", "request.timeout.ms: expected a whole number"),
         ("=hunter2", "line 1: expected NAME=VALUE"),
     ],
 )

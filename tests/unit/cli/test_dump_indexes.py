@@ -68,7 +68,7 @@ def test_a_snapshot_shows_each_producer_with_its_batches(
     write_snapshot(Disk(), tmp_path, 120, table.freeze())
     assert main(["log", "dump", str(snapshot_path(tmp_path, 120))]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "1 producers up to offset 120",
+        "1 producer up to offset 120",
         "producer=42 epoch=3 last_sequence=19 last_append=2023-11-14T22:13:20.001Z",
         "  offsets=100-109 last_sequence=9 time=2023-11-14T22:13:20.000Z",
         "  offsets=110-119 last_sequence=19 time=2023-11-14T22:13:20.000Z",

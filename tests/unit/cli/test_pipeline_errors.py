@@ -33,14 +33,44 @@ def test_the_error_of_a_stream_is_one_line() -> None:
         "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nThread State: RUNNABLE\n"
     )
     assert reason(stream.format("no such table")) == "no such table"
-    connecting, working = (
-        "Python worker failed to connect back.",
-        "Python worker exited unexpectedly (crashed)",
-    )
-    for killed in (connecting, working, "null"):
+    for killed in ("Python worker exited unexpectedly (crashed)", "null"):
         told = reason(stream.format(killed))
         assert told.startswith("a Python process of Spark ended")
         assert "\n" not in told
+    both = (
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 0."
+    )
+    assert reason(stream.format(both)).startswith("another driver runs this query")
+    late = reason(stream.format("Python worker failed to connect back."))
+    assert "did not start within 10 seconds" in late
+    assert "--master 'local[1]'" in late
+
+
+def test_an_exception_without_a_text_is_named_by_its_class() -> None:
+    stream = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST\n=== Q\n"
+    )
+    assert reason(stream.format("")) == "Spark failed with an exception without a text (SQLSTATE XXKST)"
+    stack = "org.a.StreamingQueryException\n\tat A\nCaused by: java.lang.IllegalStateException\n\tat B\n"
+    told = reason(stream.format(""), stack)
+    assert told == "Spark failed with java.lang.IllegalStateException without a text (SQLSTATE XXKST)"
+    assert reason(stream.format("null"), stack) == told
+    ended = reason(stream.format("null"), "Caused by: java.io.EOFException\n\tat A\n")
+    assert ended.startswith("a Python process of Spark ended")
+    assert reason(stream.format("no such table"), stack) == "no such table"
+    java = "An error occurred while calling o1.pop.\n: java.util.NoSuchElementException\n\tat A\n"
+    assert reason(java) == "Spark failed with java.util.NoSuchElementException without a text"
+    python = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "/opt/etl/orders.py", line 34, in price\n    raise problem\n    ^^^^^^\n{}\n'
+        " SQLSTATE: 38000\n"
+    )
+    assert reason(python.format("ValueError: bad price")) == "ValueError: bad price"
+    both = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.save.\n: java.io.IOException: full"
+    )
+    assert reason(python.format(both)) == "full"
+    assert reason(python.format("RuntimeError")) == "RuntimeError without a text, in orders.py, line 34"
 
 
 def test_a_master_that_does_not_answer_is_named_as_the_reason() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.storage.support import NOW_MS, batch
-from tests.unit.client.scripted import TOPIC, Request
 from tests.unit.client.two_nodes import TwoNodes
+from tests.unit.wire.scripted import TOPIC, Request
 from tests.waiting import until
 from tidelog.client import Consumer, Producer, TopicPartition
 from tidelog.protocol.schema import ApiKey

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.client.clusters import opened
-from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
+from tests.unit.wire.clusters import opened
+from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
     Admin,
@@ -40,15 +40,14 @@ async def test_a_call_before_the_start_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-async def test_a_start_that_failed_can_be_repeated(client: Any) -> None:
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.API_VERSIONS] = lambda _: {"error_code": ErrorCode.INVALID_REQUEST}
-        it = client(bootstrap_servers=broker.address)
-        with pytest.raises(UnsupportedVersionError):
-            await it.start()
-        del broker.scripts[ApiKey.API_VERSIONS]
+async def test_a_start_that_failed_can_be_repeated(client: Any, broker: ScriptedBroker) -> None:
+    broker.scripts[ApiKey.API_VERSIONS] = lambda _: {"error_code": ErrorCode.INVALID_REQUEST}
+    it = client(bootstrap_servers=broker.address)
+    with pytest.raises(UnsupportedVersionError):
         await it.start()
-        await it.close()
+    del broker.scripts[ApiKey.API_VERSIONS]
+    await it.start()
+    await it.close()
 
 
 async def test_what_was_closed_while_a_refresh_began_can_be_started_again() -> None:
@@ -58,25 +57,23 @@ async def test_what_was_closed_while_a_refresh_began_can_be_started_again() -> N
         await cluster.start()
 
 
-async def test_a_producer_that_is_started_twice_at_once_starts_once() -> None:
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.FIND_COORDINATOR] = coordinator
-        it = Producer(bootstrap_servers=broker.address, transactional_id="id")
-        await asyncio.gather(it.start(), it.start())
-        await it.begin_transaction()
-        await it.stop()
-        assert len(broker.seen(ApiKey.INIT_PRODUCER_ID)) == 1
+async def test_a_producer_that_is_started_twice_at_once_starts_once(broker: ScriptedBroker) -> None:
+    broker.scripts[ApiKey.FIND_COORDINATOR] = coordinator
+    it = Producer(bootstrap_servers=broker.address, transactional_id="id")
+    await asyncio.gather(it.start(), it.start())
+    await it.begin_transaction()
+    await it.stop()
+    assert len(broker.seen(ApiKey.INIT_PRODUCER_ID)) == 1
 
 
-async def test_a_consumer_that_is_started_twice_at_once_is_one_member() -> None:
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.FIND_COORDINATOR] = coordinator
-        broker.scripts[ApiKey.JOIN_GROUP] = lambda _: None
-        it = Consumer(TOPIC, bootstrap_servers=broker.address, group_id="g")
-        await asyncio.gather(it.start(), it.start())
-        await until(lambda: bool(broker.seen(ApiKey.JOIN_GROUP)))
-        await it.stop()
-        assert len(broker.seen(ApiKey.JOIN_GROUP)) == 1
+async def test_a_consumer_that_is_started_twice_at_once_is_one_member(broker: ScriptedBroker) -> None:
+    broker.scripts[ApiKey.FIND_COORDINATOR] = coordinator
+    broker.scripts[ApiKey.JOIN_GROUP] = lambda _: None
+    it = Consumer(TOPIC, bootstrap_servers=broker.address, group_id="g")
+    await asyncio.gather(it.start(), it.start())
+    await until(lambda: bool(broker.seen(ApiKey.JOIN_GROUP)))
+    await it.stop()
+    assert len(broker.seen(ApiKey.JOIN_GROUP)) == 1
 
 
 @pytest.fixture
@@ -161,7 +158,7 @@ async def test_a_producer_that_was_never_stopped_logs_how_many_records_it_loses(
     assert event["unacknowledged_records"] == 2
 
 
-async def test_a_consumer_that_was_never_stopped_leaves_no_task_to_its_loop() -> None:
+async def test_a_consumer_that_was_never_stopped_leaves_no_task_to_its_loop(broker: ScriptedBroker) -> None:
     loops = []
 
     async def forget(address: str) -> None:
@@ -172,9 +169,8 @@ async def test_a_consumer_that_was_never_stopped_leaves_no_task_to_its_loop() ->
         it.seek(FIRST, 0)
         await until(lambda: bool(broker.seen(ApiKey.FETCH)))
 
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.FETCH] = lambda _: None
-        await elsewhere(forget(broker.address))
+    broker.scripts[ApiKey.FETCH] = lambda _: None
+    await elsewhere(forget(broker.address))
     assert not asyncio.all_tasks(loops[0])
 
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
-from tests.unit.client.scripted import TOPIC, Answer, Request, ScriptedBroker
+from tests.unit.wire.scripted import TOPIC, Answer, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import DeliveryError, Producer
 from tidelog.client.metrics import ClientMetrics, MetricsReporter
@@ -48,17 +48,16 @@ def test_rates_cover_the_last_minute_at_most() -> None:
     assert (told["record-send-rate"], told["record-send-total"], told["batch-size-avg"]) == (0, 1_000, 0)
 
 
-async def test_what_was_sent_retried_and_refused_is_counted_by_kafkas_names() -> None:
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.PRODUCE] = answering(  # type: ignore[assignment]
-            ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        )
-        async with producer(broker, linger_ms=1) as it:
-            deliveries = [await it.send(TOPIC, b"a"), await it.send(TOPIC, b"b")]
-            await asyncio.gather(*deliveries)
-            with pytest.raises(DeliveryError):
-                await it.send_and_wait(TOPIC, b"c")
-            told = it.metrics()
+async def test_what_was_sent_retried_and_refused_is_counted_by_kafkas_names(broker: ScriptedBroker) -> None:
+    broker.scripts[ApiKey.PRODUCE] = answering(  # type: ignore[assignment]
+        ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
+    async with producer(broker, linger_ms=1) as it:
+        deliveries = [await it.send(TOPIC, b"a"), await it.send(TOPIC, b"b")]
+        await asyncio.gather(*deliveries)
+        with pytest.raises(DeliveryError):
+            await it.send_and_wait(TOPIC, b"c")
+        told = it.metrics()
     assert (told["record-send-total"], told["record-retry-total"], told["record-error-total"]) == (5, 2, 1)
     assert told["record-send-rate"] > 0
     assert told["record-error-rate"] > 0
@@ -69,24 +68,23 @@ async def test_what_was_sent_retried_and_refused_is_counted_by_kafkas_names() ->
     assert told["bufferpool-wait-ratio"] == 0
 
 
-async def test_waiting_for_memory_and_for_answers_is_seen() -> None:
+async def test_waiting_for_memory_and_for_answers_is_seen(broker: ScriptedBroker) -> None:
     gate = asyncio.Event()
 
     async def late(request: Request) -> Answer:
         await gate.wait()
         return ScriptedBroker.produced(request)
 
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.PRODUCE] = late
-        async with producer(broker, buffer_memory=2_000, max_batch_size=1_000) as it:
-            waiting = asyncio.gather(*(it.send(TOPIC, b"x" * 800) for _ in range(4)))
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                while it.metrics()["requests-in-flight"] == 0:  # noqa: ASYNC110
-                    await asyncio.sleep(0.001)
-            assert it.metrics()["bufferpool-wait-time-ns-total"] == 0
-            gate.set()
-            await waiting
-            assert it.metrics()["bufferpool-wait-time-ns-total"] > 0
+    broker.scripts[ApiKey.PRODUCE] = late
+    async with producer(broker, buffer_memory=2_000, max_batch_size=1_000) as it:
+        waiting = asyncio.gather(*(it.send(TOPIC, b"x" * 800) for _ in range(4)))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while it.metrics()["requests-in-flight"] == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert it.metrics()["bufferpool-wait-time-ns-total"] == 0
+        gate.set()
+        await waiting
+        assert it.metrics()["bufferpool-wait-time-ns-total"] > 0
 
 
 async def test_a_callback_gets_them_at_intervals_and_once_at_the_end() -> None:
@@ -131,15 +129,14 @@ def test_importing_the_client_imports_no_prometheus_client() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-async def test_retries_and_epoch_bumps_are_structlog_events() -> None:
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.PRODUCE] = answering(  # type: ignore[assignment]
-            ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        )
-        with capture_logs() as events:
-            async with producer(broker) as it:
-                await it.send_and_wait(TOPIC, b"a")
-                told = it.metrics()
+async def test_retries_and_epoch_bumps_are_structlog_events(broker: ScriptedBroker) -> None:
+    broker.scripts[ApiKey.PRODUCE] = answering(  # type: ignore[assignment]
+        ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    with capture_logs() as events:
+        async with producer(broker) as it:
+            await it.send_and_wait(TOPIC, b"a")
+            told = it.metrics()
     retried = [each for each in events if each["event"] == "batch_retried"]
     assert retried[0]["topic"] == TOPIC
     assert "NOT_ENOUGH_REPLICAS" in retried[0]["cause"]

@@ -1,15 +1,13 @@
 """Two scripted brokers that lead one partition in turn, over one real log that both would have replicated."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from tests.unit.broker.storage.support import NOW_MS, open_log
-from tests.unit.client.scripted import TOPIC, Request, ScriptedBroker
-from tidelog.broker.storage.partition_log import PartitionLog
+from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import iter_batches
 from tidelog.protocol.schema import ApiKey
@@ -63,7 +61,7 @@ class TwoNodes:
         return [(each.producer_epoch, each.base_sequence, each.record_count) for each in found]
 
     def _read(self, offset: int) -> bytes:
-        read = self._log.read(offset, 1 << 20, upper_offset=self._log.end_offset)
+        read = self._log.read(Read(offset, 1 << 20, self._log.end_offset))
         return b"".join(bytes(piece) for piece in read.records)
 
     def _metadata(self, request: Request) -> dict[str, Any]:

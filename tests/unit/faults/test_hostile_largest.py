@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from faults.hostile.largest import ELEMENTS, Large, enlarged, largest_requests, waiting_fetch
+from faults.hostile.largest import ELEMENTS, Large, enlarged, largest_requests
 from tidelog.protocol.messages.declaration import Field, version_in
 from tidelog.protocol.schema import APIS, Api, ApiKey, decode_request
 
@@ -44,25 +44,9 @@ def test_a_list_has_as_many_elements_as_it_says_all_the_same_or_all_different(ap
     assert made == lists(api.request.fields, api.max_version)
 
 
-def test_an_api_without_a_list_has_no_large_request() -> None:
-    without = {api.key: api.max_version for api in APIS.values() if api not in WITH_LISTS}
-    assert not list(largest_requests("there", without, COUNT))
-
-
 @pytest.mark.parametrize("api", [ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS])
 def test_the_largest_is_within_the_limit_of_a_request(api: ApiKey) -> None:
     requests = largest_requests("there", {api: NEWEST[api]}, COUNT)
     most = max((each for each in requests if each.is_repeated), key=lambda each: each.elements)
     large = enlarged(most, "there")
     assert len(elements_at(large)) > 0.99 * ELEMENTS
-
-
-def test_an_api_is_asked_in_the_newest_version_that_the_broker_serves_and_not_where_it_serves_none() -> None:
-    made = {(large.api, large.version) for large in largest_requests("there", {ApiKey.METADATA: 9}, COUNT)}
-    assert made == {(ApiKey.METADATA, 9)}
-
-
-def test_a_fetch_that_waits_says_so() -> None:
-    large = waiting_fetch("there", COUNT, 3000)
-    request = decode_request(large.api, large.version, large.body)
-    assert (request.max_wait_ms, request.min_bytes) == (3000, 1)

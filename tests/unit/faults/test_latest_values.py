@@ -1,7 +1,5 @@
 """Each way in which a compacted topic can be wrong is a finding; what is right is none."""
 
-from __future__ import annotations
-
 import pytest
 
 from faults.checker import REFUSED, UNCERTAIN, Finding, Kind, Ledger

@@ -26,16 +26,6 @@ def sectors(*contents: int) -> bytes:
     return b"".join(bytes([content]) * SECTOR_BYTES for content in contents)
 
 
-def test_what_was_not_flushed_is_only_in_the_cache() -> None:
-    image = Memory()
-    disk = VolatileDisk.seeded(image, SIZE, 0.0, "seed")
-    disk.write(0, sectors(1, 2))
-    assert disk.read(0, 2 * SECTOR_BYTES) == sectors(1, 2)
-    assert bytes(image.data) == bytes(SIZE)
-    disk.flush()
-    assert image.read(0, 2 * SECTOR_BYTES) == sectors(1, 2)
-
-
 def test_some_sectors_reach_the_image_early_and_the_others_do_not() -> None:
     image = Memory()
     disk = VolatileDisk.seeded(image, SIZE, 0.5, "seed")
@@ -59,10 +49,3 @@ def test_a_read_gives_what_was_written_last_and_a_flush_leaves_it_in_the_image(s
             assert image.data == expected
         offset, size = rng.randrange(SIZE), rng.randrange(SIZE)
         assert disk.read(offset, size) == expected[offset : offset + size]
-
-
-@pytest.mark.parametrize(("offset", "size"), [(1, SECTOR_BYTES), (0, 100), (SIZE, SECTOR_BYTES)])
-def test_only_whole_sectors_of_the_disk_are_written(offset: int, size: int) -> None:
-    disk = VolatileDisk.seeded(Memory(), SIZE, 0.0, "seed")
-    with pytest.raises(ValueError, match="no whole sectors"):
-        disk.write(offset, bytes(size))

@@ -5,7 +5,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from tidelog.pipeline.data_source import TidelogDataSource
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 OPTIONS = {"bootstrap.servers": "localhost:9092", "subscribe": "t"}
 

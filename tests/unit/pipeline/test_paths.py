@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.paths import shared_folder
-from tidelog.pipeline.source.offsets import OptionError
 
 
 def test_a_folder_is_named_as_a_path_or_a_file_uri() -> None:

@@ -84,7 +84,7 @@ def test_one_byte_over_the_limit_is_refused(codec: Compression) -> None:
 @pytest.mark.parametrize("codec", PACKING)
 def test_a_bomb_costs_no_more_than_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(64 * 1024 * 1024))
-    limit = 1024 * 1024
+    limit = 33 * 1024 * 1024
     tracemalloc.start()
     try:
         with pytest.raises(ProtocolError, match="more than the"):
@@ -92,7 +92,7 @@ def test_a_bomb_costs_no_more_than_the_limit(codec: Compression) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 4 * limit
+    assert peak < 1.3 * limit
 
 
 @pytest.mark.parametrize("codec", PACKING)

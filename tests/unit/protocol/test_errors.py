@@ -49,8 +49,8 @@ def test_a_number_that_the_table_lacks_is_an_unknown_server_error() -> None:
 def test_an_api_error_says_the_table_s_line_unless_it_was_given_one() -> None:
     plain = ApiError(ErrorCode.INVALID_PARTITIONS)
     assert plain.message == ErrorCode.INVALID_PARTITIONS.message
-    told = ApiError(ErrorCode.INVALID_PARTITIONS, "expected 1 or more partitions, came 0")
-    assert str(told) == "INVALID_PARTITIONS (37): expected 1 or more partitions, came 0"
+    told = ApiError(ErrorCode.INVALID_PARTITIONS, "expected 1 or more partitions, got 0")
+    assert str(told) == "INVALID_PARTITIONS (37): expected 1 or more partitions, got 0"
     assert told.code is ErrorCode.INVALID_PARTITIONS
 
 

@@ -1,7 +1,5 @@
 """What a cleaner leaves of a batch decodes as the same records, and as the same producer state."""
 
-from __future__ import annotations
-
 import pytest
 
 from tidelog.protocol.compression import Compression

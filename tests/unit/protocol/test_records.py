@@ -11,7 +11,6 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     BatchHeader,
-    Record,
     RecordBatchBuilder,
     TimestampType,
     batch_crc_is_valid,
@@ -23,7 +22,6 @@ from tidelog.protocol.records import (
     with_log_append_time,
 )
 from tidelog.protocol.records.header import write_crc, write_header
-from tidelog.protocol.records.varints import decode_varint, encode_varint
 from tidelog.protocol.types import MAX_SEQUENCE
 
 NOW = 1_700_000_000_000
@@ -46,6 +44,11 @@ def batch_of(records: bytes, count: int = 1, codec: int = 0) -> bytearray:
         ),
     )
     return batch
+
+
+@pytest.fixture
+def batch() -> bytearray:
+    return one_record_batch()
 
 
 def test_a_batch_is_laid_out_byte_for_byte_as_kafka_documents_it() -> None:
@@ -83,21 +86,9 @@ def test_the_header_answers_what_a_broker_asks() -> None:
     assert (header.base_timestamp, header.max_timestamp) == (NOW, NOW + 2)
 
 
-def test_a_batch_of_no_producer_has_no_last_sequence() -> None:
-    assert read_batch_header(one_record_batch()).last_sequence == -1
-
-
-def test_flags_of_a_control_batch() -> None:
-    builder = RecordBatchBuilder()
-    builder.append(NOW, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 0))
-    header = read_batch_header(builder.build(is_control=True, is_transactional=True))
-    assert header.is_control
-    assert header.is_transactional
-
-
 def test_an_unknown_codec_is_a_protocol_error() -> None:
     batch = batch_of(b"\x0c\x00\x00\x00\x01\x01\x00", codec=5)
-    with pytest.raises(ProtocolError, match="codec 5"):
+    with pytest.raises(ProtocolError, match="codec 0 to 4, got 5"):
         decode_batch(batch)
 
 
@@ -107,8 +98,7 @@ def test_a_header_needs_61_bytes(size: int) -> None:
         read_batch_header(bytes(one_record_batch()[:size]))
 
 
-def test_a_header_is_read_at_a_position() -> None:
-    batch = one_record_batch()
+def test_a_header_is_read_at_a_position(batch: bytearray) -> None:
     assert read_batch_header(b"junk" + batch, 4) == read_batch_header(batch)
     assert read_magic(b"junk" + batch, 4) == 2
     with pytest.raises(ProtocolError):
@@ -120,15 +110,13 @@ def test_a_header_is_read_at_a_position() -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
-def test_an_impossible_batch_length_is_refused(length: int) -> None:
-    batch = one_record_batch()
+def test_an_impossible_batch_length_is_refused(length: int, batch: bytearray) -> None:
     struct.pack_into(">i", batch, 8, length)
     with pytest.raises(ProtocolError, match=f"length {length}"):
         read_batch_header(batch)
 
 
-def test_the_crc_covers_everything_from_the_attributes_on() -> None:
-    batch = one_record_batch()
+def test_the_crc_covers_everything_from_the_attributes_on(batch: bytearray) -> None:
     header = read_batch_header(batch)
     assert batch_crc_is_valid(batch, header)
     assert batch_crc_is_valid(b"junk" + batch, header, 4)
@@ -139,8 +127,7 @@ def test_the_crc_covers_everything_from_the_attributes_on() -> None:
     assert not batch_crc_is_valid(batch[:-1], header)
 
 
-def test_the_prefix_sets_offset_and_epoch_without_touching_the_crc() -> None:
-    batch = one_record_batch()
+def test_the_prefix_sets_offset_and_epoch_without_touching_the_crc(batch: bytearray) -> None:
     batch[:16] = pack_prefix(2**40, read_batch_header(batch).batch_length, 12)
     header = read_batch_header(batch)
     assert (header.base_offset, header.partition_leader_epoch) == (2**40, 12)
@@ -148,8 +135,7 @@ def test_the_prefix_sets_offset_and_epoch_without_touching_the_crc() -> None:
     assert decode_batch(batch)[0].offset == 2**40
 
 
-def test_log_append_time_is_written_into_a_copy() -> None:
-    batch = one_record_batch()
+def test_log_append_time_is_written_into_a_copy(batch: bytearray) -> None:
     before = bytes(batch)
     stamped = with_log_append_time(batch, NOW + 5)
     assert bytes(batch) == before
@@ -203,7 +189,7 @@ def test_an_empty_batch_is_not_built() -> None:
 def test_a_timestamp_that_is_none_is_refused(timestamp_ms: int) -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW, None, b"v")
-    with pytest.raises(ValueError, match=f"timestamp_ms is {timestamp_ms}"):
+    with pytest.raises(ValueError, match=f"timestamp_ms: .* got {timestamp_ms}"):
         builder.append(timestamp_ms, None, b"v")
     assert builder.record_count == 1
 
@@ -214,37 +200,6 @@ def test_a_key_that_is_no_bytes_is_a_type_error_and_leaves_the_batch_whole() -> 
     with pytest.raises(TypeError):
         builder.append(NOW, "key", b"v")  # type: ignore[arg-type]
     assert len(decode_batch(builder.build())) == 1
-
-
-def test_more_records_than_the_table_of_varints_holds() -> None:
-    builder = RecordBatchBuilder()
-    for index in range(8300):
-        builder.append(NOW + 2 * index, None, b"")
-    records = decode_batch(builder.build())
-    assert [record.offset for record in records] == list(range(8300))
-    assert [record.timestamp for record in records] == [NOW + 2 * index for index in range(8300)]
-
-
-@pytest.mark.parametrize("size", [0, 63, 64, 8190, 8191, 8192, 2**20 - 1, 2**20, 2**20 + 1])
-def test_lengths_on_either_side_of_a_varint_s_growth(size: int) -> None:
-    builder = RecordBatchBuilder()
-    content = b"x" * size
-    builder.append(NOW, content, content, [("h", content)])
-    builder.append(NOW, content, content)
-    records = decode_batch(builder.build())
-    assert [(record.key, record.value) for record in records] == [(content, content)] * 2
-
-
-def test_absent_and_empty_are_told_apart() -> None:
-    builder = RecordBatchBuilder()
-    for key, value in [(None, None), (b"", b""), (None, b""), (b"", None)]:
-        builder.append(NOW, key, value, [("", b""), ("", None)])
-    assert [(record.key, record.value, record.headers) for record in decode_batch(builder.build())] == [
-        (None, None, (("", b""), ("", None))),
-        (b"", b"", (("", b""), ("", None))),
-        (None, b"", (("", b""), ("", None))),
-        (b"", None, (("", b""), ("", None))),
-    ]
 
 
 GOOD = b"\x10\x00\x00\x00\x02k\x02v\x00"
@@ -288,11 +243,6 @@ def test_malformed_records_are_refused_by_name(records: bytes, count: int, reaso
     assert "batch at offset 0" in str(refusal.value)
 
 
-def test_the_hand_made_record_is_right_when_left_alone() -> None:
-    records = decode_batch(batch_of(GOOD))
-    assert records == [Record(0, NOW, TimestampType.CREATE_TIME, b"k", b"v", ())]
-
-
 def wrong_crc(batch: bytearray) -> None:
     batch[-1] ^= 1
 
@@ -306,7 +256,7 @@ def cut_short(batch: bytearray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"), [(wrong_crc, "CRC"), (wrong_magic, "magic 1"), (cut_short, "truncated")]
+    ("damage", "reason"), [(wrong_crc, "CRC"), (wrong_magic, "magic 2, got 1"), (cut_short, "truncated")]
 )
 def test_a_damaged_batch_is_refused(damage: Callable[[bytearray], None], reason: str) -> None:
     batch = one_record_batch()
@@ -315,8 +265,7 @@ def test_a_damaged_batch_is_refused(damage: Callable[[bytearray], None], reason:
         decode_batch(batch)
 
 
-def test_the_crc_is_left_alone_when_asked() -> None:
-    batch = one_record_batch()
+def test_the_crc_is_left_alone_when_asked(batch: bytearray) -> None:
     batch[17] ^= 1
     assert decode_batch(batch, check_crc=False)[0].value == b"v"
 
@@ -330,39 +279,23 @@ def test_decompressed_records_are_bounded() -> None:
         decode_batch(batch, max_decompressed_bytes=1000)
 
 
-def test_an_emptied_batch_as_compaction_leaves_it_has_no_records() -> None:
-    batch = batch_of(b"", count=0)
-    assert decode_batch(batch) == []
-
-
-def test_the_walk_over_batches_refuses_old_formats_and_broken_lengths() -> None:
-    batch = one_record_batch()
+def test_the_walk_over_batches_refuses_old_formats_and_broken_lengths(batch: bytearray) -> None:
     broken = bytearray(batch)
     broken[16] = 0
-    with pytest.raises(ProtocolError, match="magic 0"):
+    with pytest.raises(ProtocolError, match="magic 2, got 0"):
         list(iter_batches(batch + broken))
     struct.pack_into(">i", broken, 8, 5)
     with pytest.raises(ProtocolError, match="length 5"):
         list(iter_batches(batch + broken))
 
 
-def test_a_batch_is_read_from_any_kind_of_buffer() -> None:
-    batch = one_record_batch()
+def test_a_batch_is_read_from_any_kind_of_buffer(batch: bytearray) -> None:
     for buffer in (bytes(batch), batch, memoryview(batch), memoryview(bytes(batch)).toreadonly()):
         assert isinstance(read_batch_header(buffer), BatchHeader)
         assert decode_batch(buffer)[0].value == b"v"
 
 
-def test_writing_the_crc_leaves_the_buffer_free_to_grow() -> None:
-    batch = one_record_batch()
+def test_writing_the_crc_leaves_the_buffer_free_to_grow(batch: bytearray) -> None:
     write_crc(batch)
     batch += b"next"
     assert len(batch) > BATCH_HEADER_SIZE
-
-
-@pytest.mark.parametrize(
-    "value", [0, -1, 1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
-)
-def test_varints_of_every_length(value: int) -> None:
-    encoded = encode_varint(value)
-    assert decode_varint(encoded, 0, 10) == (value, len(encoded))

@@ -97,7 +97,7 @@ def test_an_ignorable_field_that_the_version_lacks_is_dropped() -> None:
 
 def test_a_field_that_must_not_be_ignored_is_refused_where_the_version_lacks_it() -> None:
     encode_request(ApiKey.METADATA, 3, {"topics": None, "allow_auto_topic_creation": True})
-    with pytest.raises(ProtocolError, match=r"version 3: allow_auto_topic_creation: .* came False"):
+    with pytest.raises(ProtocolError, match=r"version 3: allow_auto_topic_creation: .* got False"):
         encode_request(ApiKey.METADATA, 3, {"topics": None, "allow_auto_topic_creation": False})
     leader = {"current_leader": {"leader_id": 1, "leader_epoch": 0}}
     with pytest.raises(ProtocolError, match=r"partition_responses\[0\].current_leader"):
@@ -112,15 +112,15 @@ def test_null_stands_only_where_the_version_allows_it() -> None:
         decode_response(ApiKey.METADATA, 12, encode_response(ApiKey.METADATA, 12, values)).topics[0].name
         is None
     )
-    with pytest.raises(ProtocolError, match=r"MetadataResponse version 11: topics\[0\].name: .* came None"):
+    with pytest.raises(ProtocolError, match=r"MetadataResponse version 11: topics\[0\].name: .* got None"):
         encode_response(ApiKey.METADATA, 11, values)
 
 
 def test_bad_bytes_name_the_field_what_was_expected_and_what_came() -> None:
     body = encode_request(ApiKey.CREATE_TOPICS, 7, {"topics": [{"name": "t", "configs": [{"name": "k"}]}]})
-    with pytest.raises(ProtocolError, match=r"Request version 7: validate_only: expected bool, came the end"):
+    with pytest.raises(ProtocolError, match=r"Request version 7: validate_only: expected bool, got the end"):
         decode_request(ApiKey.CREATE_TOPICS, 7, body[:-2])
-    with pytest.raises(ProtocolError, match=rf"expected {len(body)} bytes, came {len(body) + 1}"):
+    with pytest.raises(ProtocolError, match=rf"expected {len(body)} bytes, got {len(body) + 1}"):
         decode_request(ApiKey.CREATE_TOPICS, 7, body + b"!")
 
 
@@ -130,7 +130,7 @@ def test_a_body_may_be_any_buffer() -> None:
         assert decode_request(ApiKey.INIT_PRODUCER_ID, 4, buffer).producer_id == -1
 
 
-@pytest.mark.parametrize(("key", "version"), [(3, 13), (3, -1), (0, 2), (7, 0), (999, 0)])
+@pytest.mark.parametrize(("key", "version"), [(3, 14), (3, -1), (0, 2), (7, 0), (999, 0)])
 def test_a_message_that_has_no_codec_is_a_protocol_error(key: int, version: int) -> None:
     with pytest.raises(ProtocolError, match="expected"):
         decode_request(key, version, b"")
@@ -149,34 +149,10 @@ def test_tagged_fields_are_written_in_order_and_only_when_they_differ() -> None:
 def test_a_tagged_field_that_is_no_default_is_not_dropped_as_one() -> None:
     with pytest.raises(TypeError, match="has no field nodeid; it has node_id"):
         tags_codec().encode({"leader": {"nodeid": 2}})
-    with pytest.raises(ProtocolError, match="names: expected an array, came None"):
+    with pytest.raises(ProtocolError, match="names: expected an array, got None"):
         tags_codec().encode({"names": None})
-    with pytest.raises(ProtocolError, match="count: expected int32, came 'x'"):
+    with pytest.raises(ProtocolError, match="count: expected int32, got 'x'"):
         tags_codec().encode({"count": "x"})
-
-
-def test_a_nullable_struct_follows_a_byte_that_says_whether_it_is_null() -> None:
-    part = (Field("index", "int16", "0+", default=-1), Field("names", "[]string", "0+"))
-    message = Message(
-        "Nullable",
-        flexible="0+",
-        fields=(
-            Field("cursor", "struct", "0+", nullable="0+", default=None, fields=part),
-            Field("owner", "struct", "0+", nullable="0+", default=None, tag=2, fields=part),
-        ),
-    )
-    codec = Codec(message, 0, max_elements=100)
-    assert codec.encode({}) == codec.encode({"cursor": None, "owner": None}) == bytes.fromhex("ff 00")
-    body = codec.encode({"cursor": {"index": 7, "names": ["a"]}, "owner": {}})
-    assert body == bytes.fromhex("01 0007 02 0261 00 01 02 05 01 ffff 01 00")
-    decoded = codec.decode(body)
-    assert (decoded.cursor.index, decoded.cursor.names, decoded.owner.index) == (7, ["a"], -1)
-    nothing = codec.decode(bytes.fromhex("ff 00"))
-    assert (nothing.cursor, nothing.owner) == (None, None)
-    with pytest.raises(ProtocolError, match="cursor: expected a struct or null, 0 bytes remain"):
-        codec.decode(b"")
-    with pytest.raises(ProtocolError, match=r"cursor.index: expected int16, came 'x'"):
-        codec.encode({"cursor": {"index": "x"}})
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
@@ -187,10 +163,10 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("octets", "fault"),
     [
-        ("00 02 0004 00000001 0004 00000002", "ascending order, came 0 after 0"),
-        ("00 02 0301 01 0004 00000002", "ascending order, came 0 after 3"),
-        ("00 01 0003 000000", "count: expected int32, came the end of the message"),
-        ("00 01 0005 0000000100", "count: expected 4 bytes of tagged field, came 5"),
+        ("00 02 0004 00000001 0004 00000002", "ascending order, got 0 after 0"),
+        ("00 02 0301 01 0004 00000002", "ascending order, got 0 after 3"),
+        ("00 01 0003 000000", "count: expected int32, got the end of the message"),
+        ("00 01 0005 0000000100", "count: expected 4 bytes of tagged field, got 5"),
         ("00 01 0904 00", "expected 4 bytes of tagged field 9, 1 bytes remain"),
         ("00 05 0904 00", "expected 5 elements of 2 bytes or more, 3 bytes remain"),
     ],
@@ -232,6 +208,8 @@ def test_the_bytes_that_librdkafka_leaves_behind_a_metadata_request_are_passed_o
 
 # Raises the last version in the table, and nothing else, before anything that follows from it is imported.
 ONE_CHANGE = """
+from uuid import UUID
+
 from tidelog.protocol import schema
 from tidelog.protocol.schema import ApiKey
 
@@ -244,23 +222,22 @@ from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import advertised_api_keys
-from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol import hot
 from tidelog.protocol.steps import finish
 
 assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
 assert RouteTable({{key: print}}, Metrics(), AuthenticationStep.NOT_REQUIRED)[key, new] is not None
-assert ASKED_APIS[key].last == new
+topic = UUID(int=1)
 if key is ApiKey.PRODUCE:
-    request = hot.ProduceRequest(None, -1, 1, [("t", [(0, b"records")])])
+    request = hot.ProduceRequest(None, -1, 1, [(topic, [(0, b"records")])])
     body = b"".join(hot.encode_produce_request(new, request))
     assert hot.decode_produce_request(new, memoryview(body)) == request
-    response = hot.encode_produce_response(new, [("t", [hot.ProducePartitionResult(0, 0, 5)])])
+    response = hot.encode_produce_response(new, [(topic, [hot.ProducePartitionResult(0, 0, 5)])])
     assert hot.decode_produce_response(new, response).topics[0][1][0].base_offset == 5
 else:
-    request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [("t", [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
+    request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [(topic, [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
     assert hot.decode_fetch_request(new, hot.encode_fetch_request(new, request)).topics == request.topics
-    results = [("t", [hot.FetchPartitionResult(0, 0, 5)])]
+    results = [(topic, [hot.FetchPartitionResult(0, 0, 5)])]
     body = b"".join(finish(hot.encode_fetch_response_steps(new, 0, 0, results)))
     assert hot.decode_fetch_response(new, body).topics[0][1][0].high_watermark == 5
 """
@@ -277,9 +254,11 @@ def test_a_new_version_is_a_change_in_one_place(name: str) -> None:
 @pytest.mark.parametrize(
     ("key", "forms"), [(ApiKey.PRODUCE, PRODUCE_FORMS), (ApiKey.FETCH, FETCH_FORMS)], ids=["Produce", "Fetch"]
 )
-def test_each_version_with_codecs_is_served_and_asked_for(key: ApiKey, forms: dict[int, object]) -> None:
+def test_each_version_with_codecs_is_served_and_each_that_is_asked_for_has_codecs(
+    key: ApiKey, forms: dict[int, object]
+) -> None:
     api = APIS[key]
     versions = range(api.min_version, api.max_version + 1)
     assert list(forms) == list(versions)
     assert [version for version in range(50) if SERVED_APIS[key].has(version)] == list(versions)
-    assert range(ASKED_APIS[key].first, ASKED_APIS[key].last + 1) == versions
+    assert set(range(ASKED_APIS[key].first, ASKED_APIS[key].last + 1)) <= set(versions)

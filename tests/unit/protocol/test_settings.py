@@ -58,18 +58,18 @@ def test_a_value_of_its_own_type_is_held(name: str, value: Any, held: Any) -> No
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("count", 0, "count must be a whole number from 1 to 9, not 0"),
-        ("count", "5", "count must be a whole number from 1 to 9, not '5'"),
-        ("count", True, "not True"),
-        ("count", None, "not None"),
-        ("share", 0.1, "share must be a number of at least 0.5, not 0.1"),
-        ("share", float("nan"), "not nan"),
-        ("share", float("inf"), "not inf"),
-        ("is_on", 1, "is_on must be true or false, not 1"),
-        ("kind", "A", "kind must be a, b or c, not 'A'"),
-        ("folder", "", "folder must be a path, not ''"),
-        ("names", [1], r"names must be a list, each item text, not [1]"),
-        ("title", 3, "title must be text, not 3"),
+        ("count", 0, "count: expected a whole number from 1 to 9, got 0"),
+        ("count", "5", "count: expected a whole number from 1 to 9, got '5'"),
+        ("count", True, "got True"),
+        ("count", None, "got None"),
+        ("share", 0.1, "share: expected a number of at least 0.5, got 0.1"),
+        ("share", float("nan"), "got nan"),
+        ("share", float("inf"), "got inf"),
+        ("is_on", 1, "is_on: expected true or false, got 1"),
+        ("kind", "A", "kind: expected a, b or c, got 'A'"),
+        ("folder", "", "folder: expected a path, got ''"),
+        ("names", [1], r"names: expected a list, each item text, got [1]"),
+        ("title", 3, "title: expected text, got 3"),
     ],
 )
 def test_a_value_that_it_cannot_hold_is_refused_with_what_was_expected(
@@ -89,7 +89,7 @@ def test_text_becomes_the_value_it_says(name: str, text: str, held: Any) -> None
 
 
 def test_text_that_says_no_value_is_refused_by_the_outward_name() -> None:
-    with pytest.raises(ConfigError, match=r"^user\.count must be .*, not 'many' \(from here\)$"):
+    with pytest.raises(ConfigError, match=r"^user\.count: expected .*, got 'many' \(from here\)$"):
         TABLE["count"].parse("many", name="user.count", origin=" (from here)")
 
 

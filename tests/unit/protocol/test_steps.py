@@ -15,11 +15,11 @@ from tidelog.protocol.schema import (
     encode_response,
     encode_response_steps,
 )
-from tidelog.protocol.steps import ELEMENTS_A_STEP, Pace, Steps, begin, each, finish
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, Pace, Steps, begin, each, finish
 from tidelog.protocol.varint import unsigned_varint
 
 STEPS = 5
-COUNT = STEPS * ELEMENTS_A_STEP
+COUNT = STEPS * ELEMENTS_PER_STEP
 
 
 def taken(steps: Steps[Any]) -> tuple[Any, int]:
@@ -35,8 +35,8 @@ def taken(steps: Steps[Any]) -> tuple[Any, int]:
 
 def test_a_step_is_over_when_its_elements_are_spent_and_the_next_begins() -> None:
     pace = Pace()
-    assert [pace.spent() for _ in range(2 * ELEMENTS_A_STEP)].count(True) == 2
-    assert pace.spent(ELEMENTS_A_STEP)
+    assert [pace.spent() for _ in range(2 * ELEMENTS_PER_STEP)].count(True) == 2
+    assert pace.spent(ELEMENTS_PER_STEP)
     assert not pace.spent()
 
 
@@ -97,8 +97,8 @@ def test_a_long_response_is_written_in_steps() -> None:
 
 
 def test_unknown_tagged_fields_and_long_texts_count_as_work_too() -> None:
-    tags = unsigned_varint(ELEMENTS_A_STEP) + b"".join(
-        unsigned_varint(1000 + number) + b"\0" for number in range(ELEMENTS_A_STEP)
+    tags = unsigned_varint(ELEMENTS_PER_STEP) + b"".join(
+        unsigned_varint(1000 + number) + b"\0" for number in range(ELEMENTS_PER_STEP)
     )
     _, yields = taken(decode_request_steps(ApiKey.CREATE_PARTITIONS, 3, tagged_partitions(tags)))
     assert yields >= STEPS
@@ -119,7 +119,7 @@ def deletion(names: list[str]) -> bytes:
 
 def test_more_tagged_fields_than_anybody_needs_are_refused() -> None:
     body = b"\2a\2b" + unsigned_varint(2_000) + b"\0\0" * 2_000
-    with pytest.raises(ProtocolError, match="at most 1024 tagged fields, came 2000"):
+    with pytest.raises(ProtocolError, match="at most 1024 tagged fields, got 2000"):
         decode_request(ApiKey.API_VERSIONS, 3, body)
 
 

@@ -1,7 +1,5 @@
 """A store with something of everything in it, and what a test reads of one."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from pathlib import Path

@@ -23,7 +23,7 @@ from tidelog.broker.cluster.catalog import (
     check_topic_name,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import ELEMENTS_A_STEP, finish
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, finish
 
 
 def create(catalog: Catalog, name: str, partitions: int = 1) -> UUID:
@@ -34,6 +34,11 @@ def create(catalog: Catalog, name: str, partitions: int = 1) -> UUID:
 
 def refused(code: ErrorCode) -> "pytest.RaisesExc[ApiError]":
     return pytest.raises(ApiError, check=lambda error: error.code == code)
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return Catalog("c")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "a b", "ä", "a\n"])
@@ -47,8 +52,7 @@ def test_a_legal_name_passes(name: str) -> None:
     check_topic_name(name)
 
 
-def test_names_that_differ_in_dot_and_underscore_only_collide() -> None:
-    catalog = Catalog("c")
+def test_names_that_differ_in_dot_and_underscore_only_collide(catalog: Catalog) -> None:
     first = create(catalog, "a.b")
     with refused(ErrorCode.INVALID_TOPIC_EXCEPTION):
         catalog.plan_topic("a_b", uuid4(), assign(1, [1]), {})
@@ -58,8 +62,7 @@ def test_names_that_differ_in_dot_and_underscore_only_collide() -> None:
     create(catalog, "a_b")
 
 
-def test_a_name_may_come_back_under_another_id() -> None:
-    catalog = Catalog("c")
+def test_a_name_may_come_back_under_another_id(catalog: Catalog) -> None:
     first = create(catalog, "t")
     catalog.apply(TopicDeleted(first))
     second = create(catalog, "t")
@@ -70,8 +73,7 @@ def test_a_name_may_come_back_under_another_id() -> None:
     assert topic.topic_id == second
 
 
-def test_partitions_only_grow() -> None:
-    catalog = Catalog("c")
+def test_partitions_only_grow(catalog: Catalog) -> None:
     create(catalog, "t", 3)
     topic = catalog.topic("t")
     assert topic is not None
@@ -84,8 +86,7 @@ def test_partitions_only_grow() -> None:
     assert len(grown.partitions) == 5
 
 
-def test_manual_assignments_of_new_partitions_must_match_their_number() -> None:
-    catalog = Catalog("c")
+def test_manual_assignments_of_new_partitions_must_match_their_number(catalog: Catalog) -> None:
     create(catalog, "t")
     topic = catalog.topic("t")
     assert topic is not None
@@ -121,8 +122,7 @@ def test_leaders_are_spread_over_the_brokers() -> None:
     assert assign(4, [1, 2, 3], 2)[2].replicas == (3, 1)
 
 
-def test_a_delta_that_does_not_fit_is_a_broken_invariant() -> None:
-    catalog = Catalog("c")
+def test_a_delta_that_does_not_fit_is_a_broken_invariant(catalog: Catalog) -> None:
     for delta in (TopicDeleted(uuid4()), PartitionsAdded(uuid4(), ()), TopicConfigsChanged(uuid4(), {})):
         with pytest.raises(ValueError, match="no topic"):
             catalog.apply(delta)
@@ -138,12 +138,11 @@ def test_a_delta_that_does_not_fit_is_a_broken_invariant() -> None:
 
 
 def test_a_manual_assignment_of_many_partitions_is_checked_in_steps() -> None:
-    steps = assign_manually({index: [1, 2] for index in range(10 * ELEMENTS_A_STEP)}, [1, 2])
+    steps = assign_manually({index: [1, 2] for index in range(10 * ELEMENTS_PER_STEP)}, [1, 2])
     assert sum(1 for _ in steps) == 10
 
 
-def test_a_change_says_what_the_topic_was_and_what_it_is() -> None:
-    catalog = Catalog("c")
+def test_a_change_says_what_the_topic_was_and_what_it_is(catalog: Catalog) -> None:
     created = catalog.apply(catalog.plan_topic("t", uuid4(), assign(1, [1]), {}))
     assert (created.before, created.after) == (None, catalog.topic("t"))
     topic = created.after
@@ -155,8 +154,7 @@ def test_a_change_says_what_the_topic_was_and_what_it_is() -> None:
     assert catalog.apply(ProducerIdsReserved(1000))[1:] == (None, None)
 
 
-def test_a_broker_that_comes_again_with_other_addresses_is_still_one() -> None:
-    catalog = Catalog("c")
+def test_a_broker_that_comes_again_with_other_addresses_is_still_one(catalog: Catalog) -> None:
     for port in (9092, 9093):
         listener = Listener("external", "h", port)
         catalog.apply(BrokerRegistered(BrokerRegistration(1, (listener,))))
@@ -168,8 +166,7 @@ def led_by(leader_id: int, leader_epoch: int, *isr: int) -> PartitionAssignment:
     return PartitionAssignment(leader_id, leader_epoch, (1, 2, 3), isr)
 
 
-def test_a_partition_changes_and_the_others_of_its_topic_do_not() -> None:
-    catalog = Catalog("c")
+def test_a_partition_changes_and_the_others_of_its_topic_do_not(catalog: Catalog) -> None:
     topic_id = uuid4()
     catalog.apply(catalog.plan_topic("t", topic_id, (led_by(1, 0, 1, 2),) * 3, {}))
     for now in (led_by(1, 0, 1), led_by(-1, 1), led_by(2, 2, 2, 3), led_by(2, 5, 2)):

@@ -1,7 +1,5 @@
 """The store's watch: every commit once and in order, from a revision on, or an error instead of a gap."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Flips, cuts and deletions at places drawn from a seed, in each of the files, aft
 crash.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

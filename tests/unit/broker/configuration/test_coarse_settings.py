@@ -34,5 +34,5 @@ def test_of_one_source_the_finest_counts_and_a_stronger_source_counts_before_it(
 
 @pytest.mark.parametrize("value", ["soon", "1.5", True])
 def test_what_is_no_number_is_refused_by_the_name_that_was_given(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"log\.retention\.hours must be a whole number"):
+    with pytest.raises(ConfigError, match=r"log\.retention\.hours: expected a whole number"):
         BrokerConfig.load({"log.retention.hours": value})

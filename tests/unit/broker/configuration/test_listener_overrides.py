@@ -88,7 +88,7 @@ def test_the_file_the_environment_and_the_command_line_give_it_and_the_strongest
         (
             "listener.name.sasl_ssl.ssl.client.auth",
             "maybe",
-            "must be none, requested or required, not 'maybe'",
+            "expected none, requested or required, got 'maybe'",
         ),
     ],
 )

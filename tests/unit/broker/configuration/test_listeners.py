@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError
-from tidelog.broker.configuration.listeners import ListenerConfig, SecurityProtocol
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
+from tidelog.broker.configuration.listeners import ListenerConfig
 
 TWO = {
     "listeners": "OUTSIDE://0.0.0.0:9092,INSIDE://10.0.0.1:29092",
@@ -88,7 +89,7 @@ def test_a_toml_file_may_have_the_list_as_a_list_or_as_kafka_s_text(tmp_path: Pa
     file.write_text('listeners = "A://:1,B://:2"\n' + protocols)
     assert BrokerConfig.load(file=file).listener_configs == as_list.listener_configs
     file.write_text("listeners = [1, 2]\n")
-    with pytest.raises(ConfigError, match="listeners must be a list, each item text"):
+    with pytest.raises(ConfigError, match="listeners: expected a list, each item text"):
         BrokerConfig.load(file=file)
 
 
@@ -161,10 +162,13 @@ def test_a_security_protocol_that_is_not_supported_is_refused_with_those_that_ar
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"listeners": "0.0.0.0:9092"}, "listeners takes NAME://host:port, such as PLAINTEXT://0.0.0.0:9092"),
-        ({"listeners": "PLAINTEXT://a:65536"}, "not 'PLAINTEXT://a:65536' (a port is at most 65535"),
-        ({"listeners": "PLAINTEXT://::1:9092"}, "write IPv6 addresses in brackets"),
-        ({"listeners": "PLAINTEXT://a:1,"}, "not ''"),
+        (
+            {"listeners": "0.0.0.0:9092"},
+            "listeners: expected NAME://host:port, such as PLAINTEXT://0.0.0.0:9092",
+        ),
+        ({"listeners": "PLAINTEXT://a:65536"}, "got 'PLAINTEXT://a:65536' (a port is at most 65535"),
+        ({"listeners": "PLAINTEXT://::1:9092"}, "write IPv6 in brackets"),
+        ({"listeners": "PLAINTEXT://a:1,"}, "got ''"),
         ({"listeners": "PLAINTEXT://a:1,plaintext://b:2"}, "listeners names PLAINTEXT twice"),
         ({"listeners": "INSIDE://a:1"}, "no security protocol: add INSIDE:PROTOCOL to"),
         ({**TWO, "listeners": "SSL://a:1"}, "the listener SSL has no security protocol: add SSL:PROTOCOL to"),
@@ -172,7 +176,7 @@ def test_a_security_protocol_that_is_not_supported_is_refused_with_those_that_ar
         ({"internal.port": "9092", "host": "0.0.0.0"}, "PLAINTEXT and INTERNAL both listen on 0.0.0.0:9092"),
         ({"advertised.listeners": "OUTSIDE://a:1"}, "names OUTSIDE, but the listeners are PLAINTEXT"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "no client can connect to it"),
-        ({"listener.security.protocol.map": "PLAINTEXT"}, "takes NAME:PROTOCOL, such as INSIDE:PLAINTEXT"),
+        ({"listener.security.protocol.map": "PLAINTEXT"}, "expected NAME:PROTOCOL, such as IN:PLAINTEXT"),
         ({"listener.security.protocol.map": "A:PLAINTEXT,a:PLAINTEXT"}, "names A twice"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.coarse_settings import FINE_SETTINGS
 from tidelog.broker.configuration.topic_configs import ConfigSource, TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS, ConfigType, config_type
 from tidelog.broker.storage.log_config import LogConfig
@@ -140,8 +141,8 @@ def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_from_any_sou
 def test_a_setting_that_no_broker_setting_stands_for_is_its_own_synonym() -> None:
     described = {each.name: each for each in CONFIGS.describe({"remote.copy.lag.ms": "5"})}
     assert described["remote.copy.lag.ms"].synonyms == (
-        ("remote.copy.lag.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
-        ("remote.copy.lag.ms", "0", ConfigSource.DEFAULT_CONFIG),
+        ("remote.copy.lag.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG, True),
+        ("remote.copy.lag.ms", "0", ConfigSource.DEFAULT_CONFIG, True),
     )
 
 
@@ -156,8 +157,8 @@ def test_topics_inherit_each_setting_that_the_broker_has_under_kafkas_name() -> 
         assert as_text(getattr(configs.log_config({}, LogConfig()), name.replace(".", "_"))) == value
         (described,) = [each for each in configs.describe({}) if each.name == name]
         assert described.synonyms == (
-            (broker_name, value, ConfigSource.STATIC_BROKER_CONFIG),
-            (broker_name, default, ConfigSource.DEFAULT_CONFIG),
+            (broker_name, value, ConfigSource.STATIC_BROKER_CONFIG, True),
+            (broker_name, default, ConfigSource.DEFAULT_CONFIG, broker_name not in FINE_SETTINGS),
         )
 
 

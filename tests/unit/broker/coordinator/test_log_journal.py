@@ -16,6 +16,7 @@ from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services, open_services
+from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker
 
@@ -60,7 +61,7 @@ async def test_the_records_of_a_write_are_one_batch_and_durable_when_its_future_
     assert replica.log.end_offset == 3
     assert (await done).base_offset == 0
     assert replica.high_watermark == 3
-    (stretch,) = replica.read(0, 10_000, 3).records
+    (stretch,) = replica.read(Read(0, 10_000, 3)).records
     assert len(stretch) == replica.log.size_bytes
 
 
@@ -135,9 +136,8 @@ async def test_records_of_other_kinds_and_without_a_key_are_left_alone(replica: 
 async def test_more_records_than_a_batch_holds_are_refused_and_nothing_is_written(services: Services) -> None:
     await services.topics.change_configs("log", lambda _: {"max.message.bytes": "1000"})
     replica = services.replicas["log", 0]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.MESSAGE_TOO_LARGE):
         await journal_of(replica).write([offset(index, index) for index in range(100)])
-    assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
     assert replica.log.end_offset == 0
     await write(replica, offset(0, 1))
 
@@ -171,26 +171,23 @@ async def test_a_damaged_batch_is_an_error_and_gives_no_records(replica: Replica
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ApiError) as failed:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.CORRUPT_MESSAGE):
         list(await journal_of(replica).news())
-    assert failed.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
 async def test_a_replay_ends_when_the_broker_stops(replica: Replica) -> None:
     await write(replica, offset(0, 1))
     journal = journal_of(replica)
     journal.stop_reading()
-    with pytest.raises(ApiError) as ended:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NOT_COORDINATOR):
         await journal.news()
-    assert ended.value.code == ErrorCode.NOT_COORDINATOR
 
 
 async def test_a_write_that_does_not_become_durable_fails_its_future(replica: Replica) -> None:
     done = await journal_of(replica).write([offset(0, 1)])
     replica.fail(OSError(5, "the disk is gone"))
-    with pytest.raises(ApiError) as failed:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
         await done
-    assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ApiError):
         await journal_of(replica).write([offset(0, 2)])
 

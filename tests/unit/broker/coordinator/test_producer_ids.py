@@ -36,19 +36,6 @@ def test_the_next_block_is_asked_for_when_a_tenth_is_left() -> None:
     assert allocator.allocate(0) == (1000, False)
 
 
-def test_a_crash_leaves_a_gap_and_never_a_reuse() -> None:
-    allocator = ProducerIdAllocator(0)
-    allocator.allocate(0)
-    allocator.block_reserved(next_block(0))
-    before = {allocator.allocate(0).producer_id for _ in range(7)}
-    reserved_end = 1000
-    restarted = ProducerIdAllocator(reserved_end)
-    restarted.allocate(0)
-    restarted.block_reserved(next_block(reserved_end))
-    assert restarted.allocate(0).producer_id == 1000
-    assert 1000 not in before
-
-
 def test_ids_at_or_above_the_bound_were_never_issued() -> None:
     allocator = ProducerIdAllocator(3000)
     assert allocator.first_unissued(3000) == 3000
@@ -142,9 +129,8 @@ def test_ids_rise_strictly_over_any_history(steps: list[str], size: int) -> None
 def test_requests_that_no_state_could_make_right(
     transactional_id: str | None, producer_id: int, producer_epoch: int, code: ErrorCode
 ) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(ApiError, check=lambda error: error.code == code):
         check_init_producer_id(transactional_id, producer_id, producer_epoch)
-    assert caught.value.code == code
 
 
 def test_id_and_epoch_may_be_given_together_or_not_at_all() -> None:

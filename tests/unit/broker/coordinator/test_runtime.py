@@ -178,9 +178,8 @@ async def test_over_a_store_no_operation_is_decided_before_the_last_one_is_appli
 async def test_a_write_that_is_refused_changes_nothing_and_the_next_goes_on(made: Made, machine: Sum) -> None:
     runtime = made(Store("stored", "refused"))
     assert await runtime.run(machine.add(1)) == 1
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == REFUSED):
         await runtime.run(machine.add(10))
-    assert refused.value.code == REFUSED
     assert await runtime.run(machine.add(2)) == 3
     assert machine.records == [1, 2]
 
@@ -212,12 +211,10 @@ async def test_a_coordinator_whose_records_do_not_become_durable_answers_nobody_
     await until(lambda: log.flushes)
     log.flushes[0].set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
     for task in asking:
-        with pytest.raises(ApiError) as failed:
+        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
             await task
-        assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    with pytest.raises(ApiError) as later:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
         await runtime.run(machine.look)
-    assert later.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(log.flushes) == 1
 
 
@@ -418,9 +415,8 @@ async def test_close_does_not_wait_for_what_is_parked(made: Made) -> None:
     waiting = asyncio.ensure_future(runtime.run(park("a")))
     await steps()
     await runtime.close()
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NOT_COORDINATOR):
         await waiting
-    assert refused.value.code == ErrorCode.NOT_COORDINATOR
     with pytest.raises(ApiError):
         await runtime.run(park("late"))
 
@@ -434,9 +430,8 @@ async def test_whoever_is_parked_is_told_when_the_coordinator_ends(made: Made) -
     await until(lambda: log.flushes)
     log.flushes[0].set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
     for task in (*waiting, releasing):
-        with pytest.raises(ApiError) as failed:
+        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
             await task
-        assert failed.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_changes_are_applied_behind_the_records_and_never_written(made: Made, machine: Sum) -> None:

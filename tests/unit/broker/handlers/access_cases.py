@@ -1,7 +1,5 @@
 """A request, or several, for each need of each API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +24,7 @@ from tests.unit.broker.handlers.access_world import (
     produce,
     topic_resource,
 )
-from tidelog.broker.security.required_access import REQUIRED_ACCESS, Need
+from tidelog.broker.security.required_access import Need
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -52,7 +50,7 @@ class Case:
         return f"{self.key.name}-{self.version}-{','.join(map(str, self.needs))}"
 
     def rows(self) -> list[Need]:
-        return [REQUIRED_ACCESS[self.key][index] for index in self.needs]
+        return [SERVED_APIS[self.key].needs[index] for index in self.needs]
 
 
 def named(attribute: str) -> Callable[[Names, bytes, Any], bool]:
@@ -62,6 +60,7 @@ def named(attribute: str) -> Callable[[Names, bytes, Any], bool]:
 K = ApiKey
 CASES = [
     Case(K.PRODUCE, 9, produce, needs=(1,)),
+    Case(K.PRODUCE, 13, produce, needs=(1,), hides_existence=False),
     Case(
         K.PRODUCE,
         9,
@@ -70,6 +69,15 @@ CASES = [
         hides_existence=False,
     ),
     Case(K.FETCH, 11, fetch),
+    Case(K.FETCH, 17, fetch, hides_existence=False),
+    Case(K.FETCH, 11, lambda names: {**fetch(names), "replica_id": 2}, needs=(1,)),
+    Case(
+        K.FETCH,
+        17,
+        lambda names: {**fetch(names), "replica_state": {"replica_id": 2}},
+        needs=(1,),
+        hides_existence=False,
+    ),
     Case(K.LIST_OFFSETS, 7, in_topics(partition_index=0, timestamp=-1)),
     Case(K.METADATA, 9, lambda names: {"topics": [{"name": names.topic}]}),
     Case(
@@ -306,6 +314,12 @@ CASES = [
     ),
     Case(
         K.LIST_TRANSACTIONS, 1, fixed(duration_filter=-1), before=(World.begin,), shown=named("transaction")
+    ),
+    Case(
+        K.ALTER_REPLICA_LOG_DIRS,
+        2,
+        lambda names: {"dirs": [{"path": "/d", "topics": [{"name": names.topic, "partitions": [0]}]}]},
+        tolerated=(ErrorCode.LOG_DIR_NOT_FOUND,),
     ),
     Case(K.DESCRIBE_LOG_DIRS, 4, fixed(topics=None), shown=named("topic")),
     Case(

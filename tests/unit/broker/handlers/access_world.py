@@ -12,7 +12,7 @@ from tests.unit.broker.handlers.conftest import LISTENER, make_batch
 from tests.unit.broker.net.peers import request_frame
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
-from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.pending import Pending
@@ -43,9 +43,9 @@ class Client:
     def answer_ready(self, pending: Pending) -> None:
         self.ready.put_nowait(pending)
 
-    def effect_taken(self, pending: Pending) -> None: ...
+    def effect_taken(self, pending: Pending, freed_bytes: int) -> None: ...
 
-    def holds(self, pending: Pending, held_bytes: int) -> None: ...
+    def holds(self, more_held_bytes: int, more_reserved_bytes: int) -> None: ...
 
     async def ask(self, key: ApiKey, version: int, values: Mapping[str, Any]) -> tuple[bytes, Any]:
         """The answer's body, and its values."""
@@ -149,7 +149,7 @@ def produce(
     names: Names, transactional_id: str | None = None, records: bytes | None = None
 ) -> dict[str, Any]:
     parts = [{"index": 0, "records": records or make_batch(b"v")}]
-    topics = [{"name": names.topic, "partition_data": parts}]
+    topics = [{"name": names.topic, "topic_id": names.topic_id, "partition_data": parts}]
     return {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 5_000, "topic_data": topics}
 
 
@@ -182,7 +182,8 @@ def heartbeat(names: Names, group: str, **more: Any) -> dict[str, Any]:
 
 def fetch(names: Names) -> dict[str, Any]:
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}
-    return {"max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": names.topic, "partitions": [part]}]}
+    topic = {"topic": names.topic, "topic_id": names.topic_id, "partitions": [part]}
+    return {"max_wait_ms": 0, "min_bytes": 0, "topics": [topic]}
 
 
 def topic_resource(names: Names) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Handlers over real services on a temporary folder, asked through the codecs that the wire uses."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,18 +8,24 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.cluster.catalog import Listener
+from tidelog.broker.cluster.catalog import Listener, Topic
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.listeners import SecurityProtocol
-from tidelog.broker.handlers import Handler, build_handlers
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import ConnectionState
-from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.served_apis import build_handlers
 from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import RequestHeader
-from tidelog.protocol.hot import FetchPartition, FetchRequest, ProducePartitionResult, ProduceRequest
+from tidelog.protocol.hot import (
+    FetchPartition,
+    FetchRequest,
+    ProducePartitionResult,
+    ProduceRequest,
+    TopicKey,
+)
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey, decode_request, decode_response, encode_request, encode_response
 from tidelog.protocol.steps import finish
@@ -129,9 +133,14 @@ class Asker:
     def replica(self, topic: str, partition: int = 0) -> Replica:
         return self.services.replicas[topic, partition]
 
+    def topic(self, name: str) -> Topic:
+        found = self.services.catalog.topic(name)
+        assert found is not None
+        return found
+
 
 def fetch_request(
-    *parts: tuple[str, int, int],
+    *parts: tuple[TopicKey, int, int],
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
@@ -143,7 +152,7 @@ def fetch_request(
     last_fetched_epoch: int = -1,
 ) -> FetchRequest:
     """A request for (topic, partition, offset) each."""
-    topics = [
+    topics: list[tuple[TopicKey, list[FetchPartition]]] = [
         (
             topic,
             [FetchPartition(index, leader_epoch, offset, last_fetched_epoch, -1, partition_max_bytes)],

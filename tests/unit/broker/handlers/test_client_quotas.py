@@ -119,6 +119,5 @@ async def test_a_filter_finds_entities_by_type_and_name_and_strictly_only_those_
     ids=lambda components: str(components[0]),
 )
 async def test_a_filter_that_kafka_does_not_know_is_refused(asker: Asker, components: Any) -> None:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.INVALID_REQUEST):
         await found(asker, *components)
-    assert refused.value.code is ErrorCode.INVALID_REQUEST

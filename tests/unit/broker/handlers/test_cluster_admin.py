@@ -36,6 +36,28 @@ async def test_log_dirs_leave_out_what_nobody_has(asker: Asker) -> None:
     assert answer.results[0].topics == []
 
 
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_replica_moves_to_no_other_folder(asker: Asker, version: int) -> None:
+    longest = "x" * 213
+    for name in ("t", "offline", longest, f"{longest}x"):
+        await asker.create(name)
+    asker.replica("offline").stopped = ErrorCode.KAFKA_STORAGE_ERROR
+    names = ["t", "offline", longest, f"{longest}x", "unknown"]
+
+    async def codes(path: str) -> list[int]:
+        topics = [{"name": name, "partitions": [0]} for name in names]
+        dirs = [{"path": path, "topics": topics}]
+        answer = await asker.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, version, dirs=dirs)
+        assert [topic.topic_name for topic in answer.results] == names
+        return [topic.partitions[0].error_code for topic in answer.results]
+
+    (folder,) = (await asker.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)).results
+    too_long, absent = ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.LOG_DIR_NOT_FOUND
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await codes(folder.log_dir) == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0, too_long, unknown]
+    assert await codes(f"{folder.log_dir}-2") == [absent, absent, absent, too_long, absent]
+
+
 @pytest.mark.parametrize("version", range(3))
 async def test_an_election_is_not_needed_where_the_only_replica_leads(asker: Asker, version: int) -> None:
     await asker.create("t")

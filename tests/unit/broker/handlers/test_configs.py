@@ -8,7 +8,9 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tidelog.broker.cluster.catalog import BrokerConfigsChanged
+from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, ConfigSource
+from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS
 from tidelog.broker.configuration.topic_settings import ConfigType
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigOperation
 from tidelog.protocol.errors import ErrorCode
@@ -72,6 +74,48 @@ async def test_a_topics_settings_tell_where_they_come_from(open_asker: Open, ver
         ("log.segment.bytes", "1073741824", ConfigSource.DEFAULT_CONFIG),
     ]
     assert not any(config.read_only or config.is_sensitive for config in answer.configs)
+
+
+async def test_a_setting_of_kerberos_is_taken_and_said_to_have_no_effect(asker: Asker) -> None:
+    """librdkafka's tests set it, and Kafka takes it also without Kerberos."""
+    name = "sasl.kerberos.min.time.before.relogin"
+    with capture_logs() as events:
+        assert (await broker_changed(asker, "1", **{name.replace(".", "_"): "58000"})).error_code == 0
+    assert [each["setting"] for each in events if each["event"] == "broker_setting_without_effect"] == [name]
+    answer = await described(asker, BROKER_RESOURCE, "1", keys=[name], include_documentation=True)
+    (config,) = answer.configs
+    assert (config.value, config.config_source) == ("58000", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert "no effect" in config.documentation
+
+
+FINE = {
+    "retention.ms": "log.retention.ms",
+    "segment.ms": "log.roll.ms",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "flush.ms": "log.flush.interval.ms",
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+@pytest.mark.parametrize("given", ["nothing", "the fine name", "a coarse name"])
+async def test_a_synonym_is_listed_only_where_it_is_set_by_its_own_name(
+    open_asker: Open, name: str, given: str
+) -> None:
+    """As in Kafka, where settings in milliseconds have no default: that of the coarser ones holds."""
+    coarse = [each for each, (stands_for, _) in COARSE_SETTINGS.items() if stands_for == FINE[name]][-1]
+    settings = {"nothing": {}, "the fine name": {FINE[name]: "3600000"}, "a coarse name": {coarse: "1"}}
+    config = BrokerConfig.load(settings[given])
+    asker = await open_asker(
+        **{each: getattr(config, each) for each in config.sources}, sources=config.sources
+    )
+    await asker.create("t")
+    answer = await described(asker, TOPIC_RESOURCE, "t", keys=[name], include_synonyms=True)
+    (found,) = answer.configs
+    expected = [(FINE[name], "3600000", ConfigSource.STATIC_BROKER_CONFIG)]
+    listed = [(held.name, held.value, held.source) for held in found.synonyms]
+    assert listed == (expected if given == "the fine name" else [])
+    source = ConfigSource.DEFAULT_CONFIG if given == "nothing" else ConfigSource.STATIC_BROKER_CONFIG
+    assert (found.config_source, bool(found.value)) == (source, True)
 
 
 async def test_documentation_and_synonyms_only_when_asked_for(asker: Asker) -> None:
@@ -159,18 +203,14 @@ async def test_a_change_holds_for_the_running_log_and_after_a_restart(open_asker
 async def test_an_incremental_change_keeps_the_others(asker: Asker) -> None:
     await asker.create("t", retention_ms="5", segment_ms="6")
     await incremented(asker, "t", ("retention.ms", ConfigOperation.SET, "7"))
-    held = asker.services.catalog.topic("t")
-    assert held is not None
-    assert held.configs == {"retention.ms": "7", "segment.ms": "6"}
+    assert asker.topic("t").configs == {"retention.ms": "7", "segment.ms": "6"}
 
 
 @pytest.mark.parametrize("version", range(3))
 async def test_a_plain_change_replaces_them_all(asker: Asker, version: int) -> None:
     await asker.create("t", retention_ms="5", segment_ms="6")
     assert (await altered(asker, "t", {"retention.ms": "7"}, version)).error_code == 0
-    held = asker.services.catalog.topic("t")
-    assert held is not None
-    assert held.configs == {"retention.ms": "7"}
+    assert asker.topic("t").configs == {"retention.ms": "7"}
 
 
 async def test_append_and_subtract_are_for_lists(asker: Asker) -> None:
@@ -184,9 +224,7 @@ async def test_append_and_subtract_are_for_lists(asker: Asker) -> None:
         assert (await incremented(asker, "t", wrong)).error_code == ErrorCode.INVALID_CONFIG
     for operation, kept in ((ConfigOperation.SUBTRACT, ""), (ConfigOperation.APPEND, "delete")):
         assert (await incremented(asker, "t", ("cleanup.policy", operation, "delete"))).error_code == 0
-        held = asker.services.catalog.topic("t")
-        assert held is not None
-        assert held.configs == {"cleanup.policy": kept}
+        assert asker.topic("t").configs == {"cleanup.policy": kept}
 
 
 @pytest.mark.parametrize(
@@ -210,18 +248,14 @@ async def test_a_value_that_cannot_hold_is_an_invalid_config_with_a_reason(
     answer = await incremented(asker, "t", (name, ConfigOperation.SET, value))
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert name in answer.error_message
-    held = asker.services.catalog.topic("t")
-    assert held is not None
-    assert held.configs == {}
+    assert asker.topic("t").configs == {}
 
 
 async def test_validate_only_changes_nothing(asker: Asker) -> None:
     await asker.create("t")
     change = ("retention.ms", ConfigOperation.SET, "1")
     assert (await incremented(asker, "t", change, validate_only=True)).error_code == 0
-    held = asker.services.catalog.topic("t")
-    assert held is not None
-    assert held.configs == {}
+    assert asker.topic("t").configs == {}
 
 
 async def broker_changed(asker: Asker, name: str, **configs: str | None) -> Any:
@@ -248,9 +282,7 @@ async def test_a_brokers_changed_settings_hold_at_once_and_after_a_restart(open_
         await asker.services.close()
         asker = await open_asker()
     await asker.create("made", -1)
-    made = asker.services.catalog.topic("made")
-    assert made is not None
-    assert len(made.partitions) == 3
+    assert len(asker.topic("made").partitions) == 3
     assert (await broker_changed(asker, "1", message_max_bytes=None)).error_code == 0
     assert (await asker.produce("t", make_batch(b"x" * 500))).error_code == 0
 
@@ -267,7 +299,6 @@ async def test_the_value_of_a_broker_counts_before_that_of_all_before_that_of_th
         ("log.retention.ms", "333", ConfigSource.DYNAMIC_BROKER_CONFIG),
         ("log.retention.ms", "222", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         ("log.retention.ms", "111", ConfigSource.STATIC_BROKER_CONFIG),
-        ("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
     ]
     own = [("retention.ms", "444", ConfigSource.DYNAMIC_TOPIC_CONFIG)]
     for kind, name, key, expected in (

@@ -25,8 +25,7 @@ async def described(asker: Asker, *group_ids: str, version: int = 1) -> Any:
 async def test_a_member_is_assigned_what_it_reads_and_described_with_it(asker: Asker, version: int) -> None:
     await asker.create("t", 2)
     joined = await asker.join_consumer_group("g", version=version, topic_names=["t", "missing"], rack_id="r")
-    topic = asker.services.catalog.topic("t")
-    assert topic is not None
+    topic = asker.topic("t")
     assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "m", 1)
     assert joined.heartbeat_interval_ms == 5_000
     assert joined.assignment.topic_partitions == [{"topic_id": topic.topic_id, "partitions": [0, 1]}]
@@ -49,9 +48,8 @@ async def test_a_member_is_assigned_what_it_reads_and_described_with_it(asker: A
 
 async def test_a_member_of_version_0_may_get_its_id_and_one_of_version_1_brings_it(asker: Asker) -> None:
     assert len((await asker.join_consumer_group("g", "", version=0, topic_names=["t"])).member_id) == 36
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.INVALID_REQUEST):
         await asker.join_consumer_group("g", "", version=1, topic_names=["t"])
-    assert refused.value.code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_member_may_leave(asker: Asker) -> None:
@@ -163,9 +161,8 @@ async def test_what_no_batch_holds_is_refused_and_changes_nothing(asker: Asker) 
 
 async def test_a_broker_without_the_protocol_says_so(open_asker: Callable[..., Any]) -> None:
     asker = await open_asker(group_coordinator_rebalance_protocols=("classic",))
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.UNSUPPORTED_VERSION):
         await asker.join_consumer_group("g", topic_names=["t"])
-    assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_session_and_heartbeats_are_those_of_the_settings(open_asker: Callable[..., Any]) -> None:

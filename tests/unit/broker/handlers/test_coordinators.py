@@ -25,10 +25,11 @@ async def test_this_broker_coordinates_every_group_and_transaction(asker: Asker)
             answer = await ask_one(asker, version, "orders", key_type)
             assert answer.error_code == ErrorCode.NONE
             assert (answer.node_id, answer.host, answer.port) == (1, LISTENER.host, LISTENER.port)
+            assert answer.error_message == ("NONE" if version else "")  # As Kafka says it.
 
 
 async def test_several_keys_are_answered_each(asker: Asker) -> None:
-    for version in (4, 5):
+    for version in (4, 5, 6):
         answer = await asker.ask(ApiKey.FIND_COORDINATOR, version, coordinator_keys=["a", "b"])
         assert [(found.key, found.host, found.error_code) for found in answer.coordinators] == [
             ("a", LISTENER.host, ErrorCode.NONE),

@@ -14,7 +14,7 @@ from tidelog.protocol.records import iter_batches
 from tidelog.protocol.schema import ApiKey
 
 READ_UNCOMMITTED = 0
-ENDS = LogEnds(end=10, durable=9, high_watermark=8, last_stable=6)
+ENDS = LogEnds(end=10, committed=7, high_watermark=8, last_stable=6)
 VISIBLE = {READ_UNCOMMITTED: 8, READ_COMMITTED: 6}
 
 
@@ -57,9 +57,9 @@ async def test_a_reader_is_told_of_nothing_behind_its_end(ten: Asker, level: int
         assert await listed(ten, NOW_MS - 100 + number, level) == (ErrorCode.NONE, expected)
 
 
-async def test_records_are_deleted_up_to_the_high_watermark(ten: Asker) -> None:
-    for offset, expected in ((9, ErrorCode.OFFSET_OUT_OF_RANGE), (7, ErrorCode.NONE), (-1, ErrorCode.NONE)):
+async def test_records_are_deleted_up_to_the_committed_end(ten: Asker) -> None:
+    for offset, expected in ((8, ErrorCode.OFFSET_OUT_OF_RANGE), (6, ErrorCode.NONE), (-1, ErrorCode.NONE)):
         topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
         answer = await ten.ask(ApiKey.DELETE_RECORDS, 1, topics=topics, timeout_ms=1000)
         assert answer.topics[0].partitions[0].error_code == expected
-    assert ten.replica("t").log.start_offset == ENDS.high_watermark
+    assert ten.replica("t").log.start_offset == ENDS.committed

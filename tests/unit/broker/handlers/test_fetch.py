@@ -12,10 +12,13 @@ import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
+from tidelog.broker.storage.log_types import Read, ReadResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
+    FIRST_BY_ID,
     FetchPartition,
     FetchPartitionResult,
     FetchRequest,
@@ -245,11 +248,11 @@ async def test_cold_pages_are_read_in_a_thread(asker: Asker, monkeypatch: pytest
     log = asker.replica("t").log
     read, waits = log.read, []
 
-    def cold_at_first(*args: Any, nowait: bool = False, **kwargs: Any) -> Any:
-        waits.append(nowait)
-        if nowait:
+    def cold_at_first(wanted: Read) -> ReadResult:
+        waits.append(wanted.nowait)
+        if wanted.nowait:
             raise ColdRead
-        return read(*args, nowait=nowait, **kwargs)
+        return read(wanted)
 
     monkeypatch.setattr(log, "read", cold_at_first)
     assert offsets(await fetch_one(asker, ("t", 0, 0), max_wait_ms=LONG_MS)) == [0, 1]
@@ -319,14 +322,20 @@ async def test_a_fetch_that_waits_says_how_much_memory_waits_with_it(asker: Aske
     assert held_bytes(3) - held_bytes(2) == held_bytes(2) - held_bytes(1) > 0
 
 
-async def test_a_fetch_that_waits_takes_no_more_memory_than_it_says(asker: Asker) -> None:
+@pytest.mark.parametrize("version", [11, 17])
+async def test_a_fetch_that_waits_takes_no_more_memory_than_it_says(asker: Asker, version: int) -> None:
     await asker.create("t", 100)
-    wanted = fetch_request(*(("t", index, 0) for index in range(100)), max_wait_ms=LONG_MS)
-    body = encode_fetch_request(11, wanted)
+    parts: list[tuple[Any, int, int]] = [("t", index, 0) for index in range(100)]
+    if version >= FIRST_BY_ID:  # Each topic costs then, so each partition is in another one.
+        for number in range(30):
+            await asker.create(f"t{number}")
+        topics = asker.services.catalog.topics()
+        parts = [(topic.topic_id, 0, 0) for topic in topics]
+    body = encode_fetch_request(version, fetch_request(*parts, max_wait_ms=LONG_MS))
 
     async def park() -> int:
-        request = decode_fetch_request(11, body)
-        answer = asker.call(ApiKey.FETCH, 11, request)
+        request = decode_fetch_request(version, body)
+        answer = asker.call(ApiKey.FETCH, version, request)
         waiting.append((request, asyncio.ensure_future(answer)))
         await until(lambda: len(asker.replica("t")._watchers) == len(waiting))
         return int(answer.held_bytes)
@@ -347,12 +356,13 @@ async def test_a_fetch_that_waits_takes_no_more_memory_than_it_says(asker: Asker
 
 
 async def test_fetch_sessions_are_in_the_account_and_take_a_quarter_of_it_at_most(open_asker: Open) -> None:
-    asker = await open_asker(queued_max_bytes=4 * 4000, socket_request_max_bytes=1000)
+    ten = 10 * SESSION_PARTITION_BYTES
+    asker = await open_asker(queued_max_bytes=4 * ten, socket_request_max_bytes=1000)
     await asker.create("t", 11)
 
     def parts(count: int) -> list[tuple[str, int, int]]:
         return [("t", index, 0) for index in range(count)]
 
     assert (await fetch(asker, fetch_request(*parts(10), session_epoch=0))).session_id != 0
-    assert asker.services.memory.beside_bytes() == 4000
+    assert asker.services.memory.beside_bytes() == ten
     assert (await fetch(asker, fetch_request(*parts(1), session_epoch=0))).session_id == 0

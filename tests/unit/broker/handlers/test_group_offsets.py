@@ -58,8 +58,7 @@ async def test_each_of_several_groups_has_nothing_committed(asker: Asker, versio
 
 async def test_a_topic_is_asked_for_by_its_id_and_an_unknown_id_is_an_error(asker: Asker) -> None:
     await asker.create("t")
-    topic = asker.services.catalog.topic("t")
-    assert topic is not None
+    topic = asker.topic("t")
     unknown = UUID(int=99)
     wanted = [
         {"topic_id": topic.topic_id, "partition_indexes": [0]},
@@ -140,8 +139,7 @@ async def test_a_commit_by_names_is_told_in_every_version(asker: Asker, version:
 
 async def test_a_commit_by_topic_id_is_told_by_id_and_by_name(asker: Asker) -> None:
     await asker.create("t")
-    topic = asker.services.catalog.topic("t")
-    assert topic is not None
+    topic = asker.topic("t")
     partitions = [{"partition_index": 0, "committed_offset": 5}]
     topics = [{"topic_id": each, "partitions": partitions} for each in (topic.topic_id, UUID(int=9))]
     answer = await asker.ask(ApiKey.OFFSET_COMMIT, 10, group_id="g", topics=topics)
@@ -154,33 +152,6 @@ async def test_a_commit_by_topic_id_is_told_by_id_and_by_name(asker: Asker) -> N
         (topic.topic_id, [(0, (5, "", ErrorCode.NONE))])
     ]
     assert await committed(asker) == {("t", 0): 5}
-
-
-async def test_groups_do_not_see_each_other_s_offsets_and_the_last_commit_counts(asker: Asker) -> None:
-    await asker.create("t", 2)
-    for offset in (1, 3, 2):
-        assert await commit(asker, ("t", 0, offset), ("t", 1, 10 * offset)) == [0, 0]
-    assert await commit(asker, ("t", 0, 9), group="h") == [0]
-    assert await committed(asker) == {("t", 0): 2, ("t", 1): 20}
-    assert await committed(asker, "h") == {("t", 0): 9}
-    assert await committed(asker, "nobody") == {}
-
-
-@pytest.mark.parametrize("clean", [True, False])
-async def test_what_was_acknowledged_is_there_after_a_restart_and_after_a_crash(
-    open_asker: Callable[..., Any], *, clean: bool
-) -> None:
-    asker = await open_asker()
-    await asker.create("t", 3)
-    groups = [f"group-{number}" for number in range(20)]
-    for number, group in enumerate(groups):
-        assert await commit(asker, ("t", number % 3, number), group=group) == [0]
-    assert await commit(asker, ("t", 0, 100), group=groups[0]) == [0]
-    await asker.services.close(clean=clean)
-    asker = await open_asker()
-    found = {group: await committed(asker, group) for group in groups}
-    expected = {group: {("t", number % 3): number} for number, group in enumerate(groups)}
-    assert found == {**expected, groups[0]: {("t", 0): 100}}
 
 
 async def test_partitions_that_cannot_be_committed_fail_alone(open_asker: Callable[..., Any]) -> None:
@@ -202,13 +173,11 @@ async def test_a_generation_of_a_group_that_is_not_there_is_refused(
 ) -> None:
     await asker.create("t")
     member = {"generation_id_or_member_epoch": 3, "member_id": "m"}
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == code):
         await commit(asker, ("t", 0, 1), version=version, **member)
-    assert refused.value.code == code
     assert await commit(asker, ("t", 0, 1), version=version) == [ErrorCode.NONE]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.UNKNOWN_MEMBER_ID):
         await commit(asker, ("t", 0, 2), version=version, **member)
-    assert refused.value.code == ErrorCode.UNKNOWN_MEMBER_ID
     assert await committed(asker) == {("t", 0): 1}
 
 
@@ -218,9 +187,8 @@ async def test_a_commit_that_no_batch_holds_is_refused_as_a_whole(asker: Asker) 
         {"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4000} for _ in range(300)
     ]
     topics = [{"name": "t", "partitions": partitions}]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
         await asker.ask(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=topics)
-    assert refused.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert await committed(asker) == {}
 
 
@@ -239,9 +207,8 @@ async def test_a_group_whose_partition_is_offline_fails_alone_and_with_a_code_in
             (ErrorCode.NOT_COORDINATOR, 0),
             (ErrorCode.NONE, 1),
         ]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NOT_COORDINATOR):
         await asker.ask(ApiKey.OFFSET_FETCH, 1, group_id="offline", topics=[])
-    assert refused.value.code == ErrorCode.NOT_COORDINATOR
     found = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["offline", "g"])
     assert [each.error_code for each in found.coordinators] == [
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -264,9 +231,8 @@ async def test_offsets_are_deleted_and_stay_so(open_asker: Callable[..., Any]) -
         ("unknown", {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
     ]
     assert await committed(asker) == {("t", 1): 2}
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.GROUP_ID_NOT_FOUND):
         await asker.ask(ApiKey.OFFSET_DELETE, 0, group_id="nobody", topics=wanted)
-    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
     await asker.services.close()
     assert await committed(await open_asker()) == {("t", 1): 2}
 
@@ -334,8 +300,7 @@ async def test_the_offsets_topic_is_made_on_first_need_and_described_as_compacte
     assert asker.services.catalog.topic(OFFSETS_TOPIC) is None
     answer = await asker.ask(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"])
     assert answer.coordinators[0].error_code == ErrorCode.NONE
-    topic = asker.services.catalog.topic(OFFSETS_TOPIC)
-    assert topic is not None
+    topic = asker.topic(OFFSETS_TOPIC)
     assert len(topic.partitions) == asker.services.config.offsets_topic_num_partitions == 5
     metadata = await asker.ask(ApiKey.METADATA, 12, topics=None)
     internal = {each.name: each.is_internal for each in metadata.topics}
@@ -376,8 +341,7 @@ async def test_a_setting_of_the_offsets_topic_can_be_changed_and_it_stays_compac
     resource = {"resource_type": 2, "resource_name": OFFSETS_TOPIC, "configs": configs}
     altered = await asker.ask(ApiKey.ALTER_CONFIGS, 2, resources=[resource])
     assert altered.responses[0].error_code == ErrorCode.NONE
-    topic = asker.services.catalog.topic(OFFSETS_TOPIC)
-    assert topic is not None
+    topic = asker.topic(OFFSETS_TOPIC)
     assert (topic.configs["cleanup.policy"], topic.configs["segment.ms"]) == ("compact", "1000")
 
 

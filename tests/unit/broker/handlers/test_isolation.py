@@ -1,7 +1,5 @@
 """Transactions on a partition over real services: which batches begin one, and what consumers see of them."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable

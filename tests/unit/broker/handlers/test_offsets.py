@@ -35,7 +35,7 @@ async def filled(asker: Asker) -> None:
         await asker.produce("t", make_batch(b"v", timestamp_ms=NOW_MS + later))
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@pytest.mark.parametrize("version", range(1, 12))
 async def test_latest_is_the_next_offset_and_earliest_the_first(asker: Asker, version: int) -> None:
     await filled(asker)
     latest = await listed(asker, LATEST, version=version)
@@ -72,6 +72,32 @@ async def test_the_largest_timestamp_has_the_offset_of_its_record(asker: Asker) 
     assert (await listed(asker, MAX_TIMESTAMP, version=6)).error_code == ErrorCode.UNSUPPORTED_VERSION
     await asker.create("empty")
     assert (await listed(asker, MAX_TIMESTAMP, topic="empty")).offset == -1
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "first", "offset", "epoch"),
+    [(-4, 8, 1, 0), (-5, 9, -1, -1), (-6, 11, -1, -1)],
+    ids=["earliest local", "latest tiered", "earliest pending upload"],
+)
+async def test_a_log_without_remote_storage_answers_for_its_places_as_kafka_does(
+    asker: Asker, timestamp: int, first: int, offset: int, epoch: int
+) -> None:
+    await filled(asker)
+    await asker.ask(
+        ApiKey.DELETE_RECORDS,
+        1,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}],
+    )
+    answer = await listed(asker, timestamp, version=first)
+    assert (answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch) == (0, offset, -1, epoch)
+    answer = await listed(asker, timestamp, version=first - 1)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_timestamp_that_means_nothing_is_unsupported(asker: Asker) -> None:
+    await filled(asker)
+    for timestamp in (-7, -(2**63)):
+        assert (await listed(asker, timestamp, version=11)).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(

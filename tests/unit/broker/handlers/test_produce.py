@@ -1,7 +1,6 @@
 """Produce: order of arrival, one answer when all is durable, each partition alone, Kafka's codes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import GeneratorType
 from typing import Any
 
@@ -11,7 +10,7 @@ from structlog.testing import capture_logs
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, Clock, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
-from tidelog.broker.handlers.produce import ELEMENTS_AN_APPEND
+from tidelog.broker.handlers.produce import STEP_COST_APPEND
 from tidelog.broker.handlers.produce_answers import SWEEP_MS, PendingProduce
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
@@ -19,20 +18,12 @@ from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.hot import ProduceRequest
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import ELEMENTS_A_STEP, begin, finish
-
-Open = Callable[..., Awaitable[Asker]]
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, begin, finish
 
 
 async def issued_id(asker: Asker) -> int:
     answer = await asker.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)
     return int(answer.producer_id)
-
-
-async def test_batches_land_in_the_order_in_which_they_were_handed_over(asker: Asker) -> None:
-    await asker.create("t")
-    answers = [asker.send(("t", 0, make_batch(b"%d" % number))) for number in range(20)]
-    assert [(await answer)[0][1][0].base_offset for answer in answers] == list(range(20))
 
 
 async def test_an_answer_comes_only_when_the_batch_is_durable(asker: Asker) -> None:
@@ -43,13 +34,6 @@ async def test_an_answer_comes_only_when_the_batch_is_durable(asker: Asker) -> N
     await answer
     assert asker.replica("t").high_watermark == 1
     assert asker.replica("t").log.flushed_end_offset == 1
-
-
-async def test_one_answer_waits_for_all_partitions(asker: Asker) -> None:
-    await asker.create("t", 3)
-    answer = await asker.send(*(("t", index, make_batch(b"a", b"b")) for index in range(3)))
-    assert [results[0].base_offset for _, results in answer] == [0, 0, 0]
-    assert [asker.replica("t", index).high_watermark for index in range(3)] == [2, 2, 2]
 
 
 async def test_a_bad_partition_fails_alone(asker: Asker) -> None:
@@ -139,12 +123,6 @@ async def test_acks_1_data_is_flushed_with_nobody_waiting(asker: Asker) -> None:
     asker.send(("t", 0, make_batch(b"v")), acks=1)
     await asyncio.wait_for(moved.wait(), DEADLINE_SECONDS)
     assert replica.high_watermark == 1
-
-
-async def test_acks_0_has_no_answer(asker: Asker) -> None:
-    await asker.create("t")
-    assert asker.send(("t", 0, make_batch(b"v")), acks=0) is None
-    assert asker.replica("t").log.end_offset == 1
 
 
 async def test_a_refusal_of_acks_0_closes_the_connection_as_nothing_else_can_tell_the_client(
@@ -334,7 +312,7 @@ async def test_many_partitions_are_answered_once_the_last_is_durable_however_lon
     asker: Asker,
 ) -> None:
     """Those appended in the first step become durable while others are still to be appended."""
-    await asker.create("t", 2 * ELEMENTS_A_STEP // ELEMENTS_AN_APPEND)
+    await asker.create("t", 2 * ELEMENTS_PER_STEP // STEP_COST_APPEND)
     partitions = [(index, make_batch(b"v")) for _, index in asker.services.replicas]
     request = ProduceRequest(None, -1, 30_000, [("t", partitions)])
     context = RequestContext(RequestHeader(ApiKey.PRODUCE, 9, 1, "test"), asker.connection)

@@ -11,6 +11,7 @@ from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
 from tidelog.broker.handlers import produce_inspection
 from tidelog.broker.handlers.context import CloseConnection, LateEffect
 from tidelog.broker.storage import recompression
+from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.recompression import inspect_to_store
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
@@ -73,7 +74,7 @@ async def test_a_batch_that_takes_long_to_compress_is_compressed_in_a_thread(
     assert threading.main_thread() not in threads.found[1:]
     for partition, expected in enumerate((values, [b"v"])):
         replica = asker.replica("t", partition)
-        (data,) = replica.log.read(0, 1 << 20, upper_offset=replica.high_watermark).records
+        (data,) = replica.log.read(Read(0, 1 << 20, replica.high_watermark)).records
         assert read_batch_header(data).compression is Compression.GZIP
         assert [record.value for record in decode_batch(data)] == expected
 

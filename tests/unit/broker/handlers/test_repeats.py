@@ -185,6 +185,15 @@ async def describe_log_dirs(asker: Asker) -> list[tuple[Any, int]]:
     return [(topic.name, folder.error_code) for topic in folder.topics for _ in topic.partitions]
 
 
+async def alter_replica_log_dirs(asker: Asker) -> list[tuple[Any, int]]:
+    await asker.create("once")
+    path = str(asker.services.config.data_dir.absolute())
+    topics = [{"name": name, "partitions": [0] * TIMES} for name in ["t"] * TIMES + ["once"]]
+    dirs = [{"path": "/elsewhere", "topics": topics[:1]}, {"path": path, "topics": topics}]
+    answer = await asker.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)
+    return [(topic.topic_name, part.error_code) for topic in answer.results for part in topic.partitions]
+
+
 async def elect_leaders(asker: Asker) -> list[tuple[Any, int]]:
     await asker.create("once")
     topics = [{"topic": name, "partitions": [0] * TIMES} for name in ["t"] * TIMES + ["once"]]
@@ -279,6 +288,7 @@ ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
     ApiKey.ELECT_LEADERS: elect_leaders,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,

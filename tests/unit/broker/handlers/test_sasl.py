@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.unit.broker.handlers.conftest import Asker, Clock
 from tests.unit.broker.handlers.test_users import altered, upsertion
 from tidelog.broker.cluster.catalog import Listener
-from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey

@@ -82,6 +82,5 @@ async def test_a_cursor_whose_topic_was_deleted_continues_with_the_next(asker: A
 @pytest.mark.parametrize("bad", [cursor("t", -1), cursor("another", 0)])
 async def test_a_bad_cursor_is_refused(asker: Asker, bad: dict[str, Any]) -> None:
     await asker.create("t")
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.INVALID_REQUEST):
         await asker.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=[{"name": "t"}], cursor=bad)
-    assert refused.value.code == ErrorCode.INVALID_REQUEST

@@ -34,9 +34,7 @@ async def test_a_created_topic_is_there_for_the_next_request(asker: Asker, versi
         configs = {config.name: config.value for config in answer.configs}
         assert configs["cleanup.policy"] == "delete"
     if version >= 7:
-        held = asker.services.catalog.topic("t")
-        assert held is not None
-        assert answer.topic_id == held.topic_id
+        assert answer.topic_id == asker.topic("t").topic_id
 
 
 @pytest.mark.parametrize(
@@ -48,19 +46,6 @@ async def test_a_topic_may_be_compacted_as_the_state_of_frameworks_is(
     """Faust, Quix Streams, Kafka Streams, Connect and schema registries create such topics at their start."""
     await asker.create("changelog", cleanup_policy=policy)
     assert asker.replica("changelog").log.config.cleanup_policy == kept
-
-
-async def test_topics_and_their_records_survive_a_restart(open_asker: Open) -> None:
-    asker = await open_asker()
-    await asker.create("t", 2, retention_ms="1234")
-    assert (await asker.produce("t", make_batch(b"v"), partition=1)).base_offset == 0
-    held = asker.services.catalog.topic("t")
-    await asker.services.close()
-
-    again = await open_asker()
-    assert again.services.catalog.topic("t") == held
-    assert again.replica("t", 1).high_watermark == 1
-    assert again.replica("t").log.config.retention_ms == 1234
 
 
 async def test_minus_one_takes_the_brokers_defaults(open_asker: Open) -> None:
@@ -148,8 +133,7 @@ async def test_a_topic_is_deleted_by_name(asker: Asker, version: int) -> None:
 
 async def test_a_topic_is_deleted_by_id(asker: Asker) -> None:
     await asker.create("t")
-    held = asker.services.catalog.topic("t")
-    assert held is not None
+    held = asker.topic("t")
     unknown = uuid4()
     answers = await deleted(
         asker, {"name": None, "topic_id": held.topic_id}, {"name": None, "topic_id": unknown}
@@ -166,18 +150,6 @@ async def test_name_and_id_together_or_neither_is_an_invalid_request(asker: Aske
         (answer,) = await deleted(asker, wrong)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert asker.services.catalog.topic("t") is not None
-
-
-async def test_a_deleted_topics_records_do_not_come_back_with_its_name(open_asker: Open) -> None:
-    asker = await open_asker()
-    await asker.create("t")
-    await asker.produce("t", make_batch(b"v"))
-    await deleted(asker, {"name": "t"})
-    await asker.create("t")
-    assert asker.replica("t").high_watermark == 0
-    await asker.services.close()
-    again = await open_asker()
-    assert again.replica("t").high_watermark == 0
 
 
 async def test_deletion_can_be_forbidden(open_asker: Open) -> None:
@@ -215,6 +187,4 @@ async def test_partitions_never_become_fewer(asker: Asker) -> None:
 async def test_partitions_can_be_validated_only(asker: Asker) -> None:
     await asker.create("t")
     assert (await grown(asker, validate_only=True, name="t", count=3)).error_code == 0
-    held = asker.services.catalog.topic("t")
-    assert held is not None
-    assert len(held.partitions) == 1
+    assert len(asker.topic("t").partitions) == 1

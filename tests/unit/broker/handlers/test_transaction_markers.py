@@ -1,12 +1,11 @@
 """WriteTxnMarkers over real services: a marker is durable when it is answered; each partition fails alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
+from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import iter_batches, read_marker
 from tidelog.protocol.schema import ApiKey
@@ -48,9 +47,9 @@ async def test_a_marker_is_durable_when_it_is_answered(asker: Asker, version: in
     for index in (0, 1):
         log = asker.replica("t", index).log
         assert log.flushed_end_offset == log.end_offset == 1
-        ((_, header),) = iter_batches(log.read(0, 1000, upper_offset=1).records[0])
+        ((_, header),) = iter_batches(log.read(Read(0, 1000, 1)).records[0])
         assert (header.is_control, header.is_transactional, header.base_sequence) == (True, True, -1)
-        assert read_marker(log.read(0, 1000, upper_offset=1).records[0]) == (False, 3)
+        assert read_marker(log.read(Read(0, 1000, 1)).records[0]) == (False, 3)
 
 
 async def test_each_partition_fails_alone(asker: Asker) -> None:

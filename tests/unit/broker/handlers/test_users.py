@@ -1,10 +1,12 @@
 """Users are made, changed and deleted by Kafka's rules, and nothing secret comes back."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker
+from tidelog.broker.cluster.catalog import Delta
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.scram import ScramMechanism, salted_password
@@ -102,3 +104,21 @@ async def test_no_key_of_a_user_is_in_a_repr(asker: Asker) -> None:
     shown = repr(asker.services.catalog.users)
     for secret in (held.salt, held.stored_key, held.server_key):
         assert repr(secret) not in shown
+
+
+async def test_many_users_of_one_request_are_stored_together(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: Any = asker.services._cluster._store
+    commit, stored_at_once = store._commit, []
+
+    def counted(deltas: Sequence[Delta], expected_revision: int) -> None:
+        stored_at_once.append(len(deltas))
+        commit(deltas, expected_revision)
+
+    monkeypatch.setattr(store, "_commit", counted)
+    one = upsertion("")
+    made = await altered(asker, *({**one, "name": f"u{number}"} for number in range(50)), upsertion(""))
+    assert made.pop("") == ErrorCode.UNACCEPTABLE_CREDENTIAL
+    assert set(made.values()) == {ErrorCode.NONE}
+    assert stored_at_once == [50]

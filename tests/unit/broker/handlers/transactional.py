@@ -1,7 +1,5 @@
 """A client with a transactional id that asks handlers, version by version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.unit.broker.handlers.conftest import Asker

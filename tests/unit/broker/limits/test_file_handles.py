@@ -20,6 +20,7 @@ from tidelog.broker.replicas import replica as replica_module
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
+from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import decode_batch, iter_batches
 
@@ -129,7 +130,7 @@ def values(services: Services) -> list[bytes | None]:
     found: list[bytes | None] = []
     offset = replica.log.start_offset
     while offset < replica.high_watermark:
-        result = replica.read(offset, 1 << 20, replica.ends.high_watermark)
+        result = replica.read(Read(offset, 1 << 20, replica.ends.high_watermark))
         for data in map(bytes, result.records):
             for position, header in iter_batches(data):
                 found += [

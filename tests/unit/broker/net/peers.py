@@ -11,17 +11,18 @@ import pytest
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.handlers.context import Handler
 from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.routes import Handler
-from tidelog.broker.net.server import Endpoint, Server, bind_endpoints
+from tidelog.broker.net.endpoints import Endpoint, bind_endpoints
+from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
-from tidelog.protocol.hot import ProduceRequest, encode_produce_request
+from tidelog.protocol.hot import ProduceRequest, TopicKey, encode_produce_request
 from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 
 
@@ -131,7 +132,10 @@ def request_frame(
 
 
 def produce_frame(
-    version: int, topics: list[tuple[str, list[tuple[int, bytes]]]], acks: int = -1, correlation_id: int = 0
+    version: int,
+    topics: list[tuple[TopicKey, list[tuple[int, bytes]]]],
+    acks: int = -1,
+    correlation_id: int = 0,
 ) -> bytes:
     request = ProduceRequest(None, acks, 30_000, topics)
     body = encode_produce_request(version, request)

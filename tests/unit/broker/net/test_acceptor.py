@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.net import acceptor as acceptor_module
 from tidelog.broker.net.acceptor import ACCEPTED_AT_ONCE, Acceptor
-from tidelog.broker.net.server import bind
+from tidelog.broker.net.endpoints import bind
 
 
 class Arrivals:

@@ -18,10 +18,9 @@ from tests.unit.broker.net.peers import (
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
-from tidelog.broker.handlers.context import CloseConnection, LateAnswer
+from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer
 from tidelog.broker.net import connection
 from tidelog.broker.net import server as server_module
-from tidelog.broker.net.routes import Handler
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import ProducePartitionResult
@@ -91,18 +90,6 @@ async def test_late_answers_leave_in_order_and_what_goes_wrong_with_one_harms_no
         codes = [answer.responses[0].partition_responses[0].error_code for _, answer in answers]
         assert codes == [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0]
         assert [event["event"] for event in events] == ["request_failed"]
-
-
-async def test_nothing_leaves_before_the_first_answer_is_ready(server: Running, held: Held) -> None:
-    async with await Peer.connect(server.port) as peer:
-        peer.send(produce_frame(9, [("t", [(0, b"x")])], correlation_id=1))
-        peer.request(ApiKey.API_VERSIONS, 3, {}, 2)
-        await held.arrived(1)
-        async with await Peer.connect(server.port) as other:
-            await other.ask(ApiKey.API_VERSIONS, 3)  # By now the first peer's second answer is ready too.
-        assert not peer.reader._buffer  # type: ignore[attr-defined]
-        held.futures[0].set_result(PRODUCED)
-        assert (await peer.answer(ApiKey.PRODUCE, 9))[0] == 1
 
 
 async def test_no_more_is_read_while_too_many_requests_wait_and_all_are_served_in_the_end(held: Held) -> None:

@@ -7,10 +7,8 @@ import pytest
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.unit.broker.net.test_connection import Held
 from tests.waiting import until
-from tidelog.broker.handlers import Handler
 from tidelog.broker.handlers.connection_state import AuthenticationStep
-from tidelog.broker.handlers.context import CloseConnection, LateEffect
-from tidelog.broker.net.gate import OPEN_AT
+from tidelog.broker.handlers.context import CloseConnection, Handler, LateEffect
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.hot import FetchResponse, ProducePartitionResult
 from tidelog.protocol.schema import ApiKey
@@ -47,7 +45,7 @@ HOLDING_BACK = [
     key
     for key, served in SERVED_APIS.items()
     if served.kind.holds_back
-    and AuthenticationStep.NOT_REQUIRED in OPEN_AT[key]
+    and AuthenticationStep.NOT_REQUIRED in served.open_at
     and key not in (ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER)
 ]
 

@@ -10,13 +10,14 @@ from structlog.testing import capture_logs
 from tests.unit.broker.net.peers import produce_frame, request_frame
 from tests.unit.broker.observability.test_metrics import value
 from tidelog.broker.cluster.catalog import Listener
-from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
-from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.pending import BadRequest, Pending
-from tidelog.broker.net.routes import Handler, RouteTable
+from tidelog.broker.net.exchange import BadRequest
+from tidelog.broker.net.pending import Pending
+from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
@@ -134,12 +135,12 @@ def test_produce_before_3_answers_unsupported_version_for_each_partition(version
 @pytest.mark.parametrize(
     ("api_key", "version", "reason"),
     [
-        (ApiKey.METADATA, 13, "Metadata is served in versions 0 to 12, not 13"),
-        (ApiKey.FETCH, 3, "Fetch is served in versions 4 to 12, not 3"),
+        (ApiKey.METADATA, 14, "expected Metadata version 0 to 13, got 14"),
+        (ApiKey.FETCH, 3, "expected Fetch version 4 to 18, got 3"),
         (
             ApiKey.PRODUCE,
             99,
-            f"Produce is served in versions 3 to {APIS[ApiKey.PRODUCE].max_version}, not 99",
+            f"expected Produce version 3 to {APIS[ApiKey.PRODUCE].max_version}, got 99",
         ),
         (41, 0, "API key 41 is not served"),
         (999, 0, "API key 999 is not served"),

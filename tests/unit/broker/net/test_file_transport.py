@@ -19,10 +19,10 @@ import uvloop
 
 from tests.unit.broker.handlers.conftest import LISTENER
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import ConnectionState
-from tidelog.broker.net.connection import WRITE_HIGH_WATER_BYTES
 from tidelog.broker.net.file_transport import FileTransport
+from tidelog.broker.net.writing import WRITE_HIGH_WATER_BYTES
 from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.file_range import FileRange
 

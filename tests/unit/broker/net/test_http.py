@@ -11,13 +11,18 @@ from structlog.testing import capture_logs
 
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.net.endpoints import BindError, bind
 from tidelog.broker.net.http import HttpServer
-from tidelog.broker.net.server import BindError, bind
+from tidelog.broker.net.http_places import MOST_AT_WORK, MOST_CONNECTIONS, MOST_PER_ADDRESS, MOST_UNREAD
 from tidelog.broker.observability.metrics import Metrics
 
 
 async def _echo(request: web.Request) -> web.Response:
     return web.Response(body=await request.read())
+
+
+async def _large(request: web.Request) -> web.Response:
+    return web.Response(body=bytes(16 << 20))
 
 
 async def _fail(request: web.Request) -> web.Response:
@@ -31,6 +36,9 @@ class Http:
         self.metrics = Metrics()
         self.is_ready = True
         self.events = PeerEvents()
+        self.held = asyncio.Event()
+        self.working = self.turn = 0
+        self.turns: list[int] = []
         self.server = HttpServer(
             bind("127.0.0.1", 0, "http.port"),
             self.metrics,
@@ -39,7 +47,23 @@ class Http:
             self._add_routes,
         )
 
+    async def _hold(self, request: web.Request) -> web.Response:
+        self.working += 1
+        await self.held.wait()
+        return web.Response()
+
+    async def _note(self, request: web.Request) -> web.Response:
+        self.turns.append(self.turn)
+        return web.Response()
+
+    def count_turns(self) -> None:
+        self.turn += 1
+        asyncio.get_running_loop().call_soon(self.count_turns)
+
     def _add_routes(self, application: web.Application) -> None:
+        application.router.add_get("/noted", self._note)
+        application.router.add_get("/held", self._hold)
+        application.router.add_get("/large", _large)
         application.router.add_post("/body", _echo)
         application.router.add_get("/failing", _fail)
 
@@ -192,16 +216,88 @@ def test_aiohttp_and_prometheus_client_are_not_imported_to_start() -> None:
     assert done.stdout == "set()\n"
 
 
-async def test_idle_connections_take_no_more_than_a_few_file_handles(http: Http) -> None:
+async def test_connections_beyond_the_limit_of_an_address_replace_the_longest_open_ones(http: Http) -> None:
     assert (await http.get("/healthz"))[0] == 200
-    idle = [await asyncio.open_connection("127.0.0.1", http.server.port) for _ in range(3 * 32)]
-    # The longest open of them make way for the others: so many at least.
+    idle = [await asyncio.open_connection("127.0.0.1", http.server.port) for _ in range(MOST_PER_ADDRESS + 8)]
     ended = [asyncio.ensure_future(reader.read()) for reader, _ in idle]
-    await until(lambda: sum(end.done() for end in ended) >= 2 * 32)
-    # They keep nobody out who sends a request.
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await asyncio.gather(*ended[:8])
     assert (await http.get("/healthz"))[0] == 200
     for _, writer in idle:
         writer.close()
     await asyncio.gather(*ended, return_exceptions=True)
     await until(lambda: http.server.connections == 0)
+
+
+async def test_too_many_requests_at_work_are_refused_and_keep_no_health_check_out(http: Http) -> None:
+    working = [asyncio.ensure_future(http.get("/held")) for _ in range(MOST_AT_WORK)]
+    await until(lambda: http.working == MOST_AT_WORK)
+    status, headers, body = await http.get("/metrics")
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert body.endswith("try again\n")
     assert (await http.get("/healthz"))[0] == 200
+    http.held.set()
+    assert {status for status, _, _ in await asyncio.gather(*working)} == {200}
+    assert (await http.get("/metrics"))[0] == 200
+
+
+async def test_a_connection_whose_request_is_at_work_makes_no_way_for_strangers(
+    http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.broker.net.http._IDLE_SECONDS", 10 * DEADLINE_SECONDS)
+    working = asyncio.ensure_future(http.get("/held"))
+    await until(lambda: http.working == 1)
+    # Of as many addresses, so that none has more connections than that one.
+    strangers = [
+        await asyncio.open_connection(
+            "127.0.0.1", http.server.port, local_addr=(f"127.0.{number // 200}.{number % 200 + 2}", 0)
+        )
+        for number in range(MOST_CONNECTIONS)
+    ]
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        assert await strangers[0][0].read() == b""
+    http.held.set()
+    assert (await working)[0] == 200
+    for _, writer in strangers:
+        writer.transport.abort()
+
+
+async def test_requests_that_arrive_together_begin_in_turns_of_the_loop(http: Http) -> None:
+    await http.get("/healthz")
+    pairs = [await asyncio.open_connection("127.0.0.1", http.server.port) for _ in range(20)]
+    await until(lambda: http.server.connections >= 20)
+    http.count_turns()
+    for _, writer in pairs:
+        writer.write(b"GET /noted HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: len(http.turns) == 20)
+    assert len(set(http.turns)) == 20
+    for _, writer in pairs:
+        writer.transport.abort()
+
+
+async def test_answers_that_nobody_reads_are_limited(http: Http) -> None:
+    await http.get("/healthz")
+    pairs = []
+    for _ in range(MOST_UNREAD + 8):
+        pair = await asyncio.open_connection("127.0.0.1", http.server.port, limit=1)
+        pair[1].write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        pairs.append(pair)
+    await until(lambda: http.server.connections == MOST_UNREAD)
+    assert (await http.get("/healthz"))[0] == 200
+    for _, writer in pairs:
+        writer.transport.abort()
+
+
+async def test_a_body_that_does_not_arrive_is_refused(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.broker.net.http._IDLE_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.server.port)
+    writer.write(_HEAD + b"Content-Length: 3\r\n\r\na")
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        assert b"408 Request Timeout" in await reader.readline()
+    writer.close()
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/nowhere", "/ HTTP/9.9 "])
+async def test_no_answer_names_a_version_of_the_server(http: Http, path: str) -> None:
+    _, headers, _ = await http.get(path)
+    assert headers["server"] == "tidelog"

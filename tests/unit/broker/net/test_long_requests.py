@@ -8,8 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.waiting import until
-from tidelog.broker.handlers import Handler
-from tidelog.broker.handlers.context import LateAnswer, Parked, RequestContext
+from tidelog.broker.handlers.context import Handler, LateAnswer, Parked, RequestContext
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import (
@@ -21,10 +20,10 @@ from tidelog.protocol.hot import (
     encode_fetch_request,
 )
 from tidelog.protocol.schema import ApiKey, encode_request
-from tidelog.protocol.steps import ELEMENTS_A_STEP, Pace, Steps, each
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, Pace, Steps, each
 
 STEPS = 20
-COUNT = STEPS * ELEMENTS_A_STEP
+COUNT = STEPS * ELEMENTS_PER_STEP
 
 
 def describe_cluster(context: RequestContext, request: Any) -> dict[str, Any]:

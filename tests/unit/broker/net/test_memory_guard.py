@@ -219,3 +219,22 @@ async def test_what_waits_to_be_read_is_known_without_reading_it() -> None:
         await until(lambda: connection.held().is_sending)
         connection.hold_back(False)
         await peer.answer(ApiKey.API_VERSIONS, 3)
+
+
+async def test_a_frame_whose_client_has_disconnected_is_known_without_reading_it() -> None:
+    async with (
+        serving({ApiKey.API_VERSIONS: api_versions}) as server,
+        await Peer.connect(server.port) as peer,
+    ):
+        await works(peer, 1)
+        (connection,) = server._connections
+        peer.send(MIB.to_bytes(4, "big"))
+        await until(lambda: connection.held().missing == MIB)
+        connection.hold_back(True)
+        assert not connection.held().is_left
+        peer.send(bytes(KIB))
+        peer.writer.write_eof()
+        await until(lambda: connection.held().is_left)
+        server.guard.memory.share_bytes = 0
+        server.guard._relieve(0.0)
+        await until(lambda: not server._connections)

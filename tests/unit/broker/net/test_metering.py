@@ -11,7 +11,7 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, serving
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import Listener
-from tidelog.broker.configuration.listeners import SecurityProtocol
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.limits.client_quotas import ClientQuotas
 from tidelog.broker.net import dispatch
@@ -87,7 +87,7 @@ def set_quotas(server: Running, quotas: Mapping[str, float], burst_seconds: floa
     held = ClientQuotas(burst_seconds)
     held.replace({((CLIENT_ID, "test"),): quotas})
     # Its clock stands still, so that a busy machine pays no debt meanwhile.
-    server.dispatcher.meter = Meter(held, server.metrics.throttles, now=lambda: 0.0)
+    server.dispatcher.answers.meter = Meter(held, server.metrics.throttles, now=lambda: 0.0)
 
 
 async def produced(peer: Peer, version: int = 9) -> int:
@@ -155,7 +155,7 @@ async def test_the_time_of_the_event_loop_is_a_quota_of_every_request(
 async def test_quotas_of_others_cost_a_client_nothing(server: Running) -> None:
     held = ClientQuotas(1.0)
     held.replace({((USER, "alice"),): {PRODUCER_BYTE_RATE: 1.0}})
-    server.dispatcher.meter = Meter(held, server.metrics.throttles)
+    server.dispatcher.answers.meter = Meter(held, server.metrics.throttles)
     async with await Peer.connect(server.port) as peer:
         for _ in range(3):
             peer.send(produce_frame(9, [("t", [(0, b"x" * 1000)])]))

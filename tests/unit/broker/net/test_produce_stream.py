@@ -17,16 +17,17 @@ from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.handlers.produce_answers import SWEEP_MS
+from tidelog.broker.handlers.produce_rules import ProduceRules
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.pending import Waiting
+from tidelog.broker.net.exchange import Waiting
 from tidelog.broker.net.produce_stream import AwaitedProduce, ProduceStream
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.services import open_services
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import encode_request_frame
-from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from tidelog.protocol.hot import FIRST_BY_ID, ProduceRequest, decode_produce_response, encode_produce_request
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
@@ -46,6 +47,12 @@ class Line:
         self.streamed = 0
         self._has_streams = has_streams
         self._ready: dict[Waiting, asyncio.Event] = {}
+
+    def topic_in(self, version: int) -> Any:
+        """Topic t as this version of Produce names it."""
+        topic = self.asker.services.catalog.topic("t")
+        assert topic is not None
+        return "t" if version < FIRST_BY_ID else topic.topic_id
 
     def answer_ready(self, pending: Waiting) -> None:
         self._ready.setdefault(pending, asyncio.Event()).set()
@@ -117,11 +124,12 @@ async def test_a_stream_answers_and_counts_as_dispatch_does(lines: list[Line]) -
     answers = []
     for line in lines:
         frames = [
-            produce_frame(version, [("t", [part])], acks, number)
-            for acks, version in ((-1, 7), (-1, 12), (1, 9), (2, 8))
+            produce_frame(version, [(line.topic_in(version), [part])], acks, number)
+            for acks, version in ((-1, 7), (-1, 12), (1, 9), (2, 8), (-1, 13))
             for number, part in enumerate(batches())
         ]
-        answers.append([await line.ready(line.serve(frame)) for frame in frames])
+        own_id = line.topic_in(13).bytes
+        answers.append([(await line.ready(line.serve(frame))).replace(own_id, b"id") for frame in frames])
     assert answers[0] == answers[1]
     streaming, plain = lines
     assert streaming.streamed > 30
@@ -171,16 +179,41 @@ async def test_one_write_stores_what_arrives_together_of_one_producer(
     assert line.asker.replica("t").log.end_offset == 8
 
 
+async def test_a_rule_on_batches_holds_on_every_way_in(
+    lines: list[Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, plain, long = lines[0], make_batch(b"v"), make_batch(*(bytes(n % 5) for n in range(20_000)))
+    like = produce_frame(9, [("t", [(0, plain)])])
+    for _ in range(3):
+        await line.ready(line.serve(like))
+    assert line.streamed == 1
+
+    def refuses(*_: object) -> None:
+        raise ApiError(ErrorCode.POLICY_VIOLATION)
+
+    monkeypatch.setattr(ProduceRules, "replica_for", refuses)
+    for parts in ([(0, plain)], [(0, plain), (1, plain)], [(0, long)]):
+        answer = await line.ready(line.serve(produce_frame(9, [("t", parts)])))
+        ((_, results),) = decode_produce_response(9, answer[9:]).topics
+        assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * len(parts)
+    assert line.streamed == 1
+    assert [line.asker.replica("t", index).log.end_offset for index in (0, 1)] == [3, 0]
+
+
 async def test_the_topic_of_a_stream_may_be_deleted_and_created_again(lines: list[Line]) -> None:
     line = lines[0]
-    frame = produce_frame(9, [("t", [(0, make_batch(b"v"))])])
-    for _ in range(3):
-        await line.ready(line.serve(frame))
-    assert isinstance(line.stream, ProduceStream)
-    await line.asker.ask(ApiKey.DELETE_TOPICS, 3, topic_names=["t"], timeout_ms=1000)
-    assert result_of(await line.ready(line.serve(frame))) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
-    await line.asker.create("t")
-    assert result_of(await line.ready(line.serve(frame))) == (0, 0)
+    for version, unknown, of_the_successor in (
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (0, 0)),
+        (13, ErrorCode.UNKNOWN_TOPIC_ID, (ErrorCode.UNKNOWN_TOPIC_ID, -1)),
+    ):
+        frame = produce_frame(version, [(line.topic_in(version), [(0, make_batch(b"v"))])])
+        for _ in range(3):
+            await line.ready(line.serve(frame))
+        assert isinstance(line.stream, ProduceStream)
+        await line.asker.ask(ApiKey.DELETE_TOPICS, 3, topic_names=["t"], timeout_ms=1000)
+        assert result_of(await line.ready(line.serve(frame)), version) == (unknown, -1)
+        await line.asker.create("t")
+        assert result_of(await line.ready(line.serve(frame)), version) == of_the_successor
 
 
 def result_of(answer: bytes, version: int = 9) -> tuple[int, int]:

@@ -26,11 +26,11 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net import handshakes as handshakes_module
 from tidelog.broker.net import tls_transport as tls_transport_module
-from tidelog.broker.net.connection import RECEIVED_BYTES
+from tidelog.broker.net.endpoints import bind
 from tidelog.broker.net.handshakes import Handshakes
 from tidelog.broker.net.http import HttpServer
-from tidelog.broker.net.server import bind
 from tidelog.broker.net.tls_transport import RECEIVE_BYTES, TlsTransport
+from tidelog.broker.net.writing import RECEIVED_BYTES
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.tls import ListenerTls
 from tidelog.protocol.schema import ApiKey

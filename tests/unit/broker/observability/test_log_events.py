@@ -1,6 +1,8 @@
 """Where log events go and how their lines look; in processes of their own, as the set-up is a process's."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -17,7 +19,8 @@ logger.info("broker_started", port=9092)
 try:
     1 / 0
 except ZeroDivisionError as error:
-    logger.error("request_failed", exc_info=error, path=__import__("pathlib").Path("/x"))
+    path = __import__("pathlib").Path("/x")
+    logger.error("request_failed", exc_info=error, principal="svc\\ud800", path=path)
 """
 
 
@@ -42,6 +45,31 @@ def test_an_exception_is_part_of_its_event_and_unknown_types_are_text() -> None:
     event = json.loads(out[1])
     assert "ZeroDivisionError" in event["exception"]
     assert event["path"] == "/x"
+
+
+def test_a_name_that_cannot_be_encoded_is_escaped_and_its_event_is_not_lost() -> None:
+    out, _ = run(PROGRAM)
+    assert '"principal": "svc\\ud800"' in out[1]
+
+
+def test_on_a_terminal_a_refused_start_is_one_sentence_whatever_standard_output_is() -> None:
+    program = """
+from tidelog.broker.observability import log_events
+log_events.import_structlog_without_rich()
+log_events.configure()
+import structlog
+logger = structlog.get_logger("test")
+logger.error("broker_not_started", error="the port is in use")
+logger.info("broker_started", port=1)
+"""
+    reads, terminal = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=terminal, check=True
+    )
+    os.close(terminal)
+    assert os.read(reads, 1000) == b"error: the port is in use\r\n"
+    os.close(reads)
+    assert json.loads(done.stdout)["event"] == "broker_started"
 
 
 def test_structlog_comes_without_rich_which_stays_importable() -> None:

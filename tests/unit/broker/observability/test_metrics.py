@@ -91,7 +91,7 @@ def test_idempotence_shows_in_series_of_its_own() -> None:
     metrics.fenced()
     metrics.count_producer_ids_with(lambda: 42)
     sessions = FetchSessions(10, 10, lambda: 1)
-    sessions.open_context(0, 0, [("t", FetchPartition(0, -1, 0, -1, -1, 1))], (), 0)
+    sessions.open_context(0, 0, [("t", FetchPartition(0, -1, 0, -1, -1, 1))], (), 0, by_id=False)
     metrics.count_fetch_sessions_with(sessions)
     metrics.group_commit(3)
     assert value(metrics, "tidelog_duplicate_batches_total", window="in_window") == 2
@@ -120,3 +120,9 @@ def test_transactions_are_counted_by_state_and_prepared_ones_by_age() -> None:
     metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 2}, {"sink": 1.5}))
     assert value(metrics, "tidelog_transactions", state="Ongoing") == 2
     assert value(metrics, "tidelog_prepared_transaction_age_seconds", transactional_id="sink") == 1.5
+
+
+def test_a_name_that_cannot_be_encoded_breaks_no_series() -> None:
+    metrics = Metrics()
+    metrics.throttles.throttled("produce", "svc\ud800", "client", 1.0)
+    assert 'user="svc?"' in metrics.render().decode()

@@ -1,11 +1,11 @@
 """The cleaner takes the dirtiest log, beside appends and reads, and leaves alone what it must not touch."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services, open_services
-from tidelog.broker.storage.compaction import swap
+from tidelog.broker.storage import swap
 from tidelog.broker.storage.compaction.cleaner import LogClean
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_types import Read
+from tidelog.broker.storage.snapshot import snapshots
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import decode_batch, iter_batches
 
@@ -71,21 +73,13 @@ async def fill(services: Services, replica: Replica, segments: int = 2) -> None:
         pairs = [(b"a", b"%d" % number), (b"b", b"%d" % number)]
         replica.append_as_leader(keyed(pairs, timestamp=clock_ms(), step_ms=0), clock_ms())
         replica.log.roll(clock_ms())
-    await settle(services, replica)
-
-
-async def settle(services: Services, replica: Replica) -> None:
-    """All is durable, and two snapshots reach the end."""
     await replica.committed(replica.log.end_offset)
-    for _ in range(3):
-        replica.log.compaction.cleanable(replica.log.config, 0, clock_ms())
-        await services.maintenance.checkpoint()
 
 
 def values(replica: Replica) -> list[tuple[bytes | None, bytes | None]]:
     found, offset = [], replica.log.start_offset
     while offset < replica.high_watermark:
-        result = replica.read(offset, 1 << 20, replica.high_watermark)
+        result = replica.read(Read(offset, 1 << 20, replica.high_watermark))
         for view in result.records:
             for position, _ in iter_batches(view):
                 found += [(record.key, record.value) for record in decode_batch(view, position)]
@@ -115,14 +109,32 @@ async def test_the_dirtiest_log_is_cleaned_first_and_one_that_is_clean_enough_no
     assert "kafka_log_logcleanermanager_max_dirty_percent 100.0" in metrics  # That of `lenient`.
 
 
+async def test_a_clean_waits_for_no_checkpoint_and_writes_the_snapshots_that_it_needs(
+    services: Services, disk: BrokenDisk
+) -> None:
+    """Files of a producer's batches change only after two snapshots know it."""
+    replica, producer_id = await topic(services, "t"), await services.producer_ids.next()
+    for number in range(2):
+        replica.append_as_leader(keyed([(b"k", b"%d" % number)], producer_id, 0, number), clock_ms())
+    replica.log.roll(clock_ms())
+    await replica.committed(replica.log.end_offset)
+    disk.error, disk.suffix = errno.EIO, ".tmp"
+    assert not await services.cleaner.clean_dirtiest()
+    assert len(values(replica)) == 2
+    disk.suffix = "none"
+    assert await services.cleaner.clean_dirtiest()
+    assert len(values(replica)) == 1
+    found = [each.offset for each in snapshots(disk, replica.log.folder)]
+    assert found == [2, 2]
+
+
 async def test_a_log_is_cleaned_once_max_compaction_lag_has_passed(services: Services) -> None:
     late = await topic(
         services, "late", **{"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "86400000"}
     )
     await fill(services, late)
     assert not await services.cleaner.clean_dirtiest()
-    day_ms = 86_400_000
-    services.cleaner._clock_ms = lambda: clock_ms() + day_ms
+    services.cleaner._clock_ms = lambda: clock_ms() + 86_400_001
     assert await services.cleaner.clean_dirtiest()
     assert values(late) == [(b"a", b"1"), (b"b", b"1")]
 
@@ -191,7 +203,7 @@ async def test_appends_reads_and_deletions_go_on_while_a_log_is_cleaned(
 
     between(append)
     assert await services.cleaner.clean_dirtiest()
-    await settle(services, replica)
+    await replica.committed(replica.log.end_offset)
     assert values(replica) == [(b"a", b"3"), (b"b", b"3"), (b"a", b"new")]
     await fill(services, replica, 4)
     monkeypatch.undo()
@@ -202,6 +214,85 @@ async def test_appends_reads_and_deletions_go_on_while_a_log_is_cleaned(
     await fill(services, replica, 2)
     monkeypatch.undo()
     assert await services.cleaner.clean_dirtiest()
+
+
+async def test_a_clean_goes_on_without_segments_that_are_deleted_before_it_writes(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one that takes longer than retention needs for the next segment would never end."""
+    replica = await topic(services, "t")
+    await fill(services, replica, 4)
+    build_map, loop = LogClean.build_map, asyncio.get_running_loop()
+
+    async def delete() -> None:
+        replica.delete_records_before(2)
+
+    def shortened(self: LogClean) -> None:
+        build_map(self)
+        asyncio.run_coroutine_threadsafe(delete(), loop).result()
+
+    monkeypatch.setattr(LogClean, "build_map", shortened)
+    assert await services.cleaner.clean_dirtiest()
+    assert values(replica) == [(b"a", b"3"), (b"b", b"3")]
+
+
+async def test_a_log_that_loses_segments_again_and_again_keeps_no_other_from_being_cleaned(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, shrinking = await topic(services, "other"), await topic(services, "shrinking")
+    await fill(services, other)
+    assert await services.cleaner.clean_dirtiest()
+    await fill(services, other, 3)
+    await fill(services, shrinking)
+    write, loop = LogClean.write, asyncio.get_running_loop()
+
+    async def delete() -> None:
+        shrinking.delete_records_before(shrinking.log.end_offset)
+
+    def interrupted(self: LogClean, group: Any) -> Any:
+        if self._task.folder == shrinking.log.folder:
+            asyncio.run_coroutine_threadsafe(delete(), loop).result()
+        return write(self, group)
+
+    monkeypatch.setattr(LogClean, "write", interrupted)
+    assert not await services.cleaner.clean_dirtiest()
+    await fill(services, shrinking)
+    assert await services.cleaner.clean_dirtiest()
+    assert len(values(other)) == 2
+
+
+async def test_segments_may_be_deleted_at_each_step_of_a_clean(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files that it reads are gone then; the log is cleaned as before afterwards."""
+    replica = await topic(services, "t")
+    loop, steps = asyncio.get_running_loop(), iter([0])
+
+    async def delete() -> None:
+        replica.delete_records_before(replica.log.end_offset)
+
+    def before(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread() and next(steps, 0) == 1:
+                asyncio.run_coroutine_threadsafe(delete(), loop).result()
+            return call(*args, **options)
+
+        return wrapped
+
+    for name in ("open", "exists", "read", "read_file", "modified_ms", "fdatasync", "unlink", "rename"):
+        monkeypatch.setattr(Disk, name, before(getattr(Disk, name)))
+    left = 0
+    for step in count(1):
+        await fill(services, replica, 3)
+        steps = iter(range(step, 0, -1))
+        await services.cleaner.clean_dirtiest()
+        left = next(steps, 0)
+        if left:
+            break
+        await fill(services, replica, 3)
+        assert await services.cleaner.clean_dirtiest(), f"after a deletion at step {step}"
+        assert replica.stopped is None
+    assert step > 10
 
 
 @pytest.mark.parametrize(

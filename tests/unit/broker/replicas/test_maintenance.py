@@ -1,12 +1,10 @@
 """Upkeep leaves the loop to the clients: what is slow runs in threads, what is long in steps."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +23,7 @@ from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
 PRODUCERS = 5_000
-MOST_EXPIRED_A_STEP = 1_000
+MOST_EXPIRED_PER_STEP = 1_000
 
 
 class WatchedDisk(Disk):
@@ -39,9 +37,9 @@ class WatchedDisk(Disk):
     def _note(self, path: Path) -> None:
         (self.here if threading.get_ident() == self._home else self.elsewhere).append(path)
 
-    def replace_file(self, path: Path, buffers: Sequence[Buffer], *, durably: bool = True) -> None:
+    def replace_file(self, path: Path, buffers: Iterable[Buffer], **how: bool) -> None:
         self._note(path)
-        super().replace_file(path, buffers, durably=durably)
+        super().replace_file(path, buffers, **how)
 
     def unlink(self, path: Path) -> None:
         self._note(path)
@@ -124,7 +122,7 @@ async def test_others_have_their_turns_while_many_producers_expire(tmp_path: Pat
 
     look()
     await services.maintenance.expire_producers()
-    assert max(before - after for before, after in pairwise(left)) <= MOST_EXPIRED_A_STEP
+    assert max(before - after for before, after in pairwise(left)) <= MOST_EXPIRED_PER_STEP
     assert len(log.producers) == 0
     await services.close()
 

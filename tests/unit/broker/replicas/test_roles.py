@@ -1,7 +1,5 @@
 """What a broker is to a partition, and which partitions a change may give another role."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 import pytest

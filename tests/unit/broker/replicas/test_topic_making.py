@@ -8,19 +8,23 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from tests.ending_disk import EndingDisk
-from tests.unit.broker.test_services import batch, opened, stored
+from tests.unit.broker.handlers.conftest import Asker
+from tests.unit.broker.test_services import Clock, batch, opened, stored
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import Delta
+from tidelog.broker.cluster.catalog import Delta, TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import STORE_FILE, Services
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.folders import NewPartitions
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 
 class BadDisk(Disk):
@@ -112,9 +116,8 @@ async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path) -> None:
     services = await opened(tmp_path, disk=disk)
     await services.topics.create("t", NewTopic(num_partitions=2))
     disk.refuses = "t-3"
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
         await services.topics.add_partitions("t", 5)
-    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert sorted(services.replicas) == [("t", 0), ("t", 1)]
     disk.refuses = ""
     await services.topics.add_partitions("t", 5)
@@ -147,9 +150,8 @@ async def test_a_segment_that_cannot_be_begun_for_lack_of_handles_is_begun_later
     disk.refuses = "t-0"
     replica = services.replicas["t", 0]
     for _ in range(2):
-        with pytest.raises(ApiError) as caught:
+        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
             replica.append_as_leader(batch(b"b" * 50), services.clock_ms())
-        assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert replica.stopped is None
     disk.refuses = ""
     await stored(services, b"c" * 50)
@@ -206,6 +208,14 @@ async def test_partitions_that_never_held_a_record_cost_no_sync_after_a_crash(tm
     await services.close()
 
 
+async def test_the_data_folder_and_those_of_partitions_are_for_the_brokers_user_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    services = await opened(folder)
+    await services.topics.create("t")
+    await services.close()
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder / "t-0")] == [0o700, 0o700]
+
+
 async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) -> None:
     disk = BadDisk()
     seen: list[bool] = []
@@ -229,8 +239,8 @@ async def test_what_a_crash_leaves_of_a_topic_in_the_making_is_removed(tmp_path:
     logs = services.partitions.logs
     config = services.replicas["t", 0].log.config
     topic_id = services.replicas["t", 0].topic_id
-    logs.create_many("unborn", uuid4(), [0, 1], config, 0)
-    logs.create_many("t", topic_id, [1, 2], config, 0)
+    new = [NewPartitions("unborn", uuid4(), [0, 1], config), NewPartitions("t", topic_id, [1, 2], config)]
+    logs.create_many(new, 0)
     await services.close(clean=False)
     services = await opened(tmp_path)
     assert sorted(services.replicas) == [("t", 0)]
@@ -257,7 +267,8 @@ async def test_a_refusal_that_nobody_waits_for_any_more_is_no_failure(tmp_path: 
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     services = await opened(tmp_path)
     await services.topics.create("t")
-    async with services.topics._lock:
+    lock = services.topics._locks["t"] = asyncio.Lock()
+    async with lock:
         asking = asyncio.create_task(services.topics.create("t"))
         await until(lambda: services.topics._changes)
         asking.cancel()
@@ -366,3 +377,111 @@ async def test_wherever_a_process_ends_a_topic_is_as_before_or_changed_whole_and
     assert len(seen) > 5
     assert seen.count(before)
     assert seen.count(after)
+
+
+class CountingStore(SqliteStore):
+    """Counts its commits; `refuses` fails those that concern a topic of this name."""
+
+    commits = 0
+    refuses = ""
+
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        if any(isinstance(each, TopicCreated) and each.topic.name == self.refuses for each in deltas):
+            raise StoreError("there is no space for it")
+        self.commits += 1
+        super()._commit(deltas, expected_revision)
+
+
+SYNCS_OF_A_COMMIT = 2
+"""Of SQLite's log, then of the copy."""
+
+
+class SyncsInARow:
+    """Of a broker since `begin`: those of folders' names and those of the catalog, each kind one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.disk = BadDisk()
+        self.store = CountingStore(folder / STORE_FILE, node_id=1)
+
+    def begin(self) -> None:
+        self.disk.synced_files = self.store.commits = 0
+        self.disk.synced_directories.clear()
+
+    @property
+    def count(self) -> int:
+        folders_and_files = len(self.disk.synced_directories) + self.disk.synced_files
+        return folders_and_files + SYNCS_OF_A_COMMIT * self.store.commits
+
+
+NAMES = [f"t{number}" for number in range(100)]
+
+
+async def test_a_hundred_topics_cost_a_few_syncs_in_a_row_in_one_request_or_in_many(tmp_path: Path) -> None:
+    syncs = SyncsInARow(tmp_path)
+    services = await opened(tmp_path, disk=syncs.disk, store=syncs.store)
+    asker = Asker(services, Clock())
+    wanted = [
+        {"name": name, "num_partitions": 4, "replication_factor": -1, "assignments": [], "configs": []}
+        for name in NAMES
+    ]
+    deleted = [{"name": name, "topic_id": UUID(int=0)} for name in NAMES]
+    for _ in range(2):
+        syncs.begin()
+        made = await asker.ask(ApiKey.CREATE_TOPICS, 7, topics=wanted, timeout_ms=0, validate_only=False)
+        assert {topic.error_code for topic in made.topics} == {0}
+        assert [topic.name for topic in made.topics] == NAMES
+        assert len(services.replicas) == 400
+        # However busy the machine is: 20 topics are planned in a turn of the loop, and wait together.
+        assert syncs.count <= 15
+        syncs.begin()
+        gone = await asker.ask(ApiKey.DELETE_TOPICS, 6, topics=deleted, timeout_ms=0)
+        assert {topic.error_code for topic in gone.responses} == {0}
+        assert folders(tmp_path) == []
+        assert syncs.count <= 12
+    syncs.begin()
+    await asyncio.gather(*(services.topics.create(name, NewTopic(num_partitions=4)) for name in NAMES))
+    assert syncs.count <= 6
+    await services.close()
+
+
+async def test_a_deletion_does_not_wait_behind_creations(tmp_path: Path) -> None:
+    syncs = SyncsInARow(tmp_path)
+    services = await opened(tmp_path, disk=syncs.disk, store=syncs.store)
+    topic = await services.topics.create("old")
+    making = [asyncio.create_task(services.topics.create(f"n{number}")) for number in range(500)]
+    await until(lambda: services.catalog.topic("n0"))
+    syncs.begin()
+    await services.topics.delete(topic.topic_id)
+    # What is under way, at most one group before it, its own commit, and the removal.
+    assert syncs.count <= 12
+    assert not all(task.done() for task in making)
+    await asyncio.gather(*making)
+    await services.close()
+
+
+async def test_of_topics_made_together_each_succeeds_or_fails_alone(tmp_path: Path) -> None:
+    syncs = SyncsInARow(tmp_path)
+    services = await opened(tmp_path, disk=syncs.disk, store=syncs.store)
+    old = await services.topics.create("old")
+    syncs.disk.refuses, syncs.store.refuses = "t3-1", "t5"
+    made = asyncio.gather(
+        *(services.topics.create(name, NewTopic(num_partitions=2)) for name in [*NAMES[:10], "t7", "old"]),
+        return_exceptions=True,
+    )
+    await services.topics.delete(old.topic_id)
+    outcomes = [str(each) if isinstance(each, ApiError) else "" for each in await made]
+    refused = {index: text for index, text in enumerate(outcomes) if text}
+    assert set(refused) == {3, 5, 10}
+    assert "partitions could not be made" in refused[3]
+    assert "no space for it" in refused[5]
+    assert "already exists" in refused[10]
+    expected = {name for name in NAMES[:10] if name not in ("t3", "t5")} | {"old"}
+    assert {topic.name for topic in services.catalog.topics()} == expected
+    assert {name.rsplit("-", 1)[0] for name in folders(tmp_path)} == expected
+    syncs.disk.refuses = syncs.store.refuses = ""
+    for name in ("t3", "t5"):
+        await services.topics.create(name)
+    await services.close()
+    services = await opened(tmp_path)
+    assert {name for name, _ in services.replicas} == expected | {"t3", "t5"}
+    await services.close()

@@ -1,7 +1,5 @@
 """The type checker refuses an answer that waits for nothing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +9,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[4]
 _SNIPPET = """\
 from tidelog.broker.replicas.partitions import Partitions
-from tidelog.broker.replicas.replica import CommitWaiter, Replica
+from tidelog.broker.replicas.progress import CommitWaiter, Mark
+from tidelog.broker.replicas.replica import Replica
 
 
-async def answer(replica: Replica, partitions: Partitions, waiter: CommitWaiter) -> int:
+async def answer(replica: Replica, partitions: Partitions, mark: Mark, waiter: CommitWaiter) -> int:
     {line}
 """
 _REFUSED = {
@@ -24,7 +23,7 @@ _REFUSED = {
     "a-deletion": ("return replica.delete_records_before(0)", "return-value"),
 }
 _ACCEPTED = {
-    "a-waiter": "return replica.when_durable(replica.append_as_leader(b'', 0), waiter, 0).base_offset",
+    "a-waiter": "return replica.when(mark, replica.append_as_leader(b'', 0), waiter, 0).base_offset",
     "no-promise": "return replica.soon_durable(replica.append_as_leader(b'', 0)).base_offset",
     "a-coordinator-waits": "return (await replica.append_as_coordinator(b'', 0)).base_offset",
     "a-deletion-saved": "return (await partitions.save_start_offsets([replica.delete_records_before(0)]))[0]",

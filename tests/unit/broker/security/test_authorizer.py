@@ -1,8 +1,6 @@
 """The decisions of the authorizer: Kafka's rules, whatever the number of ACLs, and none that outlives its
 ACL."""
 
-from __future__ import annotations
-
 import gc
 import random
 import tracemalloc

@@ -49,10 +49,10 @@ def test_replacements_have_kafka_s_references_and_escapes(rule: str, name: str) 
 @pytest.mark.parametrize(
     ("rules", "complaint"),
     [
-        ("default", "takes DEFAULT and RULE:pattern/replacement/"),
-        ("DEFAULT RULE:a/b/", "takes DEFAULT and RULE"),
-        ("RULE:a/b", "not 'RULE:a/b'"),
-        ("DEFAULT,RULE:a/b/X", "not 'RULE:a/b/X'"),
+        ("default", "expected DEFAULT and RULE:pattern/replacement/"),
+        ("DEFAULT RULE:a/b/", "expected DEFAULT and RULE"),
+        ("RULE:a/b", "got 'RULE:a/b'"),
+        ("DEFAULT,RULE:a/b/X", "got 'RULE:a/b/X'"),
         ("RULE:(a/b/", "pattern '(a', which is not in RE2's syntax"),
         ("RULE:(?=a)a/b/", "not in RE2's syntax"),
     ],

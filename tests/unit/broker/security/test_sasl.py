@@ -20,7 +20,13 @@ from tidelog.broker.security.sasl import (
     ScramExchange,
     TokenClaims,
 )
-from tidelog.protocol.scram import ScramMechanism, credential_of, keyed_hash, salted_password
+from tidelog.protocol.scram import (
+    ScramMechanism,
+    client_proof,
+    credential_of,
+    keyed_hash,
+    salted_password,
+)
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -73,6 +79,22 @@ def final_for(bare: str, challenge: str, header: bytes) -> bytes:
     return f"{without_proof},p={b64encode(proof).decode()}".encode()
 
 
+def test_a_client_that_sends_its_nonce_twice_is_accepted_and_known_as_such_if_its_proof_covers_both() -> None:
+    # What librdkafka before 2.6.1 sends; Kafka 3.9 checks the end of the nonce only.
+    long_nonce = CHALLENGE.replace("r=", f"r={CLIENT_NONCE}")
+    salted = salted_password(SHA_256, "pencil", SALT, 4096)
+    without_proof = f"c=biws,{long_nonce.split(',')[0]}"
+    auth_message = f"{FIRST.removeprefix('n,,')},{CHALLENGE},{without_proof}".encode()
+    proof = b64encode(client_proof(SHA_256, salted, auth_message)).decode()
+    exchange = scram()
+    exchange.step(FIRST.encode())
+    accepted = exchange.step(f"{without_proof},p={proof}".encode())
+    assert isinstance(accepted, Accepted)
+    assert (accepted.user, accepted.has_long_nonce) == ("user", True)
+    for_the_short_one = FINAL.replace("r=", f"r={CLIENT_NONCE}")
+    assert refusal(scram(), FIRST, for_the_short_one).reason == "wrong password"
+
+
 def test_an_unknown_user_is_refused_in_the_same_round_with_the_same_words_as_a_wrong_password() -> None:
     wrong = FINAL[:-4] + "AAA="
     known, unknown = refusal(scram(), FIRST, wrong), refusal(scram("other"), FIRST, wrong)
@@ -120,6 +142,7 @@ def test_a_delegation_token_is_refused_with_its_reason_in_the_log_only() -> None
         "",
         FINAL.replace("c=biws", "c=eSws"),
         FINAL.replace(SERVER_NONCE, "x"),
+        FINAL.replace(SERVER_NONCE, SERVER_NONCE + "x"),
         FINAL.replace("p=", "p=*"),
         FINAL.replace("p=dHzb", "p=dHz"),
         FINAL.rpartition(",")[0],

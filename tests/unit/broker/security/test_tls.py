@@ -79,6 +79,13 @@ def test_what_does_not_fit_together_is_refused_with_what_was_expected(certificat
     )
 
 
+def test_a_certificate_that_openssl_finds_too_weak_is_refused_with_its_reason(
+    certificates: Certificates,
+) -> None:
+    weak = certificates.issue_with_sha1()
+    assert "insecure: ca md too weak" in complaint_about(ssl_keystore_location=weak)
+
+
 @pytest.mark.parametrize("auth", ["requested", "required"])
 def test_clients_certificates_are_checked_against_authorities_that_are_named(
     certificates: Certificates, auth: str

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from joserfc import jwt
+from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
+from joserfc.jws import JWSRegistry
 
 from tidelog.broker.security.sasl import Refused, TokenClaims
 from tidelog.broker.security.tokens import TokenRules, UnknownKey, key_set, verified
@@ -24,7 +25,8 @@ PUBLISHED = key_set(json.dumps({"keys": [key.as_dict(private=False) for key in K
 def token(algorithm: str = "ES256", key: Any = None, **changed: object) -> str:
     claims = {name: value for name, value in {**CLAIMS, **changed}.items() if value is not None}
     signed_with = key or KEYS[algorithm]
-    return jwt.encode({"alg": algorithm, "kid": signed_with.kid}, claims, signed_with, [algorithm])
+    header = {"alg": algorithm, "kid": signed_with.kid}
+    return jws.serialize_compact(header, json.dumps(claims), signed_with, [algorithm])
 
 
 def refusal(text: str, rules: TokenRules = RULES) -> Refused:
@@ -57,6 +59,7 @@ def test_a_token_that_the_issuer_signed_names_its_user_and_its_end(algorithm: st
         ({"sub": None}, "sub"),
         ({"sub": ""}, "sub"),
         ({"sub": 7}, "sub"),
+        ({"sub": "a\ud800"}, "sub is not Unicode"),
         ({"exp": 10**15}, "exp"),
     ],
 )
@@ -96,6 +99,26 @@ def test_a_token_without_a_signature_or_with_one_by_a_shared_secret_is_refused()
     body = token().split(".")[1]
     refusal(f"{header}.{body}.")
     refusal(token("HS256", key=OctKey.import_key("s" * 64, {"kid": "rsa"})))
+
+
+def test_a_header_may_be_long_and_have_parts_that_nobody_knows() -> None:
+    header = {"alg": "ES256", "kid": "ec", "x5c": ["A" * 2000], "ours": 1}
+    registry = JWSRegistry(algorithms=["ES256"], strict_check_header=False)
+    long = jwt.encode(header, CLAIMS, KEYS["ES256"], registry=registry)
+    assert verified(long, PUBLISHED, RULES, NOW_S * 1000).user == "svc"
+
+
+def test_a_token_without_a_key_id_is_checked_by_the_only_key_that_fits_it() -> None:
+    def unnamed(algorithm: str) -> str:
+        return jwt.encode({"alg": algorithm}, CLAIMS, KEYS[algorithm], [algorithm])
+
+    assert verified(unnamed("ES256"), PUBLISHED, RULES, NOW_S * 1000).user == "svc"
+    assert isinstance(refusal(unnamed("RS256")), UnknownKey)  # Two keys fit.
+    alone = {**KEYS["RS256"].as_dict(private=False), "alg": "RS256"}
+    other = {**KEYS["PS256"].as_dict(private=False), "alg": "PS256"}
+    keys = key_set(json.dumps({"keys": [alone, other]}).encode())
+    for algorithm in ("RS256", "PS256"):
+        assert verified(unnamed(algorithm), keys, RULES, NOW_S * 1000).user == "svc"
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b", "a.b.c", "..", "x" * 200_000, "é.é.é", f"{token()}x"])

@@ -1,7 +1,5 @@
 """By salts and iterations nobody can find out which names are users."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from tidelog.broker.security.unknown_users import UnknownUsers

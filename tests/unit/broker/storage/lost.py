@@ -1,7 +1,5 @@
 """A log of several closed segments, and every way in which one of their files may lose its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import iter_batches
 
@@ -64,7 +62,7 @@ def losses(folder: Path, cuts: range | None = None) -> Iterator[Loss]:
 def answer(log: PartitionLog, offset: int) -> list[int] | ErrorCode:
     """The base offsets of the batches that a read from `offset` brings, or why it brings none."""
     try:
-        found = log.read(offset, 1 << 20, upper_offset=log.end_offset)
+        found = log.read(Read(offset, 1 << 20, log.end_offset))
     except ApiError as error:
         return error.code
     return [header.base_offset for records in found.records for _, header in iter_batches(records)]

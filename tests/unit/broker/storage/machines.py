@@ -1,7 +1,5 @@
 """What the tests of the producers' rules and of their memory share."""
 
-from __future__ import annotations
-
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, header
 from tidelog.broker.storage.open_transactions import EndedTransaction
 from tidelog.broker.storage.producer_memory import ProducerStates

@@ -5,8 +5,6 @@ fdatasync leaves the pages clean though they never got there, as Linux does, so 
 nothing.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """What the tests of the log share: batches by a few numbers, logs in a folder, a disk that fails on order."""
 
-from __future__ import annotations
-
 import errno
 import os
 import weakref
@@ -13,9 +11,10 @@ from typing import ParamSpec, TypeVar
 
 from tidelog.broker.storage.batch_rules import AppendOrigin
 from tidelog.broker.storage.compaction.cleaner import CleanStats, LogClean, Pacing
+from tidelog.broker.storage.compaction.selection import Cleanable
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import AppendResult, PartitionLog
+from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, Read
 from tidelog.broker.storage.producer_table import ProducerEntry, last_offsets_of, producer_ids_of
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -164,7 +163,7 @@ def stored(log: PartitionLog, max_bytes: int = 1 << 20) -> list[BatchHeader]:
     headers: list[BatchHeader] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        result = log.read(offset, max_bytes, upper_offset=log.end_offset)
+        result = log.read(Read(offset, max_bytes, log.end_offset))
         for records in result.records:
             headers += [found for _, found in iter_batches(records)]
         assert result.next_offset > offset
@@ -262,6 +261,13 @@ def keyed(
     return bytes(builder.build(compression, *numbers, is_transactional=is_transactional))
 
 
+def cover(log: PartitionLog, found: Cleanable) -> None:
+    """The snapshots that a clean needs are written."""
+    if not log.compaction.is_covered(found):
+        checkpoint(log)
+        assert log.compaction.is_covered(found)
+
+
 def clean(
     log: PartitionLog,
     *,
@@ -275,6 +281,7 @@ def clean(
     found = compaction.cleanable(log.config, stable, now_ms)
     if not found.dirty_bytes:
         return None
+    cover(log, found)
     table = log.producers.view()
     task = compaction.begin(log.config, found, stable, now_ms, map_bytes)
     pacing = Pacing(float("inf"), Event())
@@ -289,4 +296,6 @@ def clean(
     compaction.save_first_dirty(work.stats.end_offset)
     for path in compaction.take_deleted_files():
         path.unlink()
+    if compaction.needs_snapshot():
+        checkpoint(log)
     return work.stats

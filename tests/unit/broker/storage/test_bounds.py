@@ -4,8 +4,6 @@ A piece is a call on the loop, or a call in a thread that keeps the interpreter 
 million producers on one partition: expiry of one piece 6 ms, freezing 6 ms, the dearest append 10 ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -21,7 +19,7 @@ from tidelog.broker.storage.snapshot import read_snapshot, snapshot_path, write_
 from tidelog.protocol.types import Buffer
 
 PRODUCERS = 20_000
-MOST_EXPIRED_A_STEP = 1_000
+MOST_EXPIRED_PER_STEP = 1_000
 
 
 class MeasuringDisk(Disk):
@@ -52,7 +50,7 @@ def test_expiry_takes_a_bounded_step_at_a_time() -> None:
     steps = []
     while count := states.expire(NOW_MS + 1000):
         steps.append(count)
-    assert steps == [MOST_EXPIRED_A_STEP] * (PRODUCERS // MOST_EXPIRED_A_STEP)
+    assert steps == [MOST_EXPIRED_PER_STEP] * (PRODUCERS // MOST_EXPIRED_PER_STEP)
 
 
 def test_expiry_over_many_logs_is_a_step_for_each(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Kafka's text checkpoints: written as Kafka writes them, read with suspicion."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from uuid import uuid4
 

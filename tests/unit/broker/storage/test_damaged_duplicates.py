@@ -1,7 +1,5 @@
 """A batch is acknowledged again only while the log holds its bytes."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ranges of a log's files: which bytes are read as one, and what becomes of it when the log changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from mmap import PAGESIZE
 from pathlib import Path
@@ -25,7 +23,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 
 VALUE = b"v" * LEAST_BYTES
 CONFIG = LogConfig(segment_bytes=3 * LEAST_BYTES)
@@ -39,7 +37,7 @@ def fill(log: PartitionLog, value: bytes = VALUE, batches: int = 6) -> Partition
 
 
 def read(log: PartitionLog, offset: int, *, by_range: bool) -> Any:
-    found = log.read(offset, 1 << 20, upper_offset=log.flushed_end_offset, nowait=True, by_range=by_range)
+    found = log.read(Read(offset, 1 << 20, log.flushed_end_offset, nowait=True, by_range=by_range))
     (data,) = found.records
     return data
 

@@ -1,7 +1,5 @@
 """Gaps within a segment are legal where a log was cleaned, and damage where it was not."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ from tests.unit.broker.storage.support import (
 )
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
@@ -43,7 +41,7 @@ def stream(folder: Path) -> list[bytes]:
     for number in range(BATCHES):
         append(log, batch(PRODUCER, 0, number * RECORDS, RECORDS, timestamp=NOW_MS + number * RECORDS))
     batches = []
-    for view in log.read(0, 1 << 20, upper_offset=log.end_offset).records:
+    for view in log.read(Read(0, 1 << 20, log.end_offset)).records:
         batches += [bytes(view[at : at + found.size_bytes]) for at, found in iter_batches(view)]
     log.close(clean=False)
     return batches
@@ -77,8 +75,8 @@ def reached(offset: int) -> int:
 def check_reads(log: PartitionLog) -> None:
     """From each offset the next batch is read, each record is there, and times are found exactly."""
     for offset in range(log.start_offset, log.end_offset):
-        log._segments._hints.clear()
-        assert log.read(offset, 1, upper_offset=log.end_offset).next_offset == reached(offset)
+        log._positions.clear()
+        assert log.read(Read(offset, 1, log.end_offset)).next_offset == reached(offset)
     assert {found.base_offset: found.last_offset + 1 for found in stored(log)} == STARTS
     assert list(records(log)) == OFFSETS
     for offset in OFFSETS:
@@ -91,7 +89,7 @@ def check_reads(log: PartitionLog) -> None:
 def records(log: PartitionLog) -> Iterator[int]:
     offset = log.start_offset
     while offset < log.end_offset:
-        result = log.read(offset, 1, upper_offset=log.end_offset)
+        result = log.read(Read(offset, 1, log.end_offset))
         for view in result.records:
             yield from (record.offset for record in decode_batch(view))
         offset = result.next_offset

@@ -1,7 +1,5 @@
 """A hole in a log is found when it is opened, and never skipped in silence."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from dataclasses import replace
@@ -74,28 +72,6 @@ def all_cuts(folder: Path) -> list[Loss]:
     return [*losses(folder), *chance.sample(anywhere, 200)]
 
 
-def test_every_cut_and_deletion_of_a_closed_segment_is_found_at_open_and_read_as_lost(
-    sound: Path, tmp_path: Path
-) -> None:
-    for loss in all_cuts(sound):
-        log = reopened(damaged(sound, tmp_path, loss))
-        assert_only_the_hole_is_refused(log, loss)
-        log.close(clean=True)
-        again = reopened(tmp_path / "topic-0")
-        assert_only_the_hole_is_refused(again, loss)
-        again.close(clean=False)
-
-
-def test_after_a_crash_too_what_was_durable_before_is_not_cut_off_behind_a_hole(
-    crashed: Path, tmp_path: Path
-) -> None:
-    for loss in losses(crashed):
-        if (loss.size, loss.first_offset) != (None, 0):
-            log = reopened(damaged(crashed, tmp_path, loss), clean=False)
-            assert_only_the_hole_is_refused(log, loss)
-            log.close(clean=False)
-
-
 @pytest.mark.parametrize("clean", [True, False])
 def test_without_a_snapshot_the_replay_passes_a_hole_and_keeps_what_follows(
     sound: Path, crashed: Path, tmp_path: Path, clean: bool
@@ -109,42 +85,6 @@ def test_without_a_snapshot_the_replay_passes_a_hole_and_keeps_what_follows(
             assert_only_the_hole_is_refused(log, loss)
             assert append(log, batch(1, 0, END)).base_offset == END
             log.close(clean=False)
-
-
-def test_several_holes_are_told_apart(sound: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "topic-0"
-    shutil.copytree(sound, folder)
-    names = [path.name for path in sorted(folder.glob("*.log"))]
-    (folder / names[1]).write_bytes(b"")
-    with (folder / names[3]).open("r+b") as file:
-        file.truncate(4 * ONE + 3)
-    log = reopened(folder)
-    assert log.holes == [Hole(10, 20), Hole(34, 40)]
-    assert [answer(log, offset) for offset in (9, 10, 19, 33, 34, 39)] == [[9], LOST, LOST, [33], LOST, LOST]
-    assert answer(log, 20) == list(range(20, 30))
-
-
-def test_a_batch_in_a_hole_is_not_acknowledged_when_it_is_sent_again(sound: Path, tmp_path: Path) -> None:
-    """The last five are remembered with their offsets, of older ones nobody knows where they were."""
-    log = open_log(tmp_path / "source" / "topic-0", config=CONFIG)
-    for number in range(38):
-        append(log, batch(1, 0, number, timestamp=NOW_MS + number))
-    for number in range(4):
-        append(log, batch(timestamp=NOW_MS + number))
-    assert log.close(clean=True)
-    source = tmp_path / "source" / "topic-0"
-    last_closed = f"{30:020d}.log"
-    for size in range(0, 10 * ONE, ONE):
-        loss = Loss(last_closed, size, 30 + size // ONE, 40)
-        again = reopened(damaged(source, tmp_path, loss))
-        refused = ErrorCode.KAFKA_STORAGE_ERROR
-        for number in range(33, 38):
-            expected = refused if number >= loss.first_offset else number
-            assert resent(again, number) == expected, (loss, number)
-        assert resent(again, 2) == refused
-        assert again.end_offset == 42
-        assert append(again, batch(1, 0, 38)).base_offset == 42
-        again.close(clean=False)
 
 
 def test_deleting_the_records_up_to_the_end_of_a_hole_accepts_the_loss(sound: Path, tmp_path: Path) -> None:
@@ -202,14 +142,14 @@ def test_a_segment_that_leaves_while_it_is_read_is_out_of_range_and_no_hole(
     folder = tmp_path / "topic-0"
     shutil.copytree(sound, folder)
     log = reopened(folder)
-    read = log._segments.read
+    check = log._check_holds
 
-    def read_later(*arguments: object) -> object:
+    def check_before(offset: int) -> None:
+        check(offset)
         log.delete_records_before(20)
         log._segments.drop(2, [])
-        return read(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(log._segments, "read", read_later)
+    monkeypatch.setattr(log, "_check_holds", check_before)
     assert answer(log, 5) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 

@@ -1,7 +1,5 @@
 """What a disk changed since it was written is refused, wherever a reader begins; all else is served."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path
@@ -9,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.storage.support import NOW_MS, append, batch, flush, open_log
-from tidelog.broker.storage import segment as segment_module
+from tidelog.broker.storage import local_segment
 from tidelog.broker.storage.integrity import good_prefix
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 BATCHES = 5
@@ -61,7 +59,7 @@ def test_every_flipped_bit_is_refused_from_wherever_one_reads(written: Path, tmp
         for offset in offsets:
             size = chance.choice([1, 2 * ONE, len(good)])
             try:
-                found = log.read(offset, size, upper_offset=log.end_offset)
+                found = log.read(Read(offset, size, log.end_offset))
             except ApiError as error:
                 refused.add((offset, error.code))
                 continue
@@ -72,8 +70,8 @@ def test_every_flipped_bit_is_refused_from_wherever_one_reads(written: Path, tmp
             assert found.next_offset == offset + len(records) // ONE
         if position % ONE not in range(12, 16):
             assert (BATCHES + position // ONE, ErrorCode.CORRUPT_MESSAGE) in refused, position
-        assert log.read(0, 1 << 20, upper_offset=log.end_offset).next_offset == BATCHES
-        assert log.read(2 * BATCHES, 1, upper_offset=log.end_offset).next_offset == 2 * BATCHES + 1
+        assert log.read(Read(0, 1 << 20, log.end_offset)).next_offset == BATCHES
+        assert log.read(Read(2 * BATCHES, 1, log.end_offset)).next_offset == 2 * BATCHES + 1
         log.close(clean=False)
         shutil.rmtree(folder)
 
@@ -86,14 +84,14 @@ def test_what_was_checked_once_is_not_checked_again(written: Path, monkeypatch: 
         checked.append(first_offset)
         return good_prefix(data, first_offset, cleaned_offset)
 
-    monkeypatch.setattr(segment_module, "good_prefix", counted)
+    monkeypatch.setattr(local_segment, "good_prefix", counted)
     for _ in range(3):
         offset = 0
         while offset < log.end_offset:
-            offset = log.read(offset, 2 * ONE, upper_offset=log.end_offset).next_offset
+            offset = log.read(Read(offset, 2 * ONE, log.end_offset)).next_offset
     assert checked == [0, 2, 4, 5, 7, 9]
     append(log, batch(1, 0, 2 * BATCHES + 1))
-    assert log.read(2 * BATCHES, 1 << 20, upper_offset=log.end_offset).next_offset == 2 * BATCHES + 2
+    assert log.read(Read(2 * BATCHES, 1 << 20, log.end_offset)).next_offset == 2 * BATCHES + 2
     assert len(checked) == 6
     log.close(clean=False)
 
@@ -101,9 +99,9 @@ def test_what_was_checked_once_is_not_checked_again(written: Path, monkeypatch: 
 def test_a_long_read_of_what_nobody_checked_is_served_in_bounded_pieces(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_module, "_VERIFIED_AT_ONCE", 3 * ONE)
+    monkeypatch.setattr(local_segment, "_VERIFIED_AT_ONCE", 3 * ONE)
     log = reopened(written)
-    assert log.read(0, 1 << 20, upper_offset=log.end_offset).next_offset == 3
-    assert log.read(3, 1 << 20, upper_offset=log.end_offset).next_offset == BATCHES
-    assert log.read(0, 1 << 20, upper_offset=log.end_offset).next_offset == BATCHES
+    assert log.read(Read(0, 1 << 20, log.end_offset)).next_offset == 3
+    assert log.read(Read(3, 1 << 20, log.end_offset)).next_offset == BATCHES
+    assert log.read(Read(0, 1 << 20, log.end_offset)).next_offset == BATCHES
     log.close(clean=False)

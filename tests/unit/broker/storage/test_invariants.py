@@ -1,7 +1,5 @@
 """Numbers of a log that contradict each other take it offline, and nothing is written behind them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +8,10 @@ import pytest
 
 from tests.unit.broker.storage.support import append, batch, flush, open_log, outcome, state
 from tidelog.broker.storage.invariants import InvariantError, check_last_stable
+from tidelog.broker.storage.local_segment import LocalSegment
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_memory import ProducerStates
-from tidelog.broker.storage.segment import Segment
 from tidelog.protocol.errors import ErrorCode
 
 PRODUCER = 7
@@ -112,7 +110,7 @@ def test_a_leader_epoch_that_goes_back_is_not_written(log: PartitionLog) -> None
     assert (log.size_bytes, log.end_offset, state(log)[PRODUCER].last_sequence) == (size, 11, 10)
 
 
-@pytest.mark.parametrize(("place", "name"), [(Segment, "note"), (ProducerStates, "apply")])
+@pytest.mark.parametrize(("place", "name"), [(LocalSegment, "note"), (ProducerStates, "apply")])
 def test_a_fault_between_the_write_and_its_state_takes_the_log_offline(
     tmp_path: Path, log: PartitionLog, monkeypatch: pytest.MonkeyPatch, place: type, name: str
 ) -> None:

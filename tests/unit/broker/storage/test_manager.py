@@ -1,7 +1,5 @@
 """The data folder: who may use it, what a start believes, how partitions come and go."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -18,10 +16,10 @@ from tests.unit.broker.storage.support import (
     batch,
     flush,
     outcome,
-    sequences,
     state,
 )
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.folders import NewPartitions
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError, LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
@@ -42,6 +40,12 @@ def create(
     logs: LogManager, topic: str = "topic", partition: int = 0, topic_id: UUID = TOPIC_ID
 ) -> PartitionLog:
     return logs.create(topic, topic_id, partition, SMALL, NOW_MS)
+
+
+def create_new(logs: LogManager, topic_id: UUID) -> PartitionLog:
+    (made,) = logs.create_many([NewPartitions("topic", topic_id, [0], SMALL)], NOW_MS)
+    assert not isinstance(made, OSError)
+    return made[0]
 
 
 def fill(log: PartitionLog, count: int = 30) -> None:
@@ -144,7 +148,7 @@ def test_a_partitions_folder_names_its_topic_as_kafka_does(tmp_path: Path) -> No
 def test_a_deleted_partition_is_gone_for_good_and_its_name_free(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     fill(create(logs))
-    logs.delete("topic", [0])
+    logs.delete([("topic", 0)])
     assert logs.found_partitions() == []
     assert create(logs, topic_id=uuid4()).end_offset == 0
     assert logs.purge() > 0
@@ -165,7 +169,7 @@ def test_a_new_topic_does_not_read_the_folder_of_an_older_one_of_its_name(
     elif isinstance(metadata, bytes):
         path.write_bytes(metadata)
     logs = manager(tmp_path)
-    (log,) = logs.create_many("topic", uuid4(), [0], SMALL, NOW_MS)
+    log = create_new(logs, uuid4())
     assert log.end_offset == 0
     logs.close()
 
@@ -294,23 +298,6 @@ def test_retention_and_expiry_run_over_all_logs(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_five_batches_in_flight_over_a_kill_are_each_recognised(tmp_path: Path) -> None:
-    logs = manager(tmp_path)
-    log = create(logs)
-    in_flight = [batch(1, 0, number * 10, 10) for number in range(5)]
-    for data in in_flight:
-        append(log, data)
-    kill(logs)
-    logs = manager(tmp_path)
-    log = create(logs)
-    answers = [append(log, data) for data in in_flight]
-    assert [(answer.base_offset, answer.duplicate) for answer in answers] == [
-        (n * 10, True) for n in range(5)
-    ]
-    assert len(sequences(log)) == 5
-    logs.close()
-
-
 class Machine(Disk):
     """Its `life` is another one after each start of the machine."""
 
@@ -423,7 +410,7 @@ def test_what_follows_a_loss_is_not_taken_for_durable_by_the_recovery_point_befo
     logs.close()
 
 
-def test_a_topic_id_is_durable_before_the_first_record(tmp_path: Path) -> None:
+def test_a_topic_id_is_durable_before_the_first_record_and_all_names_with_one_sync(tmp_path: Path) -> None:
     synced = []
 
     class Noting(Disk):
@@ -435,13 +422,19 @@ def test_a_topic_id_is_durable_before_the_first_record(tmp_path: Path) -> None:
         def fdatasync(self, fd: int) -> None:
             synced.append(names[fd])
 
+        def fsync_directory(self, path: Path) -> None:
+            synced.append(path.name)
+
     names: dict[int, str] = {}
     logs = manager(tmp_path, Noting())
-    (log,) = logs.create_many("topic", TOPIC_ID, [0], SMALL, NOW_MS)
+    log = create_new(logs, TOPIC_ID)
+    synced.clear()
     fill(log, 1)
-    assert [name for name in synced if "meta" in name or ".log" in name] == [
+    assert synced == [
+        "leader-epoch-checkpoint.tmp",
         "partition.metadata",
         f"{0:020d}.log",
+        "topic-0",
     ]
     logs.close()
 
@@ -474,18 +467,18 @@ def test_a_tail_of_zeros_is_damage_where_the_machine_did_not_stop(tmp_path: Path
     zero(max(log.folder.glob("*.log")), count)
     machine.life = "second"
     name, level = told_at_the_start(tmp_path, machine)
-    assert (name, level) in [("log_recovered", "info"), ("log_tail_truncated", "warning")]
+    assert (name, level) in [("log_recovered", "warning"), ("log_tail_truncated", "warning")]
 
 
 @pytest.mark.parametrize("left", [1, 8, 12, 60, 61, ONE - 1])
-def test_the_beginning_of_a_batch_is_no_damage_where_a_process_was_killed(tmp_path: Path, left: int) -> None:
+def test_the_beginning_of_a_batch_is_cut_with_a_warning_after_a_kill(tmp_path: Path, left: int) -> None:
     machine = Machine()
     logs = manager(tmp_path, machine)
     log = create(logs)
     fill(log, 5)
     kill(logs)
     cut(max(log.folder.glob("*.log")), ONE - left)
-    assert told_at_the_start(tmp_path, machine) == ("log_recovered", "info")
+    assert told_at_the_start(tmp_path, machine) == ("log_recovered", "warning")
 
 
 def without_its_first_segment(folder: Path, *, clean: bool) -> int:

@@ -1,46 +1,6 @@
 """The last stable offset lies before every transaction that is open, or whose marker is not durable."""
 
-from __future__ import annotations
-
 from tidelog.broker.storage.open_transactions import NO_TRANSACTION, EndedTransaction, OpenTransactions
-
-
-def test_the_oldest_open_transaction_holds_it_back_in_whatever_order_they_end() -> None:
-    transactions = OpenTransactions()
-    assert transactions.first_unstable == NO_TRANSACTION
-    for producer_id, offset in ((7, 10), (8, 20), (9, 30)):
-        assert transactions.begin(producer_id, offset)
-    assert not transactions.begin(7, 40)
-    transactions.end(8, 50)
-    transactions.settle(60)
-    assert transactions.first_unstable == 10
-    transactions.end(7, 60)
-    transactions.settle(61)
-    assert (transactions.first_unstable, len(transactions), 9 in transactions) == (30, 1, True)
-    transactions.end(9, 61)
-    transactions.settle(62)
-    assert (transactions.first_unstable, len(transactions)) == (NO_TRANSACTION, 0)
-
-
-def test_a_marker_counts_once_the_high_watermark_has_passed_it() -> None:
-    transactions = OpenTransactions()
-    transactions.begin(7, 10)
-    transactions.end(7, 12)
-    assert (transactions.first_unstable, len(transactions)) == (10, 0)
-    transactions.settle(12)
-    assert transactions.first_unstable == 10
-    transactions.settle(13)
-    assert transactions.first_unstable == NO_TRANSACTION
-
-
-def test_a_producer_may_begin_again_before_its_last_marker_is_durable() -> None:
-    transactions = OpenTransactions()
-    transactions.begin(7, 10)
-    transactions.end(7, 12)
-    assert transactions.begin(7, 13)
-    assert transactions.first_unstable == 10
-    transactions.settle(13)
-    assert transactions.first_unstable == 13
 
 
 def test_what_ended_is_described_with_the_last_stable_offset_behind_it() -> None:

@@ -1,7 +1,5 @@
 """Who appends: a coordinator's batch is checked for its epochs alone, and changes producers as a marker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from struct import pack
 
@@ -20,7 +18,7 @@ from tests.unit.broker.storage.support import (
     outcome,
     state,
 )
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch
@@ -41,7 +39,7 @@ def test_a_coordinators_records_lie_at_the_end_of_the_log_and_know_no_producer(t
     before = state(log)
     assert append_own(log, batch(count=2, value=b"offsets"))[:2] == (3, 4)
     assert append(log, batch(PRODUCER, 0, 3)).base_offset == 5
-    records = [record for part in log.read(3, 200, upper_offset=5).records for record in decode_batch(part)]
+    records = [record for part in log.read(Read(3, 200, 5)).records for record in decode_batch(part)]
     assert [(record.offset, record.value) for record in records] == [(3, b"offsets"), (4, b"offsets")]
     assert before.keys() == state(log).keys()
 
@@ -102,12 +100,6 @@ def test_what_a_coordinator_may_not_write_changes_nothing(
     before = state(log), log.end_offset, log.size_bytes
     assert outcome(append_own, log, refused) is code
     assert (state(log), log.end_offset, log.size_bytes) == before
-
-
-def test_a_client_may_not_write_a_marker(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    append(log, batch(PRODUCER, 0, 0))
-    assert outcome(append, log, marker(PRODUCER)) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("with_snapshot", [False, True])
@@ -208,7 +200,7 @@ def test_a_follower_knows_the_transactions_that_its_leader_knows(tmp_path: Path)
     append_transactional(leader, PRODUCER, 2)
     offset = 0
     while offset < leader.end_offset:
-        found = leader.read(offset, 1, upper_offset=leader.end_offset)
+        found = leader.read(Read(offset, 1, leader.end_offset))
         append_from_leader(follower, bytes(found.records[0]))
         offset = found.next_offset
     assert state(follower) == state(leader)

@@ -1,7 +1,5 @@
 """Appending to, reading from and searching one partition's log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from struct import Struct
 
@@ -14,17 +12,15 @@ from tests.unit.broker.storage.support import (
     batch,
     flush,
     open_log,
-    sequences,
     state,
-    stored,
 )
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.records import RecordBatchBuilder, decode_batch, read_batch_header, set_producer
+from tidelog.protocol.records import decode_batch, read_batch_header, set_producer
 from tidelog.protocol.records.header import write_header
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -49,18 +45,11 @@ def changed(data: bytes, **fields: int) -> bytes:
     return bytes(copy)
 
 
-def test_offsets_are_given_in_order_of_arrival(log: PartitionLog) -> None:
-    first, second = append(log, batch(count=3)), append(log, batch(count=2))
-    assert (first.base_offset, first.last_offset, second.base_offset, second.last_offset) == (0, 2, 3, 4)
-    assert not first.duplicate
-    assert first.log_append_time_ms == -1
-
-
 def test_the_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(log: PartitionLog) -> None:
     append(log, batch())
     sent = batch(5, 2, 0, 4, compression=Compression.LZ4)
     append(log, memoryview(sent), leader_epoch=7)
-    (records,) = log.read(1, 1 << 20, upper_offset=5).records
+    (records,) = log.read(Read(1, 1 << 20, 5)).records
     found = read_batch_header(records)
     assert (found.base_offset, found.partition_leader_epoch) == (1, 7)
     assert bytes(records[16:]) == sent[16:]
@@ -123,7 +112,7 @@ def test_log_append_time_is_the_brokers_and_the_crc_still_right(tmp_path: Path) 
     log = open_log(tmp_path, config=LogConfig(message_timestamp_type="LogAppendTime"))
     result = append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 9)
     assert result.log_append_time_ms == NOW_MS + 9
-    (records,) = log.read(0, 1 << 20, upper_offset=2).records
+    (records,) = log.read(Read(0, 1 << 20, 2)).records
     assert {record.timestamp for record in decode_batch(records)} == {NOW_MS + 9}
     assert append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 50).log_append_time_ms == NOW_MS + 9
 
@@ -132,7 +121,7 @@ def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset(log: Part
     for _ in range(10):
         append(log, batch(count=3))
     size = len(batch(count=3))
-    result = log.read(4, 2 * size + 10, upper_offset=30)
+    result = log.read(Read(4, 2 * size + 10, 30))
     (records,) = result.records
     assert len(records) == 2 * size
     assert read_batch_header(records).base_offset == 3
@@ -142,48 +131,25 @@ def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset(log: Part
 def test_the_first_batch_comes_even_when_it_is_larger_than_asked(log: PartitionLog) -> None:
     append(log, batch(count=3))
     append(log, batch())
-    result = log.read(0, 1, upper_offset=4)
+    result = log.read(Read(0, 1, 4))
     assert (len(result.records[0]), result.next_offset) == (len(batch(count=3)), 3)
-    assert log.read(0, 1, upper_offset=4, oversized_first=False) == ([], 0)
+    assert log.read(Read(0, 1, 4, at_least_one=False)) == ([], 0)
 
 
 def test_a_read_stops_at_the_upper_offset(log: PartitionLog) -> None:
     for _ in range(5):
         append(log, batch(count=2))
-    assert log.read(0, 1 << 20, upper_offset=6).next_offset == 6
-    assert log.read(6, 1 << 20, upper_offset=6) == ([], 6)
-    assert log.read(8, 1 << 20, upper_offset=6) == ([], 8)
+    assert log.read(Read(0, 1 << 20, 6)).next_offset == 6
+    assert log.read(Read(6, 1 << 20, 6)) == ([], 6)
+    assert log.read(Read(8, 1 << 20, 6)) == ([], 8)
 
 
 def test_a_read_at_the_end_is_empty_and_beyond_it_out_of_range(log: PartitionLog) -> None:
     append(log, batch())
-    assert log.read(1, 100, upper_offset=1) == ([], 1)
+    assert log.read(Read(1, 100, 1)) == ([], 1)
     for offset in (-1, 2):
-        with pytest.raises(ApiError) as caught:
-            log.read(offset, 100, upper_offset=1)
-        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-@pytest.mark.parametrize("max_bytes", [1, 150, 500, 1 << 20])
-def test_reading_on_gives_every_batch_once_over_segments_and_restart(tmp_path: Path, max_bytes: int) -> None:
-    log = open_log(tmp_path, config=SMALL)
-    for number in range(100):
-        append(log, batch(1, 0, number * 2, 2))
-    expected = [(number * 2, 1, 0, number * 2) for number in range(100)]
-    assert log.segment_count > 5
-    assert [
-        (h.base_offset, h.producer_id, h.producer_epoch, h.base_sequence) for h in stored(log, max_bytes)
-    ] == expected
-    assert log.close(clean=True)
-    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=200)
-    assert sequences(again) == expected
-    for offset in range(200):
-        assert log_base(again, offset) == offset - offset % 2
-
-
-def log_base(log: PartitionLog, offset: int) -> int:
-    log._segments._hints.clear()
-    return read_batch_header(log.read(offset, 1, upper_offset=log.end_offset).records[0]).base_offset
+        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.OFFSET_OUT_OF_RANGE):
+            log.read(Read(offset, 100, 1))
 
 
 def test_cold_pages_are_signalled_and_can_be_read_without_nowait(tmp_path: Path) -> None:
@@ -192,8 +158,8 @@ def test_cold_pages_are_signalled_and_can_be_read_without_nowait(tmp_path: Path)
     append(log, batch())
     disk.cold = True
     with pytest.raises(ColdRead):
-        log.read(0, 100, upper_offset=1, nowait=True)
-    assert log.read(0, 100, upper_offset=1).next_offset == 1
+        log.read(Read(0, 100, 1, nowait=True))
+    assert log.read(Read(0, 100, 1)).next_offset == 1
 
 
 def test_segments_roll_by_size(tmp_path: Path) -> None:
@@ -296,14 +262,6 @@ def test_the_largest_timestamp_is_found_to_the_record(tmp_path: Path) -> None:
     assert log.max_timestamp_offset() == (52, NOW_MS + 99, 0)
     log.delete_records_before(54)
     assert log.max_timestamp_offset() == (54, NOW_MS, 0)
-
-
-def test_records_without_timestamps_are_found_by_no_timestamp(log: PartitionLog) -> None:
-    builder = RecordBatchBuilder()
-    builder.append(-1, None, b"v")
-    append(log, builder.build(Compression.NONE, -1, -1, -1))
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
 
 
 def test_leader_epochs_tell_where_each_ended(tmp_path: Path) -> None:

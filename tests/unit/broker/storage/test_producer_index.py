@@ -1,7 +1,5 @@
 """The index of producers: finds what was added, forgets what was removed, never stops to grow."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

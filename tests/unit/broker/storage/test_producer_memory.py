@@ -1,39 +1,10 @@
 """What is remembered of producers, and whom the memory forgets."""
 
-from __future__ import annotations
-
 from tests.unit.broker.storage.machines import DAY_MS, TRANSACTIONAL, Log, code, states
 from tests.unit.broker.storage.support import NEVER_ISSUED, NOW_MS, header
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerRules
 from tidelog.protocol.errors import ErrorCode
-
-
-def test_expiry_counts_from_the_last_append_by_the_brokers_clock() -> None:
-    machine = states(expiration_ms=DAY_MS)
-    log = Log(machine)
-    log.send(1, 0, 0, now_ms=NOW_MS)
-    log.send(2, 0, 0, now_ms=NOW_MS)
-    log.send(1, 0, 1, now_ms=NOW_MS + 1000)
-    assert machine.expire(NOW_MS + DAY_MS - 1) == 0
-    assert machine.expire(NOW_MS + DAY_MS) == 1
-    assert machine.entry(2) is None
-    assert log.send(1, 0, 2, now_ms=NOW_MS + DAY_MS) == Append()
-
-
-def test_an_expired_producer_is_unknown_and_may_begin_again_at_zero() -> None:
-    log = Log(states(expiration_ms=DAY_MS))
-    log.send(1, 0, 0)
-    log.machine.expire(NOW_MS + DAY_MS)
-    assert code(log.send(1, 0, 1)) == ErrorCode.UNKNOWN_PRODUCER_ID
-    assert log.send(1, 0, 0) == Append()
-
-
-def test_expiry_stops_at_its_bound_and_goes_on_later() -> None:
-    machine = states(expiration_ms=1)
-    for producer_id in range(10):
-        machine.apply(header(producer_id, 0, 0), 0, NOW_MS)
-    assert [machine.expire(NOW_MS + 1, 4) for _ in range(4)] == [4, 4, 2, 0]
 
 
 def test_a_clock_that_goes_back_expires_nobody_early() -> None:
@@ -43,33 +14,6 @@ def test_a_clock_that_goes_back_expires_nobody_early() -> None:
     assert machine.expire(NOW_MS + DAY_MS - 1) == 0
 
 
-def test_past_the_limit_the_longest_idle_goes() -> None:
-    machine = states(max_producers=3)
-    for producer_id in (1, 2, 3):
-        machine.apply(header(producer_id, 0, 0), 0, NOW_MS)
-    machine.apply(header(1, 0, 1), 3, NOW_MS)
-    machine.apply(header(4, 0, 0), 4, NOW_MS)
-    assert [entry.producer_id for entry in machine.entries()] == [3, 1, 4]
-    assert machine.evicted == 1
-
-
-def test_the_first_batch_of_an_evicted_producer_is_not_stored_again() -> None:
-    log = Log(states(max_producers=2))
-    for producer_id in (1, 2, 3):
-        log.send(producer_id, 0, 0)
-    assert code(log.send(1, 0, 0)) == ErrorCode.UNKNOWN_PRODUCER_ID
-    assert code(log.send(1, 0, 1)) == ErrorCode.UNKNOWN_PRODUCER_ID
-    assert log.end == 3
-
-
-def test_an_evicted_producer_goes_on_under_a_new_epoch() -> None:
-    log = Log(states(max_producers=2))
-    for producer_id in (1, 2, 3):
-        log.send(producer_id, 0, 0)
-    assert log.send(1, 1, 0) == Append()
-    assert log.send(1, 1, 1) == Append()
-
-
 def test_who_was_evicted_is_kept_in_mind_for_the_next_thousand() -> None:
     log = Log(ProducerStates(ProducerRules(max_producers=1), lambda: 10_000))
     for producer_id in range(1_002):
@@ -77,12 +21,6 @@ def test_who_was_evicted_is_kept_in_mind_for_the_next_thousand() -> None:
     assert code(log.send(1, 0, 0)) == ErrorCode.UNKNOWN_PRODUCER_ID
     assert log.send(0, 0, 0) == Append()
     assert len(log.machine._evicted_epochs) == 1_000
-
-
-def test_kafkas_rule_takes_an_evicted_producer_for_a_new_one() -> None:
-    log = Log(states(max_producers=1, reject_unknown_sequence=False))
-    for producer_id in (1, 2, 1):
-        assert log.send(producer_id, 0, 0) == Append()
 
 
 def test_an_open_transaction_keeps_its_producer() -> None:

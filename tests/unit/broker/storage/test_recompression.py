@@ -1,7 +1,5 @@
 """What compression.type makes of a client's batch: the same records and numbers, in the topic's codec."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 from tests.unit.broker.storage.support import NOW_MS, append, batch, encoded, open_log, outcome, state
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.recompression import Recompressed, inspect_to_store
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
@@ -41,7 +39,7 @@ def config(name: str, **more: Any) -> LogConfig:
 
 
 def kept_batches(log: PartitionLog) -> list[bytes]:
-    data = b"".join(log.read(0, 1 << 20, upper_offset=log.end_offset).records)
+    data = b"".join(log.read(Read(0, 1 << 20, log.end_offset)).records)
     return [data[start : start + header.size_bytes] for start, header in iter_batches(data)]
 
 

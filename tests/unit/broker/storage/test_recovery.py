@@ -1,7 +1,5 @@
 """What a log is after restarts: clean ones, crashes, torn tails, damaged files."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path
@@ -21,7 +19,7 @@ from tests.unit.broker.storage.support import (
     state,
 )
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.snapshot import snapshots
 from tidelog.protocol.errors import ApiError
 
@@ -75,15 +73,6 @@ def test_a_clean_restart_remembers_when_each_producer_last_wrote(tmp_path: Path)
     ]
 
 
-def test_after_a_crash_the_window_is_rebuilt_from_the_log(tmp_path: Path) -> None:
-    log = written(tmp_path)
-    before = state(log)
-    again = open_log(tmp_path, config=SMALL, recovery_point=crash(log))
-    assert state(again) == before
-    assert sequences(again) == [(number, 1, 0, number) for number in range(40)]
-    assert (again.end_offset, again.flushed_end_offset) == (40, 40)
-
-
 def test_replayed_producers_count_as_written_now(tmp_path: Path) -> None:
     log = written(tmp_path)
     crash(log)
@@ -131,25 +120,6 @@ def test_what_a_failed_fdatasync_left_in_the_page_cache_is_written_again(tmp_pat
     point = crash(again)
     disk.power_cut(random.Random(0))
     assert sequences(open_log(tmp_path, disk=disk, recovery_point=point)) == [(0, 1, 0, 0), (1, 1, 0, 1)]
-
-
-def test_a_torn_tail_is_cut_at_every_byte_of_the_last_batch(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    crash(written(source, 12))
-    last = sorted(source.glob("*.log"))[-1]
-    size = last.stat().st_size
-    for cut in range(1, len(batch(1, 0, 0)) + 1):
-        folder = tmp_path / f"cut{cut}"
-        shutil.copytree(source, folder)
-        with (folder / last.name).open("r+b") as file:
-            file.truncate(size - cut)
-        log = open_log(folder, config=SMALL)
-        assert log.end_offset == 11
-        assert log.recovery.truncated_bytes == len(batch(1, 0, 0)) - cut
-        assert not log.recovery.is_damaged
-        assert sequences(log) == [(number, 1, 0, number) for number in range(11)]
-        assert append(log, batch(1, 0, 11)).base_offset == 11
-        log.close(clean=False)
 
 
 def test_a_flipped_bit_beyond_the_recovery_point_ends_the_log_there_and_says_so(tmp_path: Path) -> None:
@@ -236,8 +206,8 @@ def test_a_damaged_index_costs_reading_not_correctness(
     assert sequences(again) == [(number, 1, 0, number) for number in range(40)]
     for number in range(40):
         assert again.offset_for_timestamp(NOW_MS + number) == (number, NOW_MS + number, 0)
-        again._segments._hints.clear()
-        assert again.read(number, 1, upper_offset=40).next_offset == number + 1
+        again._positions.clear()
+        assert again.read(Read(number, 1, 40)).next_offset == number + 1
     assert again.max_timestamp_offset() == (39, NOW_MS + 39, 0)
 
 
@@ -251,6 +221,16 @@ def test_rebuilt_indexes_equal_those_that_were_written(tmp_path: Path) -> None:
     assert len(again.recovery.rebuilt_indexes) == again.segment_count
     again.close(clean=True)
     assert index_bytes(tmp_path) == before
+
+
+def test_a_clean_start_rebuilds_no_index_of_a_segment_with_one_large_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(index_interval_bytes=0))
+    for _ in range(3):
+        append(log, batch(count=2))
+        log.roll(NOW_MS)
+    log.close(clean=True)
+    again = open_log(tmp_path, config=LogConfig(index_interval_bytes=0), clean=True, recovery_point=6)
+    assert not again.recovery.rebuilt_indexes
 
 
 def test_every_flipped_bit_in_an_index_leaves_look_ups_exact(tmp_path: Path) -> None:
@@ -268,8 +248,8 @@ def test_every_flipped_bit_in_an_index_leaves_look_ups_exact(tmp_path: Path) -> 
             path.write_bytes(data)
             again = open_log(source, config=config, clean=True, recovery_point=20)
             for number in range(20):
-                again._segments._hints.clear()
-                assert again.read(number, 1, upper_offset=20).next_offset == number + 1
+                again._positions.clear()
+                assert again.read(Read(number, 1, 20)).next_offset == number + 1
                 assert again.offset_for_timestamp(NOW_MS + number) == (number, NOW_MS + number, 0)
             again.close(clean=False)
         path.write_bytes(original)
@@ -294,18 +274,6 @@ def test_a_damaged_snapshot_is_set_aside_and_the_older_one_gives_the_same_state(
         assert problem.startswith(newest.name + ".corrupt")
         again.close(clean=False)
         newest.write_bytes(original)
-
-
-def test_without_any_snapshot_a_full_replay_gives_the_state(tmp_path: Path) -> None:
-    log = written(tmp_path, 40, checkpoint_at=30)
-    before = state(log)
-    log.close(clean=True)
-    for path in tmp_path.glob("*.snapshot"):
-        path.write_bytes(path.read_bytes()[:50])
-    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
-    assert state(again) == before
-    assert again.recovery.replayed_batches == 40
-    assert len(again.recovery.corrupt_snapshots) == 2
 
 
 def test_a_snapshot_that_knows_more_than_the_log_is_thrown_away(tmp_path: Path) -> None:
@@ -342,10 +310,10 @@ def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_serv
     (tmp_path / f"{0:020d}.index").unlink()
     again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
     assert again.recovery.is_damaged
-    assert again.read(0, 3 * one, upper_offset=40).next_offset == 3
+    assert again.read(Read(0, 3 * one, 40)).next_offset == 3
     with pytest.raises(ApiError):
-        again.read(5, 100, upper_offset=40)
-    assert again.read(20, 1, upper_offset=40).next_offset == 21
+        again.read(Read(5, 100, 40))
+    assert again.read(Read(20, 1, 40)).next_offset == 21
 
 
 def test_what_lies_before_damage_is_read_more_than_once(tmp_path: Path) -> None:
@@ -358,10 +326,10 @@ def test_what_lies_before_damage_is_read_more_than_once(tmp_path: Path) -> None:
     path.write_bytes(data)
     again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40)
     for max_bytes in (1 << 20, 1 << 20, 5 * one, 4 * one):
-        assert again.read(0, max_bytes, upper_offset=40).next_offset == 4
-        assert again.read(3, max_bytes, upper_offset=40).next_offset == 4
+        assert again.read(Read(0, max_bytes, 40)).next_offset == 4
+        assert again.read(Read(3, max_bytes, 40)).next_offset == 4
     with pytest.raises(ApiError):
-        again.read(4, 100, upper_offset=40)
+        again.read(Read(4, 100, 40))
 
 
 def test_a_first_batch_that_is_damaged_takes_no_log_offline_and_keeps_no_segment_from_retention(
@@ -437,7 +405,7 @@ def test_a_saved_start_behind_the_end_hides_no_record_unless_the_end_is_lost(
     damaged = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=40, start_offset=1700)
     assert (damaged.start_offset, damaged.end_offset) == (0, 40)
     assert [each.split(";")[0] for each in damaged.recovery.file_problems] == [
-        "the saved log start 1700 lies behind the log's end 40"
+        "the saved log start 1700 is after the log's end 40"
     ]
     damaged.close(clean=False)
     lost = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=1800, start_offset=1700)

@@ -1,7 +1,5 @@
 """Reads in threads while the loop appends, rolls and deletes."""
 
-from __future__ import annotations
-
 import threading
 from functools import partial
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.records import batch_crc_is_valid, iter_batches
 
@@ -45,7 +43,7 @@ class Reader(threading.Thread):
             if offset >= upper:
                 return
             try:
-                result = self.log.read(offset, 700, upper_offset=upper)
+                result = self.log.read(Read(offset, 700, upper))
             except ApiError as error:
                 if offset >= self.log.start_offset:
                     self.problem = f"{error} at {offset}"

@@ -1,7 +1,5 @@
 """A log that is taken back is the log that it would be if nothing more had been written."""
 
-from __future__ import annotations
-
 import errno
 import os
 from contextlib import suppress
@@ -192,9 +190,8 @@ def test_an_offset_that_the_log_does_not_hold_is_refused_and_nothing_changes(tmp
     log = logs.logs["topic", 0]
     log.delete_records_before(20)
     for offset in (-1, 19, BATCHES * STEP + 1):
-        with pytest.raises(ApiError) as caught:
+        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.OFFSET_OUT_OF_RANGE):
             logs.truncate_to("topic", 0, offset, NOW_MS)
-        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         assert logs.logs["topic", 0] is log
     shorter = logs.truncate_to("topic", 0, 20, NOW_MS)
     assert (shorter.start_offset, shorter.end_offset) == (20, 20)

@@ -1,7 +1,5 @@
 """Batches without timestamps: they age by their file, are found by no time, and no limit refuses them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, stored
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
@@ -164,7 +162,7 @@ def test_the_stored_header_says_what_the_records_say(tmp_path: Path) -> None:
         append(log, untimed(compression=codec))
     flush(log)
     assert [(header.base_timestamp, header.max_timestamp) for header in stored(log)] == [(-1, -1)] * 5
-    (data,) = log.read(0, 1 << 20, upper_offset=log.end_offset).records
+    (data,) = log.read(Read(0, 1 << 20, log.end_offset)).records
     position = 0
     while position < len(data):
         assert [record.timestamp for record in decode_batch(data, position)] == [-1, -1, -1]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.client import TopicPartition
+from tidelog.client.consumer import config
 from tidelog.client.groups.assignors import ASSIGNORS
 from tidelog.client.groups.consumer_protocol import Subscription
 
@@ -148,3 +149,7 @@ def test_static_members_keep_their_ranges_when_their_ids_change() -> None:
         return assigned[first_id], assigned[second_id]
 
     assert share("x", "y") == share("y", "x")
+
+
+def test_the_setting_of_a_consumer_has_every_assignor() -> None:
+    assert tuple(ASSIGNORS) == config.ASSIGNORS

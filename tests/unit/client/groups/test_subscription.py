@@ -3,8 +3,8 @@
 import pytest
 
 from tidelog.client.groups.subscription import TopicSubscription
-from tidelog.client.metadata import EMPTY, PartitionInfo, TopicInfo
 from tidelog.protocol.errors import ErrorCode
+from tidelog.wire.metadata import EMPTY, PartitionInfo, TopicInfo
 
 
 def topic(name: str, *, is_internal: bool = False, partitions: int = 1) -> TopicInfo:

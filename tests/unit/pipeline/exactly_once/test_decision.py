@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.client.admin_types import CommittedOffset
-from tidelog.client.types import TopicPartition
+from tidelog.client import CommittedOffset, TopicPartition
 from tidelog.pipeline.exactly_once.decision import (
     ANCHOR,
     NO_BATCH,
@@ -84,8 +83,8 @@ def test_a_later_batch_is_decided_and_a_decided_one_is_kept() -> None:
     [
         (replace(NEXT_RUN, query="new"), "belongs to query query, this is new"),
         (replace(NEXT_RUN, query="", run=""), "this is a batch job"),
-        (replace(NEXT_RUN, batch=6), "with other rows, and batch 7 since"),
-        (replace(NEXT_RUN, plan="other"), "The checkpoint is a copy"),
+        (replace(NEXT_RUN, batch=6), "and batch 7 since. Either another driver runs this query"),
+        (replace(NEXT_RUN, plan="other"), "newer copy of the checkpoint"),
         (replace(LAST, write="again"), "already written in this run"),
     ],
 )
@@ -97,3 +96,6 @@ def test_what_cannot_follow_the_last_decision_is_refused(wanted: Decision, messa
 def test_a_batch_job_may_repeat_a_number_because_it_has_no_run() -> None:
     job = replace(LAST, query="", run="", plan="")
     assert following("sink", job, replace(job, write="again")) is job
+    with pytest.raises(ExactlyOnceError, match=r"batch=6 is lower than 7.* from 8 on") as refused:
+        following("sink", job, replace(job, batch=6, write="again"))
+    assert "checkpoint" not in str(refused.value)

@@ -1,7 +1,7 @@
 """What a round of the archive covers when the log changes under it."""
 
 from tidelog.pipeline.jobs.archive import shortened
-from tidelog.pipeline.source.offsets import Place
+from tidelog.pipeline.offsets import Place
 
 
 def test_between_rounds_ends_stay_and_starts_move_with_retention() -> None:

@@ -14,7 +14,7 @@ from tidelog.pipeline.jobs import archive_compaction
 from tidelog.pipeline.jobs.archive_compaction import exchange, plan
 from tidelog.pipeline.jobs.archive_files import FILE_SCHEMA, ArchiveError, DraftFile, describe
 from tidelog.pipeline.jobs.archive_log import Archive, missing_files
-from tidelog.pipeline.source.offsets import Place
+from tidelog.pipeline.offsets import Place
 
 DAY_US = 86_400_000_000
 PLACES = [Place("t", 0), Place("t", 1)]

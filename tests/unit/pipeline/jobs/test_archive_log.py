@@ -1,6 +1,5 @@
 """The archive's log: a commit holds as a whole or not at all, wherever the run that makes it dies."""
 
-import json
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tidelog.pipeline.jobs import archive_log
 from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, offsets_in_name
 from tidelog.pipeline.jobs.archive_log import Archive, missing_files, publish
-from tidelog.pipeline.source.offsets import OptionError, Place
+from tidelog.pipeline.offsets import OptionError, Place
 
 PLACE = Place("t", 3)
 OTHER = Place("u", 0)
@@ -146,33 +145,6 @@ def test_a_commit_that_an_error_interrupts_keeps_the_drafts_that_it_needs(
     archive.__exit__(caught.type)
     with Archive(str(tmp_path)):
         assert visible(tmp_path) == [file.name]
-
-
-def test_an_archive_of_an_earlier_release_goes_on_behind_its_last_commit(tmp_path: Path) -> None:
-    own = tmp_path / "_tidelog"
-    (own / "commits").mkdir(parents=True)
-    (own / "drafts" / "run").mkdir(parents=True)
-    (own / "drafts" / "run" / "a").write_text("0 to 9")
-    name = f"topic=t/date=2026-11-21/00003-{0:020}-{9:020}.parquet"
-    commit = {
-        "number": 1,
-        "ends": {"t": {"3": 10}},
-        "files": [["_tidelog/drafts/run/a", name]],
-        "last": [name],
-    }
-    (own / "archive.json").write_text('{"format": "parquet", "version": 1}')
-    (own / "commits" / f"{1:020}.json").write_text(json.dumps(commit))
-    (own / "published.json").write_text('{"number": 0}')
-    with Archive(str(tmp_path)) as archive:
-        assert (archive.ends, visible(tmp_path)) == ({PLACE: 10}, [name])
-        archive.commit({PLACE: 20}, [draft(archive, 10, 19)])
-    assert missing_files(tmp_path) == []
-
-
-def test_a_delta_table_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "_delta_log").mkdir()
-    with pytest.raises(OptionError, match=r"no longer one.*another folder"), Archive(str(tmp_path)):
-        pass
 
 
 def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:

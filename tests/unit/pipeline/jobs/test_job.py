@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.pipeline.jobs.job import JobProgress, MetricsFile, progress_to
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 
 @dataclass(frozen=True, slots=True)

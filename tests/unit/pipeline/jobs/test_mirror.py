@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.errors import BrokerUnavailableError
+from tidelog.client import BrokerUnavailableError, ClusterConfig
 from tidelog.pipeline.jobs import mirror
 from tidelog.pipeline.jobs.mirror_settings import MirrorSettings
 from tidelog.pipeline.jobs.mirror_topics import Prepared
 from tidelog.pipeline.mirror.session_folder import MirrorSession
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.pipeline.jobs.outputs import check_file, check_folder
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 
 def test_a_folder_of_results_is_new_or_holds_earlier_ones_only(tmp_path: Path) -> None:

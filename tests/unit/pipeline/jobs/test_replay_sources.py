@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.pipeline.jobs.kills import Killed, die, release
 from tests.unit.pipeline.jobs.test_archive_log import PLACE, draft
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs import archive_log
 from tidelog.pipeline.jobs.archive_files import ArchiveError
 from tidelog.pipeline.jobs.archive_log import Archive, publish
 from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.jobs.replay_sources import ArchivedRecords, Times
-from tidelog.pipeline.source.offsets import OffsetRange, OptionError, Place
+from tidelog.pipeline.offsets import OffsetRange, OptionError, Place
 
 NO_TIMES: Times = (None, None)
 SPARK: Any = None

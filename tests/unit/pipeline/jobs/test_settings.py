@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.cluster_settings import another, with_another
-from tidelog.client.cluster_config import ClusterConfig
+from tests.unit.wire.cluster_settings import another, with_another
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.settings import (
     JOBS,
     CommonSettings,
@@ -16,7 +16,7 @@ from tidelog.pipeline.jobs.settings import (
     names_of,
     table_of,
 )
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 from tidelog.protocol.settings import hold_checked, setting, settings_of
 
 
@@ -75,13 +75,16 @@ def test_values_get_the_type_of_their_field() -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"path": 3}, "path must be text, not 3"),
-        ({"path": "p", "topics": [1]}, r"topics must be a list, each item text, not \[1\]"),
+        ({"path": 3}, "path: expected text, got 3"),
+        ({"path": "p", "topics": [1]}, r"topics: expected a list, each item text, got \[1\]"),
         ({"path": "p", "partitions": [True]}, "each item a whole number of at least 0"),
-        ({"path": "p", "max_rows": "many"}, "max_rows must be a whole number of at least 1, not 'many'"),
-        ({"path": "p", "interval_seconds": float("nan")}, "interval_seconds must be a number, not nan"),
-        ({"path": "p", "follow": 1}, "follow must be true or false, not 1"),
-        ({"path": "p", "to_bootstrap_servers": "a:b"}, "bootstrap_servers has 'a:b', expected host:port"),
+        ({"path": "p", "max_rows": "many"}, "max_rows: expected a whole number of at least 1, got 'many'"),
+        ({"path": "p", "interval_seconds": float("nan")}, "interval_seconds: expected a number, got nan"),
+        ({"path": "p", "follow": 1}, "follow: expected true or false, got 1"),
+        (
+            {"path": "p", "to_bootstrap_servers": "a:b"},
+            "got 'a:b'",
+        ),
         ({"path": "p", "to_client_id": "c"}, "missing: to_bootstrap_servers"),
         ({}, "missing: path"),
     ],
@@ -110,7 +113,7 @@ def test_every_setting_of_a_job_says_what_it_means(job: str) -> None:
 
 
 def test_a_cluster_is_never_text() -> None:
-    with pytest.raises(ValueError, match="to_cluster must be a ClusterConfig, not str"):
+    with pytest.raises(ValueError, match="to_cluster: expected a ClusterConfig, got str"):
         Settings("p", to_cluster="a:1")  # type: ignore[arg-type]
 
 

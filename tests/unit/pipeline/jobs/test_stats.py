@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidelog.client.cluster_config import ClusterConfig
+from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.stats_settings import StatsSettings
-from tidelog.pipeline.source.offsets import OptionError
+from tidelog.pipeline.offsets import OptionError
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidelog.pipeline.mirror.session_folder import MirrorError
 from tidelog.pipeline.mirror.tail import parse_source, source_headers
 from tidelog.pipeline.mirror.task import check_order
-from tidelog.pipeline.source.offsets import Place
+from tidelog.pipeline.offsets import Place
 
 SOURCE = Place("orders", 0)
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=12)

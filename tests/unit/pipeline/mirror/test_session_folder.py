@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.client.types import TopicPartition
+from tidelog.client import TopicPartition
 from tidelog.pipeline.mirror.session_folder import (
     MAX_EPOCH,
     BatchFacts,
@@ -18,7 +18,7 @@ from tidelog.pipeline.mirror.session_folder import (
     StoredPlace,
     next_facts,
 )
-from tidelog.pipeline.source.offsets import OptionError, Place
+from tidelog.pipeline.offsets import OptionError, Place
 
 SOURCE, OTHER = Place("orders", 0), Place("orders", 1)
 LONGEST = Place("t" * 249, 12)

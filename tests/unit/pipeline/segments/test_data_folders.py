@@ -6,6 +6,8 @@ import pytest
 
 from tests.unit.pipeline.batches import make_batch
 from tests.unit.pipeline.logs import write_log
+from tidelog.pipeline.offsets import OptionError, Place
+from tidelog.pipeline.options.source import parse_options, parse_stream_options
 from tidelog.pipeline.segments.data_folders import (
     CLEAN_SHUTDOWN,
     bounds_without_broker,
@@ -13,8 +15,6 @@ from tidelog.pipeline.segments.data_folders import (
     offset_at,
 )
 from tidelog.pipeline.segments.segment_files import SegmentCutError
-from tidelog.pipeline.source.offsets import OptionError, Place
-from tidelog.pipeline.source.options import parse_options, parse_stream_options
 
 Bounds = dict[Place, tuple[int, int]]
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compaction import cleaned
-from tests.unit.broker.storage.support import append, checkpoint, clean, flush, keyed, open_log
+from tests.unit.broker.storage.support import append, clean, flush, keyed, open_log
 from tests.unit.pipeline.batches import expected_rows, make_batch, plain_rows
 from tests.unit.pipeline.logs import write_log
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.pipeline.data_source import TidelogDataSource
+from tidelog.pipeline.offsets import OffsetRange, OffsetsLostError, Place
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.segments import data_folders, segment_files, segment_ranges
 from tidelog.pipeline.segments.data_folders import by_place, find_segments, offset_at
 from tidelog.pipeline.segments.segment_files import SegmentCutError, SegmentFile
 from tidelog.pipeline.segments.segment_ranges import Piece, plan_pieces
-from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import BATCH_HEADER_SIZE
@@ -256,9 +256,6 @@ def compacted(tmp_path: Path) -> PartitionLog:
         if number % 12 == 11:
             log.roll(TIME)
     flush(log)
-    for _ in range(3):
-        log.compaction.cleanable(log.config, 0, TIME)
-        checkpoint(log)
     return log
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tidelog.pipeline.offsets import OffsetRange, Place
 from tidelog.pipeline.source.losses import count_losses, left_out, note_losses
-from tidelog.pipeline.source.offsets import OffsetRange, Place
 
 
 def test_an_offset_that_is_noted_more_than_once_counts_once(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.pipeline.offsets import OffsetRange, OffsetsLostError, Place, to_json
 from tidelog.pipeline.source.micro_batches import (
     batch_ranges,
     forget_replaced,
@@ -14,7 +15,6 @@ from tidelog.pipeline.source.micro_batches import (
     topic_ids_in,
     waiting_offsets,
 )
-from tidelog.pipeline.source.offsets import OffsetRange, OffsetsLostError, Place, to_json
 
 A, B = Place("a", 0), Place("b", 3)
 OFFSETS = st.dictionaries(

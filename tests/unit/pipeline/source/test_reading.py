@@ -13,12 +13,11 @@ from tests.unit.broker.replicas.test_log_cleaner import fill, topic
 from tests.unit.pipeline.batches import plain_rows
 from tidelog.broker.services import Services
 from tidelog.broker.testing.embedded import ThreadedBroker
-from tidelog.client import Admin, Producer
-from tidelog.client.admin_types import NewTopic
+from tidelog.client import Admin, NewTopic, Producer
 from tidelog.pipeline.data_source import TidelogDataSource
+from tidelog.pipeline.offsets import OffsetsLostError
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source import fetch
-from tidelog.pipeline.source.offsets import OffsetsLostError
 from tidelog.protocol.hot import FetchResponse, decode_fetch_response
 
 SEGMENTS = 6

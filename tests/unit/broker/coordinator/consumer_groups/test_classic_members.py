@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.broker.coordinator.consumer_groups.site import (
     CLASSIC_SESSION_MS,
+    INTERVAL_MS,
     REBALANCE_MS,
     SETTINGS,
     ClassicClient,
@@ -45,6 +46,16 @@ def test_a_classic_member_joins_at_once_and_gets_what_others_have_released() -> 
     assert site.group().state.value == "Stable"
 
 
+def test_a_classic_member_may_join_again_by_the_consumer_protocol() -> None:
+    site, client, member_id = mixed()
+    again = site.join(member_id)
+    for _ in range(2 * REBALANCE_MS // INTERVAL_MS):
+        client.beat()
+        again.beat()
+        site.pass_ms(INTERVAL_MS)
+    assert len(client.partitions()) == len(again.partitions()) == 2
+
+
 def test_no_partition_has_two_owners_while_members_of_both_protocols_rebalance() -> None:
     site, first, member_id = mixed(topics=6)
     classic = ClassicClient(site, member_id, 2)
@@ -60,8 +71,7 @@ def test_no_partition_has_two_owners_while_members_of_both_protocols_rebalance()
     assert site.group().state.value == "Stable"
 
 
-def test_a_member_without_an_id_first_gets_one_and_nothing_is_kept_of_it() -> None:
-    site = Site()
+def test_a_member_without_an_id_first_gets_one_and_nothing_is_kept_of_it(site: Site) -> None:
     site.join("consumer")
     answer = site.join_classic(requires_id=True).answer
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -175,8 +185,7 @@ def test_classic_members_leave_together_and_operators_remove_static_ones_by_thei
     assert static not in site.group().currents
 
 
-def test_a_static_member_may_change_its_protocol_in_either_direction() -> None:
-    site = Site()
+def test_a_static_member_may_change_its_protocol_in_either_direction(site: Site) -> None:
     other = site.join("other")
     static = site.join("consumer", instance_id="i")
     site.settle(other, static)

@@ -18,8 +18,7 @@ def fetched(site: Site, member_id: str | None, epoch: int) -> Any:
     return site.run(site.machine.offsets.fetch("g", None, member_id, epoch)).answer
 
 
-def test_a_member_commits_and_fetches_with_its_own_epoch_alone() -> None:
-    site = Site()
+def test_a_member_commits_and_fetches_with_its_own_epoch_alone(site: Site) -> None:
     client = site.join("a")
     client.beat(names=["t", "u"])
     commit(site, "a", 2)
@@ -31,8 +30,7 @@ def test_a_member_commits_and_fetches_with_its_own_epoch_alone() -> None:
     assert code_of(partial(fetched, site, "b", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_any_client_may_fetch_and_only_members_may_commit_while_a_group_has_members() -> None:
-    site = Site()
+def test_any_client_may_fetch_and_only_members_may_commit_while_a_group_has_members(site: Site) -> None:
     client = site.join("a")
     commit(site, "a", 1)
     assert fetched(site, None, -1)
@@ -41,8 +39,7 @@ def test_any_client_may_fetch_and_only_members_may_commit_while_a_group_has_memb
     commit(site, "", -1)
 
 
-def test_a_commit_that_has_no_error_for_an_old_epoch_is_refused() -> None:
-    site = Site()
+def test_a_commit_that_has_no_error_for_an_old_epoch_is_refused(site: Site) -> None:
     site.join("a")
     assert code_of(partial(commit, site, "a", 1, 8)) == ErrorCode.UNSUPPORTED_VERSION
 
@@ -56,8 +53,7 @@ def test_a_transaction_commits_with_the_epoch_of_its_member_and_gets_the_errors_
         assert check() == {} if code is None else code_of(check) == code
 
 
-def test_a_group_is_deleted_without_its_members_with_all_its_records() -> None:
-    site = Site()
+def test_a_group_is_deleted_without_its_members_with_all_its_records(site: Site) -> None:
     client = site.join("a", ["t"], regex=("u.*", set()), instance_id="i")
     commit(site, "a", 1)
     assert code_of(lambda: site.run(partial(site.machine.delete_some, "g"))) == ErrorCode.NON_EMPTY_GROUP
@@ -67,8 +63,7 @@ def test_a_group_is_deleted_without_its_members_with_all_its_records() -> None:
     assert code_of(lambda: site.run(partial(site.machine.delete_some, "g"))) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_without_members_and_offsets_is_forgotten() -> None:
-    site = Site()
+def test_a_group_without_members_and_offsets_is_forgotten(site: Site) -> None:
     client = site.join("a")
     site.run(partial(site.machine.forget_idle, ["g"]))
     client.leave()
@@ -89,8 +84,7 @@ def test_offsets_of_a_topic_that_members_read_are_neither_deleted_nor_expired() 
     assert set(fetched(site, None, -1)) == {"t"}
 
 
-def test_an_id_belongs_to_a_group_of_one_type() -> None:
-    site = Site()
+def test_an_id_belongs_to_a_group_of_one_type(site: Site) -> None:
     listed = site.run(partial(site.machine.listed, ["g"]))
     assert listed.answer == []
     site.join("a")

@@ -55,8 +55,7 @@ def test_a_classic_group_becomes_a_consumer_group_when_a_member_joins_by_the_new
     assert sorted(len(each.partitions()) for each in everybody) == [1, 1, 2]
 
 
-def test_members_that_wait_in_a_classic_group_are_to_join_again() -> None:
-    site = Site()
+def test_members_that_wait_in_a_classic_group_are_to_join_again(site: Site) -> None:
     generation, (first, second) = site.classic_group([0, 1], [2, 3])
     waiting = site.join_classic(second, names=["t", "u"])
     assert waiting.answer is None
@@ -66,8 +65,7 @@ def test_members_that_wait_in_a_classic_group_are_to_join_again() -> None:
     assert site.heartbeat_classic(first, generation) == IN_PROGRESS
 
 
-def test_the_members_of_an_upgraded_group_keep_their_session_timeouts() -> None:
-    site = Site()
+def test_the_members_of_an_upgraded_group_keep_their_session_timeouts(site: Site) -> None:
     site.classic_group([0, 1], [2, 3])
     client = site.join("new")
     site.pass_ms(CLASSIC_SESSION_MS - 1)
@@ -159,15 +157,13 @@ def test_a_group_that_could_not_be_continued_is_not_upgraded() -> None:
         assert site.groups.describe("g") == before
 
 
-def test_data_that_a_known_assignor_keeps_in_assignments_is_not_needed() -> None:
-    site = Site()
+def test_data_that_a_known_assignor_keeps_in_assignments_is_not_needed(site: Site) -> None:
     site.classic_group([0, 1], [2, 3], protocol="cooperative-sticky", user_data=b"data")
     site.join("new")
     assert len(site.group().members) == 3
 
 
-def test_a_group_without_members_takes_the_protocol_of_the_next_one() -> None:
-    site = Site()
+def test_a_group_without_members_takes_the_protocol_of_the_next_one(site: Site) -> None:
     _, (member_id,) = site.classic_group([0, 1, 2, 3])
     site.leave_classic((member_id, None))
     client = site.join("new")
@@ -182,8 +178,7 @@ def test_a_group_without_members_takes_the_protocol_of_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_that_changed_its_protocol_is_the_same_after_a_restart(protocol: str) -> None:
-    site = Site()
+def test_a_group_that_changed_its_protocol_is_the_same_after_a_restart(protocol: str, site: Site) -> None:
     generation, (first, second) = site.classic_group([0, 1], [2, 3])
     client = site.join("new")
     if protocol == "classic":

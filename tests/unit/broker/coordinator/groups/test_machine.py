@@ -48,25 +48,6 @@ def test_the_initial_delay_is_extended_while_members_come_but_not_beyond_the_reb
     assert site.now_ms <= 1_000 + REBALANCE_MS + DELAY_MS
 
 
-def test_without_an_initial_delay_the_first_member_begins_a_generation_at_once() -> None:
-    site = Site(LIMITS._replace(initial_rebalance_delay_ms=0))
-    joined = site.join()
-    site.pass_ms(0)
-    assert joined.answer.generation == 1
-
-
-def test_the_leader_assigns_and_every_member_is_told_its_own_part(site: Site) -> None:
-    leader, follower = (site.join() for _ in range(2))
-    site.pass_ms(2 * DELAY_MS)
-    ids = [leader.answer.member_id, follower.answer.member_id]
-    waiting = site.sync(ids[1], 1)
-    assert waiting.answer is None
-    assigned = site.sync(ids[0], 1, {ids[0]: b"a", ids[1]: b"b", "stranger": b"c"})
-    assert (assigned.answer.assignment, waiting.answer.assignment) == (b"a", b"b")
-    assert site.state() is GroupState.STABLE
-    assert site.sync(ids[1], 1).answer.assignment == b"b"
-
-
 def test_a_member_that_the_leader_left_out_has_an_empty_assignment(site: Site) -> None:
     leader, follower = (site.join() for _ in range(2))
     site.pass_ms(2 * DELAY_MS)
@@ -89,63 +70,6 @@ def test_an_assignment_that_could_not_be_written_is_told_to_nobody(site: Site) -
     assert waiting.answer.assignment == b"again"
 
 
-def test_a_member_more_makes_the_others_join_again(site: Site) -> None:
-    leader, follower = site.stable()
-    joined = site.join()
-    assert site.heartbeat(leader, 1) == site.heartbeat(follower, 1) == REBALANCING
-    again = [site.join(each) for each in (leader, follower)]
-    answers = [each.answer for each in (*again, joined)]
-    assert {answer.generation for answer in answers} == {2}
-    assert {answer.leader for answer in answers} == {leader}
-
-
-def test_members_that_do_not_join_again_in_time_are_left_behind(site: Site) -> None:
-    leader, follower = site.stable()
-    joined = site.join()
-    again = site.join(follower)
-    for _ in range(REBALANCE_MS // 5_000):
-        assert joined.answer is None
-        site.heartbeat(leader, 1)
-        site.pass_ms(5_000)
-    assert joined.answer.generation == again.answer.generation == 2
-    assert again.answer.leader == follower
-    assert site.heartbeat(leader, 1) == UNKNOWN
-
-
-def test_members_waiting_for_an_assignment_are_called_back_when_another_one_joins(site: Site) -> None:
-    leader, follower = (site.join() for _ in range(2))
-    site.pass_ms(2 * DELAY_MS)
-    waiting = site.sync(follower.answer.member_id, 1)
-    site.join()
-    assert waiting.answer.error_code == REBALANCING
-    assert site.sync(leader.answer.member_id, 1, {}).answer.error_code == REBALANCING
-
-
-def test_a_leader_that_never_assigns_is_left_behind(site: Site) -> None:
-    leader, follower = (site.join() for _ in range(2))
-    site.pass_ms(2 * DELAY_MS)
-    ids = [leader.answer.member_id, follower.answer.member_id]
-    waiting = site.sync(ids[1], 1)
-    for _ in range(REBALANCE_MS // 5_000):
-        assert waiting.answer is None
-        site.heartbeat(ids[0], 1)
-        site.pass_ms(5_000)
-    assert waiting.answer.error_code == REBALANCING
-    assert site.join(ids[1]).answer.leader == ids[1]
-
-
-def test_a_member_that_is_silent_for_its_session_timeout_is_removed_and_the_rest_rebalances(
-    site: Site,
-) -> None:
-    leader, follower = site.stable()
-    site.pass_ms(SESSION_MS - 1)
-    assert site.heartbeat(leader, 1) == NONE
-    site.pass_ms(1)
-    assert site.members() == [leader]
-    assert site.heartbeat(leader, 1) == REBALANCING
-    assert site.heartbeat(follower, 1) == UNKNOWN
-
-
 def test_a_group_whose_members_all_went_silent_is_empty_and_that_is_written(site: Site) -> None:
     site.stable()
     site.pass_ms(2 * SESSION_MS + REBALANCE_MS)
@@ -155,37 +79,12 @@ def test_a_group_whose_members_all_went_silent_is_empty_and_that_is_written(site
     assert (last.generation, dict(last.members)) == (2, {})
 
 
-def test_a_member_does_not_expire_while_it_waits(site: Site) -> None:
-    leader, follower = site.stable()
-    again = site.join(follower, protocols={"range": b"more topics"})
-    for _ in range(3):
-        site.pass_ms(SESSION_MS - 1_000)
-        site.heartbeat(leader, 1)
-    assert again.answer is None
-    assert site.join(leader).answer.generation == again.answer.generation == 2
-
-
 def test_a_new_member_whose_client_is_gone_does_not_stay_for_ever(site: Site) -> None:
     site = Site(LIMITS._replace(initial_rebalance_delay_ms=10 * NEW_MEMBER_JOIN_TIMEOUT_MS))
     gone = site.join(rebalance_timeout_ms=100 * NEW_MEMBER_JOIN_TIMEOUT_MS)
     site.pass_ms(NEW_MEMBER_JOIN_TIMEOUT_MS)
     assert gone.answer.error_code == UNKNOWN
     assert site.members() == []
-
-
-def test_a_member_that_leaves_makes_the_others_rebalance_at_once(site: Site) -> None:
-    leader, follower = site.stable()
-    assert site.leave(leader) == [NONE]
-    assert site.heartbeat(follower, 1) == REBALANCING
-    again = site.join(follower)
-    assert (again.answer.generation, again.answer.leader) == (2, follower)
-
-
-def test_the_last_member_that_leaves_leaves_an_empty_group(site: Site) -> None:
-    leader, follower = site.stable()
-    assert site.leave(follower, leader) == [NONE, NONE]
-    assert site.state() is GroupState.EMPTY
-    assert site.machine.describe("g").protocol_type == "consumer"
 
 
 def test_a_batch_of_members_leaves_and_each_has_its_own_answer(site: Site) -> None:
@@ -200,24 +99,6 @@ def test_whoever_leaves_while_it_waits_is_answered(site: Site) -> None:
     assert site.leave(follower) == [NONE]
     assert waiting.answer.error_code == UNKNOWN
     assert site.join(leader).answer.generation == 2
-
-
-def test_a_follower_that_joins_again_unchanged_gets_the_same_generation(site: Site) -> None:
-    leader, follower = site.stable()
-    again = site.join(follower).answer
-    assert (again.error_code, again.generation, again.leader) == (NONE, 1, leader)
-    assert site.state() is GroupState.STABLE
-
-
-def test_a_leader_that_joins_again_and_a_member_with_other_metadata_make_the_group_rebalance(
-    site: Site,
-) -> None:
-    leader, _ = site.stable()
-    site.join(leader)
-    assert site.state() is GroupState.PREPARING_REBALANCE
-    _, follower = site.stable(group_id="h")
-    site.join(follower, "h", protocols={"range": b"more topics"})
-    assert site.state("h") is GroupState.PREPARING_REBALANCE
 
 
 def test_a_second_join_of_a_member_takes_the_place_of_its_first(site: Site) -> None:
@@ -268,17 +149,15 @@ def test_a_join_phase_is_forgotten_by_a_restart_and_its_members_begin_anew(site:
 
 def test_only_a_group_without_members_can_be_deleted(site: Site) -> None:
     leader, follower = site.stable()
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NON_EMPTY_GROUP):
         site.machine.deletion("g")
-    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
     site.leave(leader, follower)
     for record in site.machine.deletion("g"):
         site.records.append(record)
         site.machine.apply(record)
     assert site.state() is site.restarted().state() is GroupState.DEAD
-    with pytest.raises(ApiError) as gone:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.GROUP_ID_NOT_FOUND):
         site.machine.deletion("g")
-    assert gone.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_stable_group_shows_what_its_members_said_and_got_and_any_other_does_not(site: Site) -> None:

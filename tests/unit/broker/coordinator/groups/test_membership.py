@@ -80,9 +80,8 @@ def test_metadata_that_cannot_be_read_may_mean_any_topic(site: Site, metadata: b
 
 def test_offsets_of_a_group_that_is_not_of_consumers_are_not_deleted_while_it_has_members(site: Site) -> None:
     subscribed(site, b"", "connect")
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NON_EMPTY_GROUP):
         site.machine.check_offset_delete("g")
-    assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
     site.leave(*site.members())
     site.machine.check_offset_delete("g")
 

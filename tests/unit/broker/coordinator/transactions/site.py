@@ -1,7 +1,5 @@
 """One machine of transactions with its log and its clock, for tests that ask it as its shell does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

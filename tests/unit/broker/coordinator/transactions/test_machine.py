@@ -83,14 +83,6 @@ def test_a_timeout_that_is_not_positive_or_above_the_maximum_is_refused(site: Si
     assert not site.log
 
 
-def test_each_client_that_begins_gets_the_next_epoch_and_fences_the_one_before(site: Site) -> None:
-    first, second = site.begin(), site.begin()
-    assert (first, second) == (Producer(101, 0), Producer(101, 1))
-    assert code_of(site.add, first, P0) == FENCED
-    assert code_of(site.end, first) == FENCED
-    site.add(second, P0)
-
-
 @restarted_or_not
 def test_a_client_that_continues_after_an_error_gets_the_next_epoch_and_the_same_again_when_it_repeats(
     site: Site, restarts: bool
@@ -153,15 +145,6 @@ def test_a_delayed_repetition_of_a_beginning_does_not_abort_what_began_since(sit
     second = site.begin(expected=first)
     site.add(second, P0)
     assert site.initialize(expected=first) == Initialized(second)
-    assert site.held().state is ONGOING
-
-
-def test_a_zombie_that_names_its_old_epoch_does_not_abort_the_transaction_of_its_successor(
-    site: Site,
-) -> None:
-    zombie, client = site.begin(), site.begin()
-    site.add(client, P0)
-    assert code_of(site.initialize, expected=zombie) == FENCED
     assert site.held().state is ONGOING
 
 

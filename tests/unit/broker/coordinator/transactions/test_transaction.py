@@ -5,7 +5,6 @@ import pytest
 from tests.unit.broker.coordinator.transactions.site import NOW_MS, P0
 from tidelog.broker.coordinator.transactions.states import IllegalTransition, TransactionState
 from tidelog.broker.coordinator.transactions.transaction import (
-    LAST_EPOCH,
     NO_PRODUCER,
     NO_TIMEOUT_MS,
     Producer,
@@ -22,33 +21,6 @@ def test_the_end_of_version_2_gives_the_client_and_the_markers_the_next_epoch() 
     assert (decided.producer, decided.client, decided.last_epoch) == (Producer(7, 4), Producer(7, 4), 3)
     assert decided.following == NO_PRODUCER
     assert decided.completed(NOW_MS).producer == Producer(7, 4)
-
-
-def test_the_end_of_version_1_keeps_the_epoch() -> None:
-    decided = ONGOING.ended(False, 1, 99, NOW_MS)
-    assert (decided.producer, decided.client, decided.last_epoch) == (Producer(7, 3), Producer(7, 3), 2)
-
-
-def test_a_client_with_its_last_epoch_gets_a_new_id_with_the_end_and_the_markers_get_the_old_one() -> None:
-    decided = ONGOING._replace(producer=Producer(7, LAST_EPOCH - 1)).ended(True, 2, 99, NOW_MS)
-    assert (decided.producer, decided.client) == (Producer(7, LAST_EPOCH), Producer(99, 0))
-    done = decided.completed(NOW_MS)
-    assert (done.producer, done.previous_id, done.following) == (Producer(99, 0), 7, NO_PRODUCER)
-
-
-def test_a_fenced_client_has_no_epoch_any_more() -> None:
-    fenced = ONGOING.fenced(-1, NOW_MS)
-    assert (fenced.producer, fenced.client) == (Producer(7, 4), Producer(7, 4))
-    assert fenced.state is TransactionState.PREPARE_ABORT
-
-
-def test_a_kept_transaction_has_the_pair_of_its_data_and_its_new_client_another() -> None:
-    kept = ONGOING.kept(Producer(7, 4), -1, NO_TIMEOUT_MS, NOW_MS)
-    assert (kept.producer, kept.client) == (Producer(7, 3), Producer(7, 4))
-    decided = kept.ended(True, 2, 99, NOW_MS)
-    # The client's epoch rises too, so that its delayed request cannot end its next transaction.
-    assert (decided.producer, decided.client) == (Producer(7, 4), Producer(7, 5))
-    assert kept.fenced(-1, NOW_MS).client == Producer(7, 5)
 
 
 def test_only_a_transaction_with_a_timeout_is_timed_out() -> None:

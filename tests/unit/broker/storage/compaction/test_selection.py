@@ -1,7 +1,5 @@
 """What may be cleaned, and which segments become one."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest
@@ -24,14 +22,11 @@ class Facts(NamedTuple):
 LOG = [Facts(10 * number, 10 * number + 10) for number in range(5)]
 
 
-def found(
-    first_dirty: int = 0, stable: int = 50, covered: int = 50, config: LogConfig = COMPACT
-) -> Cleanable:
+def found(first_dirty: int = 0, stable: int = 50, config: LogConfig = COMPACT) -> Cleanable:
     return cleanable(
         LOG,
         first_dirty_offset=first_dirty,
         stable_offset=stable,
-        covered_offset=covered,
         config=config,
         now_ms=NOW_MS,
     )
@@ -45,20 +40,17 @@ def found(
         (found(first_dirty=25), Cleanable(25, 40, 200, 200)),
         (found(first_dirty=40), Cleanable(40, 40, 400, 0)),
         (found(stable=29), Cleanable(0, 20, 0, 200)),
-        (found(covered=30), Cleanable(0, 30, 0, 300)),
-        (found(first_dirty=30, covered=-1), Cleanable(0, 0, 0, 0)),
+        (found(first_dirty=30, stable=-1), Cleanable(0, 0, 0, 0)),
     ],
 )
-def test_closed_segments_are_cleaned_that_are_stable_and_whose_producers_are_known(
-    given: Cleanable, expected: Cleanable
-) -> None:
+def test_closed_segments_are_cleaned_that_are_stable(given: Cleanable, expected: Cleanable) -> None:
     assert given == expected
 
 
 def test_nothing_behind_a_young_record_is_cleaned() -> None:
     young = [*LOG[:2], LOG[2]._replace(max_timestamp=NOW_MS - 9), *LOG[3:]]
     config = LogConfig(cleanup_policy=("compact",), min_compaction_lag_ms=10)
-    arguments = {"first_dirty_offset": 0, "stable_offset": 50, "covered_offset": 50}
+    arguments = {"first_dirty_offset": 0, "stable_offset": 50}
     assert cleanable(young, **arguments, config=config, now_ms=NOW_MS).end_offset == 20  # type: ignore[arg-type]
     assert cleanable(young, **arguments, config=config, now_ms=NOW_MS + 1).end_offset == 40  # type: ignore[arg-type]
 

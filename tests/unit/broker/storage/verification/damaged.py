@@ -1,7 +1,5 @@
 """A sound data folder, and the ways in which a test damages a copy of it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

@@ -4,8 +4,6 @@ Damage to a verification is what a start reports as an error or an offline parti
 what a start reports as a warning, or takes without a word.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

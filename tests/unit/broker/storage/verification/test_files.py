@@ -1,7 +1,5 @@
 """Damage in indexes, checkpoints, metadata and catalog is found; what is no data folder is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -50,7 +48,7 @@ def test_an_index_entry_with_another_offset_is_found(folder: Folder) -> None:
     only(
         folder,
         rf"damage t-0/{index.name} at byte 0: the entry for byte {position} names an offset that is not its"
-        rf" batch's last: expected {base + offset}, found {base + offset - 1}",
+        rf" batch's last: expected {base + offset}, got {base + offset - 1}",
     )
 
 
@@ -111,7 +109,7 @@ def test_a_wrong_timestamp_in_the_time_index_is_found(folder: Folder) -> None:
     has(
         folder,
         rf"damage t-0/{index.name} at byte 0: the entry for offset {offset} names another timestamp than the"
-        rf" largest so far: expected {timestamp}, found {timestamp - 1}",
+        rf" largest so far: expected {timestamp}, got {timestamp - 1}",
     )
 
 
@@ -130,7 +128,7 @@ def test_a_time_index_without_the_largest_timestamp_is_found(folder: Folder) -> 
     os.truncate(index, 0)
     only(
         folder,
-        rf"damage t-0/{index.name}: the last entry lacks the largest timestamp: expected \d+, found -1",
+        rf"damage t-0/{index.name}: the last entry lacks the largest timestamp: expected \d+, got -1",
     )
 
 
@@ -155,9 +153,9 @@ def test_a_damaged_leader_epoch_file_is_found(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("0\n1\n0 4\n", "leader epoch 0 began elsewhere: expected 0, found 4"),
-        ("0\n0\n", "leader epoch 0 began elsewhere: expected 0, found none"),
-        ("0\n2\n0 0\n3 10\n", "no batch carries leader epoch 3: found 10"),
+        ("0\n1\n0 4\n", "leader epoch 0 began elsewhere: expected 0, got 4"),
+        ("0\n0\n", "leader epoch 0 began elsewhere: expected 0, got none"),
+        ("0\n2\n0 0\n3 10\n", "no batch carries leader epoch 3: got 10"),
     ],
 )
 def test_leader_epochs_that_the_batches_deny_are_found(folder: Folder, text: str, problem: str) -> None:
@@ -172,27 +170,27 @@ def test_a_damaged_offset_checkpoint_is_found(folder: Folder) -> None:
 
 def test_a_start_offset_behind_the_end_is_found(folder: Folder) -> None:
     (folder.path / "log-start-offset-checkpoint").write_text("0\n2\nt 0 999\nu 0 0\n")
-    only(folder, "damage t-0: the log start offset is after the end: expected 180 or less, found 999")
+    only(folder, "damage t-0: the log start offset is after the end: expected 180 or less, got 999")
 
 
 def test_a_checkpoint_for_a_partition_without_a_folder_is_worth_a_warning(folder: Folder) -> None:
     path = folder.path / "log-start-offset-checkpoint"
     path.write_text("0\n3\ngone 0 5\nt 0 0\nu 0 0\n")
-    only(folder, "warning log-start-offset-checkpoint: it names gone-0, which has no folder: found 5")
+    only(folder, "warning log-start-offset-checkpoint: it names gone-0, which has no folder: got 5")
 
 
 def test_the_metadata_of_another_topic_is_found(folder: Folder) -> None:
     write_topic_id(Disk(), folder.partition, uuid4())
     only(
         folder,
-        r"damage t-0/partition\.metadata: it names another topic than cluster\.db: .*expected .*, found .*",
+        r"damage t-0/partition\.metadata: it names another topic than cluster\.db: .*expected .*, got .*",
     )
 
 
 def test_missing_or_damaged_metadata_is_found(folder: Folder) -> None:
     path = folder.partition / "partition.metadata"
     path.write_text("version: 9\n")
-    only(folder, r"damage t-0/partition\.metadata: .*version 9.*")
+    only(folder, r"damage t-0/partition\.metadata: .*version 0, got 9.*")
     path.unlink()
     only(folder, r"damage t-0/partition\.metadata: the file is missing or empty: expected the topic id .*")
 

@@ -1,7 +1,5 @@
 """Damage in the batches and segments of a log is found, named by file and byte, and nothing else is."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -13,7 +11,7 @@ from tests.unit.broker.storage.verification.damaged import BATCHES, Folder, has,
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.verification.reader import CHUNK_BYTES
+from tidelog.broker.storage.file_reader import CHUNK_BYTES
 
 
 def test_a_sound_folder_gives_no_finding(folder: Folder) -> None:
@@ -49,7 +47,7 @@ def test_a_flipped_bit_is_found_and_the_batches_behind_it_are_checked_all_the_sa
     lines = has(
         folder,
         rf"damage t-0/{log.name} at byte {position}: the CRC of the batch of offsets {offsets} is wrong:"
-        rf" expected {header.crc:08x}, found [0-9a-f]{{8}}",
+        rf" expected {header.crc:08x}, got [0-9a-f]{{8}}",
     )
     # What depends on the batch is not told as further damage.
     assert all("not compared with the log, which has lost batches" in line for line in lines[1:])
@@ -77,8 +75,8 @@ def test_without_an_index_what_cannot_be_reached_is_said_to_be_lost(folder: Fold
     lost = log.stat().st_size - position
     has(
         folder,
-        rf"damage t-0/{log.name} at byte {position}: no batch begins here \(magic 3, not 2\); nothing says"
-        rf" where the next batch begins, {lost} bytes are lost: expected the batch of offset 4",
+        rf"damage t-0/{log.name} at byte {position}: no batch begins here \(expected magic 2, got 3\);"
+        rf" nothing says where the next batch begins, {lost} bytes are lost: expected the batch of offset 4",
     )
 
 
@@ -88,7 +86,7 @@ def test_a_base_offset_that_does_not_follow_is_found(folder: Folder) -> None:
     has(
         folder,
         rf"damage t-0/{log.name} at byte {position}: the base offset does not follow:"
-        " expected 10, found 1000",
+        " expected 10, got 1000",
     )
 
 
@@ -99,7 +97,7 @@ def test_a_batch_that_is_missing_is_found(folder: Folder) -> None:
     log.write_bytes(data[:position] + data[position + header.size_bytes :])
     lines = has(
         folder,
-        rf"damage t-0/{log.name} at byte {position}: the base offset does not follow: expected 8, found 10",
+        rf"damage t-0/{log.name} at byte {position}: the base offset does not follow: expected 8, got 10",
     )
     assert not any("had to be refused" in line for line in lines)
     assert any(".index at byte" in line and "no batch begins" in line for line in lines)
@@ -111,7 +109,7 @@ def test_a_wrong_number_of_records_is_found(folder: Folder) -> None:
     only(
         folder,
         rf"damage t-0/{log.name} at byte {position}: the number of records is not that of the offsets:"
-        " expected 2, found 3",
+        " expected 2, got 3",
     )
 
 
@@ -120,7 +118,7 @@ def test_a_leader_epoch_that_goes_back_is_found(folder: Folder) -> None:
     only(
         folder,
         rf"damage t-0/0{{20}}\.log at byte {position}: the leader epoch went back:"
-        " expected 0 or more, found -2",
+        " expected 0 or more, got -2",
     )
 
 
@@ -131,7 +129,7 @@ def test_a_leader_epoch_that_the_catalog_does_not_know_is_found(folder: Folder) 
     lines = folder.lines()
     assert lines[0].startswith("damage t-0: batches carry a leader epoch that the catalog does not know yet")
     assert re.fullmatch(
-        r"damage t-0/leader-epoch-checkpoint: leader epoch 7 began elsewhere: expected 178, found none",
+        r"damage t-0/leader-epoch-checkpoint: leader epoch 7 began elsewhere: expected 178, got none",
         lines[1],
     )
 
@@ -143,7 +141,7 @@ def test_a_missing_segment_is_found(folder: Folder) -> None:
     has(
         folder,
         rf"damage t-0/{following.name}: the segment does not begin where the one before it ends:"
-        rf" expected {int(lost.stem)}, found {int(following.stem)}",
+        rf" expected {int(lost.stem)}, got {int(following.stem)}",
     )
 
 
@@ -151,7 +149,7 @@ def test_a_missing_first_segment_is_found(folder: Folder) -> None:
     folder.logs[0].unlink()
     has(
         folder,
-        r"damage t-0: the first segment begins after the log start offset: expected 0 or less, found \d+",
+        r"damage t-0: the first segment begins after the log start offset: expected 0 or less, got \d+",
     )
 
 
@@ -161,7 +159,7 @@ def test_a_missing_end_of_the_log_is_found(folder: Folder) -> None:
     lines = has(
         folder,
         r"damage t-0: the log ends before the recovery point: records that were durable are gone:"
-        rf" expected 180, found {header.base_offset}",
+        rf" expected 180, got {header.base_offset}",
     )
     assert any("it knows more than the log holds" in line for line in lines)
 

@@ -1,7 +1,5 @@
 """Batches and snapshots that break the rules of idempotence are found."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -92,7 +90,7 @@ def test_a_snapshot_with_another_sequence_than_the_log_is_found(folder: Folder) 
     has(
         folder,
         rf"damage t-0/.*\.snapshot: producer {entry.producer_id} has other batches than in the log:"
-        r" expected .*sequence 59 at offsets .*, found .*sequence 77 at offsets 174\.\.175 .*",
+        r" expected .*sequence 59 at offsets .*, got .*sequence 77 at offsets 174\.\.175 .*",
     )
 
 
@@ -103,7 +101,7 @@ def test_a_snapshot_with_another_epoch_is_found(folder: Folder) -> None:
     last = entry.batches[-1]
     table.push(slot, 3, (last[0], last[1], last[2], last[3]), entry.last_append_ms)
     folder.write_table(offset, table)
-    has(folder, r"damage t-0/.*: producer \d+ has another epoch than in the log: expected 0, found 3")
+    has(folder, r"damage t-0/.*: producer \d+ has another epoch than in the log: expected 0, got 3")
 
 
 def test_a_snapshot_that_knows_what_the_log_never_held_is_found(folder: Folder) -> None:
@@ -112,7 +110,7 @@ def test_a_snapshot_that_knows_what_the_log_never_held_is_found(folder: Folder) 
     folder.write_table(offset, table)
     has(
         folder,
-        r"damage t-0/.*: producer 500: the log has no batch of it: found sequence 4 at offsets 96\.\.100 .*",
+        r"damage t-0/.*: producer 500: the log has no batch of it: got sequence 4 at offsets 96\.\.100 .*",
     )
 
 

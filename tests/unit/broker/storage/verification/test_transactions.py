@@ -1,7 +1,5 @@
 """Indexes of aborted transactions, and open transactions in snapshots, that the log contradicts are found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,0 +1,130 @@
+"""What people do with the image: first commands, clients on the host and in the network, folders of the host.
+
+`make container` runs it; it needs a container engine.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.blocks import commands, fits
+from tests.container.containers import container, new_name
+from tests.container.engine import docker
+from tests.container.images import broker_image, pipeline_image
+from tests.tidy.house import ROOT
+
+_USER = 10001
+_OTHER_USER = 12345
+_MOST_BYTES = 200_000_000
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    return broker_image()
+
+
+@pytest.fixture
+def network() -> Iterator[str]:
+    name = new_name()
+    docker("network", "create", name)
+    yield name
+    docker("network", "rm", name)
+
+
+def run(image: str, *command: str) -> str:
+    return docker("run", "--rm", "--no-healthcheck", *command[:-1], image, *command[-1].split()).stdout
+
+
+def test_the_image_holds_what_the_broker_needs_and_no_more(image: str) -> None:
+    assert int(docker("image", "inspect", "--format", "{{.Size}}", image).stdout) < _MOST_BYTES
+    tools = "pip pip3 uv gcc cc make git"
+    found = docker("run", "--rm", "--entrypoint", "bash", image, "-c", f"type -P {tools}", check=False)
+    assert found.stdout == ""
+    packages = run(image, "--entrypoint", "ls", "/opt/tidelog/lib/python3.13/site-packages")
+    assert not re.search(r"^(pip|uv|pytest|hypothesis|tests|mypy)\b", packages, re.MULTILINE)
+    assert re.fullmatch(r"tidelog \d+\.\d+\.\d+\n", run(image, "--version"))
+
+
+def test_the_first_commands_of_the_readme_work_against_the_container(image: str, tmp_path: Path) -> None:
+    first = (ROOT / "README.md").read_text().split("```console\n")[2].split("```")[0]
+    with container(image) as broker:
+        for command, expected in commands(first):
+            shown = subprocess.run(
+                ["bash", "-c", command],
+                cwd=tmp_path,
+                env=os.environ
+                | {
+                    "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+                    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                },
+                check=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            assert fits(shown.stdout, expected), shown
+
+
+def test_clients_on_the_host_and_in_the_network_use_one_broker_at_once(image: str, network: str) -> None:
+    listeners = {
+        "TIDELOG_LISTENERS": "OUTSIDE://0.0.0.0:9092,INSIDE://0.0.0.0:29092",
+        "TIDELOG_ADVERTISED_LISTENERS": "OUTSIDE://localhost:{port},INSIDE://broker:29092",
+        "TIDELOG_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+    }
+    with container(image, "--network", network, "--network-alias", "broker", environment=listeners) as broker:
+        host = [str(Path(sys.executable).parent / "tidelog")]
+        inside = ["docker", "run", "--rm", "--interactive", "--no-healthcheck", "--network", network, image]
+        servers = {"host": (host, broker.bootstrap_servers), "inside": (inside, "broker:29092")}
+        for name, (program, address) in servers.items():
+            subprocess.run(
+                [*program, "produce", "--create-topic", "shared", "-b", address],
+                input=f"from {name}\n",
+                text=True,
+                check=True,
+            )
+        for program, address in servers.values():
+            read = ["consume", "shared", "--from-beginning", "--max-messages", "2", "-b", address]
+            shown = subprocess.run([*program, *read], check=True, capture_output=True, text=True).stdout
+            assert sorted(shown.split("\n")) == ["", "from host", "from inside"]
+
+
+def test_a_folder_of_the_host_must_belong_to_the_user_of_the_container(image: str, tmp_path: Path) -> None:
+    with container(image, volume=str(tmp_path), wait=False) as broker:
+        assert broker.wait_for_end() == 1
+        [event] = broker.events()
+        assert event["event"] == "broker_not_started"
+        assert "Permission denied; data.dir must be a folder that can be written" in event["error"]
+    os.chown(tmp_path, _USER, _USER)
+    with container(image, volume=str(tmp_path)):
+        assert (tmp_path / "cluster.db").exists()
+
+
+def test_another_user_id_serves_from_a_folder_of_its_own(image: str, tmp_path: Path) -> None:
+    os.chown(tmp_path, _OTHER_USER, _OTHER_USER)
+    with container(image, "--user", f"{_OTHER_USER}:{_OTHER_USER}", volume=str(tmp_path)) as broker:
+        broker.wait_for_health("healthy")
+    assert (tmp_path / "cluster.db").stat().st_uid == _OTHER_USER
+
+
+def test_logs_are_lines_of_json_whatever_the_time_zone_and_locale(image: str) -> None:
+    environment = {"TZ": "Asia/Kolkata", "LC_ALL": "de_DE.UTF-8", "LANG": "tr_TR"}
+    with container(image, environment=environment) as broker:
+        docker("stop", broker.name)
+        events = broker.events()
+    assert [each["event"] for each in events] == ["broker_started", "broker_stopping", "broker_stopped"]
+    assert all(each["timestamp"].endswith("Z") for each in events)
+
+
+def test_a_job_of_the_pipeline_reads_a_topic_from_its_own_image(image: str, network: str) -> None:
+    advertised = {"TIDELOG_ADVERTISED_LISTENERS": "PLAINTEXT://broker:9092"}
+    options = ("--network", network, "--network-alias", "broker")
+    with container(image, *options, environment=advertised) as broker:
+        made = broker.exec("bash", "-c", "seq 1000 | tidelog produce --create-topic orders -b broker:9092")
+        assert "stored 1000 records in orders" in made.replace(",", "")
+        told = run(pipeline_image(), "--network", network, "pipeline audit orders -b broker:9092")
+    assert re.search(r"1,?000 records", told), told

@@ -1,0 +1,69 @@
+"""franz-go's own test of consumer groups, with connections that are cut, as `make frameworks` runs it.
+
+It is not in `make test`, because it needs Go and its module proxy. Where they are not reached, it fails and
+says so.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.spark.brokers import running_broker
+
+_MODULE = "github.com/twmb/franz-go@v1.22.2"
+_SUM = "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="
+_USUAL_FOLDER = "/usr/local/go/bin"
+# The limit of a test, less what the start of a broker takes.
+_SECONDS = 280
+# About 40 s on two cores; with them a member was fenced in one of three runs, and joined again.
+_RECORDS = 100_000
+_WAYS = 6
+"""Assignors, protocols and static members: each is a subtest."""
+
+
+def _built(program: Path) -> Path:
+    """The tests of franz-go's client as one program; its source comes from the module proxy."""
+    go = shutil.which("go", path=os.pathsep.join([os.environ["PATH"], _USUAL_FOLDER]))
+    assert go is not None, "franz-go was left out: it needs Go (https://go.dev/doc/install)"
+    command = [go, "mod", "download", "-json", _MODULE]
+    got = subprocess.run(
+        command, cwd=program.parent, capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    assert got.returncode == 0, f"franz-go was left out, it needs a module proxy: {got.stdout}{got.stderr}"
+    source = json.loads(got.stdout)
+    assert source["Sum"] == _SUM
+    compile_ = [go, "test", "-c", "-mod=readonly", "-o", str(program), "./pkg/kgo"]
+    subprocess.run(compile_, cwd=source["Dir"], timeout=_SECONDS, check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _built(tmp_path_factory.mktemp("go") / "kgo.test")
+
+
+def test_groups_lose_and_repeat_nothing_while_connections_are_cut(program: Path, tmp_path: Path) -> None:
+    """Each connection of a client lives for 0.5 to 1.5 s, while members of a chain of groups come and go."""
+    with running_broker(tmp_path / "data") as broker:
+        settings = {
+            "KGO_SEEDS": broker.bootstrap_servers,
+            "KGO_TEST_RF": "1",
+            "KGO_TEST_RECORDS": str(_RECORDS),
+            "KGO_TEST_CHAOS": "1",
+            "KGO_LOG_LEVEL": "none",
+        }
+        done = subprocess.run(
+            [program, "-test.v", "-test.run=^TestGroupETL$", f"-test.timeout={_SECONDS}s"],
+            cwd=tmp_path,
+            env=os.environ | settings,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
+    assert done.stdout.count("--- PASS: TestGroupETL/") == _WAYS

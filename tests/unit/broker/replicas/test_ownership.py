@@ -1,0 +1,311 @@
+"""The catalog and the folders of partitions belong together, or the broker does not start."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opened, stored
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.coordinator.producer_ids import above_all_issued
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.storage.checkpoints import (
+    LEADER_EPOCHS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    write_topic_id,
+)
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import DataFolderError
+from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import Buffer
+
+
+class Stuck(Disk):
+    """Removes no folder of a deleted topic."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.name.endswith("-delete"):
+            raise OSError(5, "Input/output error")
+        super().rename(old, new)
+
+
+class FullDisk(Disk):
+    """Has no room for another byte or name."""
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def rename(self, old: Path, new: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def make_directory(self, path: Path) -> None:
+        if not path.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def with_records(folder: Path, *names: str) -> None:
+    services = await opened(folder)
+    for name in names:
+        await services.topics.create(name)
+        await stored(services, b"v", topic=name)
+    await services.close()
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file, but those that any start writes."""
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith((".", "cluster."))}
+
+
+def forget(folder: Path, backup: dict[str, bytes]) -> None:
+    """Put back the catalog of a backup."""
+    lose_the_store(folder)
+    for name, data in backup.items():
+        (folder / name).write_bytes(data)
+
+
+def catalog_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("cluster.*")}
+
+
+async def test_a_catalog_that_is_gone_is_not_taken_for_a_broker_that_begins(tmp_path: Path) -> None:
+    await with_records(tmp_path)
+    lose_the_store(tmp_path)
+    with pytest.raises(StoreError, match=r"cluster\.db and its copy cluster\.copy are missing.*rebuild-"):
+        await opened(tmp_path)
+    assert not (tmp_path / STORE_FILE).exists()
+
+
+async def test_records_of_partitions_that_the_catalog_does_not_know_keep_the_broker_from_starting(
+    tmp_path: Path,
+) -> None:
+    await with_records(tmp_path, "old")
+    backup = catalog_files(tmp_path)
+    await with_records(tmp_path, "t", "n" * 249)
+    forget(tmp_path, backup)
+    before = tree(tmp_path)
+    for _ in range(2):
+        with pytest.raises(
+            DataFolderError, match=rf"n{{249}}-0, t-0\. .*rebuild-catalog {tmp_path}`"
+        ) as caught:
+            await opened(tmp_path)
+        assert "\n" not in str(caught.value)
+        assert tree(tmp_path) == before
+
+
+async def test_partitions_beyond_those_that_the_catalog_knows_keep_the_broker_from_starting(
+    tmp_path: Path,
+) -> None:
+    await with_records(tmp_path, "t")
+    backup = catalog_files(tmp_path)
+    services = await opened(tmp_path)
+    await services.topics.add_partitions("t", 3)
+    services.replicas["t", 2].append_as_leader(batch(), NOW_MS)
+    await services.close()
+    forget(tmp_path, backup)
+    with pytest.raises(DataFolderError, match=r"does not know: t-2\. "):
+        await opened(tmp_path)
+
+
+async def test_many_unknown_folders_are_counted_not_listed(tmp_path: Path) -> None:
+    await with_records(tmp_path, "t")
+    for number in range(30):
+        shutil.copytree(tmp_path / "t-0", tmp_path / f"other-{number}")
+    with pytest.raises(DataFolderError, match="and 25 more"):
+        await opened(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["t", "n" * 249])
+@pytest.mark.parametrize("clean", [True, False])
+async def test_what_a_deletion_left_is_removed_by_the_next_start(
+    tmp_path: Path, name: str, clean: bool
+) -> None:
+    services = await opened(tmp_path, disk=Stuck())
+    topic = await services.topics.create(name)
+    await stored(services, b"v", topic=name)
+    await services.topics.delete(topic.topic_id)
+    assert services.catalog.deleted == {topic.topic_id}
+    await services.close(clean=clean)
+    assert (tmp_path / f"{name}-0").exists()
+    services = await opened(tmp_path)
+    assert not (tmp_path / f"{name}-0").exists()
+    await services.topics.create(name)
+    assert services.replicas[name, 0].high_watermark == 0
+    await services.close()
+
+
+async def test_folders_that_no_topic_uses_keep_no_broker_from_starting_on_a_full_disk(tmp_path: Path) -> None:
+    await with_records(tmp_path, "good", "known")
+    services = await opened(tmp_path, disk=Stuck())
+    topic = await services.topics.create("gone")
+    await stored(services, b"v", topic="gone")
+    await services.topics.delete(topic.topic_id)
+    await services.close()
+    write_topic_id(Disk(), tmp_path / "known-0", uuid4())
+    services = await opened(tmp_path, disk=FullDisk())
+    assert list(services.replicas) == [("good", 0)]
+    assert services.replicas["good", 0].high_watermark == 1
+    await services.close()
+    assert [(tmp_path / name).exists() for name in ("gone-0", "known-0")] == [False, True]
+
+
+async def test_a_deleted_topic_is_remembered_until_its_folders_are_gone_and_no_longer(tmp_path: Path) -> None:
+    disk = Stuck()
+    services = await opened(tmp_path, disk=disk)
+    topics = [await services.topics.create(f"t{number}") for number in range(5)]
+    await services.topics.delete(topics[0].topic_id)
+    await services.topics.delete(topics[1].topic_id)
+    assert services.catalog.deleted == {topics[0].topic_id, topics[1].topic_id}
+    await services.close()
+    services = await opened(tmp_path)
+    for topic in topics[2:]:
+        await services.topics.delete(topic.topic_id)
+        assert services.catalog.deleted == {topic.topic_id} or topic is topics[2]
+    assert services.catalog.deleted == {topics[4].topic_id}
+    await services.close()
+
+
+async def test_a_folder_that_carries_another_topics_id_takes_its_partition_offline_and_keeps_its_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await with_records(tmp_path, "t", "good")
+    write_topic_id(Disk(), tmp_path / "t-0", uuid4())
+    before = tree(tmp_path)["t-0/" + f"{0:020d}.log"]
+    services = await opened(tmp_path)
+    assert list(services.replicas) == [("good", 0)]
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
+        services.replica("t", 0)
+    assert "partition_offline" in capsys.readouterr().out
+    await services.close()
+    assert tree(tmp_path)["t-0/" + f"{0:020d}.log"] == before
+    (tmp_path / "t-0" / PARTITION_METADATA).unlink()
+    services = await opened(tmp_path)
+    assert services.replicas["t", 0].high_watermark == 1
+    await services.close()
+
+
+async def test_a_folder_names_its_cluster_and_takes_no_other_catalog(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        await with_records(tmp_path / name, "t")
+    assert (tmp_path / "one" / META_PROPERTIES).read_text().startswith("version=1\ncluster.id=")
+    forget(tmp_path / "one", catalog_files(tmp_path / "other"))
+    with pytest.raises(
+        DataFolderError, match=r"meta\.properties says that the folder belongs to cluster\.id"
+    ):
+        await opened(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\x00", b"version=1\nnode.id=1\n", b"version=1\ncluster.id=a\n"]
+)
+async def test_a_damaged_meta_properties_is_written_again(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await with_records(tmp_path, "t")
+    before = (tmp_path / META_PROPERTIES).read_bytes()
+    (tmp_path / META_PROPERTIES).write_bytes(content)
+    await with_records(tmp_path)
+    assert "meta_properties_damaged" in capsys.readouterr().out
+    assert (tmp_path / META_PROPERTIES).read_bytes() == before
+
+
+async def write_as(services: Services, producer_id: int, topic: str = "t") -> None:
+    replica = services.replicas[topic, 0]
+    replica.append_as_leader(batch(producer_id=producer_id, sequence=0), NOW_MS)
+    await replica.committed(replica.log.end_offset)
+
+
+def break_log(folder: Path) -> None:
+    """Let the log be one that cannot be opened."""
+    (folder / "t-0" / LEADER_EPOCHS).unlink()
+    (folder / "t-0" / LEADER_EPOCHS).mkdir()
+
+
+def rename_folder(folder: Path) -> None:
+    """As earlier releases did with folders of unknown topics."""
+    (folder / "t-0").rename(folder / "t-0.1234-stray")
+
+
+def damage_front(folder: Path) -> None:
+    for log in (folder / "t-0").glob("*.log"):
+        log.write_bytes(b"\xff" * 20 + log.read_bytes()[20:])
+    for snapshot in (folder / "t-0").glob("*.snapshot"):
+        snapshot.unlink()
+
+
+def leave(_: Path) -> None:
+    """The log stays as it is: its producers have expired."""
+
+
+@pytest.mark.parametrize("what", [leave, break_log, rename_folder, damage_front])
+async def test_no_producer_id_that_any_folder_has_seen_is_given_again(
+    tmp_path: Path, what: Callable[[Path], None]
+) -> None:
+    services = await opened(tmp_path, producer_id_unknown_sequence="accept")
+    await services.topics.create("t", NewTopic(configs={"segment.bytes": "200"}))
+    await services.close()
+    backup = catalog_files(tmp_path)
+    del backup["cluster.copy"]
+    services = await opened(tmp_path, producer_id_unknown_sequence="accept")
+    highest = 0
+    for _ in range(4):
+        highest = await services.producer_ids.next()
+        await write_as(services, highest)
+    for log in services.partitions.logs.logs.values():
+        log.producers.expire(NOW_MS * 2)
+    await services.close()
+    forget(tmp_path, backup)
+    what(tmp_path)
+    services = await opened(tmp_path)
+    assert services.producer_ids.bound() >= above_all_issued(highest)
+    assert await services.producer_ids.next() > highest
+    await services.close()
+
+
+async def test_a_producer_that_never_wrote_shares_its_id_with_nobody_over_an_older_catalog(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await with_records(tmp_path, "t")
+    backup = catalog_files(tmp_path)
+    del backup["cluster.copy"]
+    services = await opened(tmp_path)
+    silent = {await services.producer_ids.next() for _ in range(2500)}
+    await services.close()
+    forget(tmp_path, backup)
+    services = await opened(tmp_path)
+    assert "logs_read_for_producer_ids" in capsys.readouterr().out
+    assert not silent & {await services.producer_ids.next() for _ in range(2500)}
+    await services.close()
+
+
+async def test_a_start_with_the_newest_catalog_reads_no_log_for_producer_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await with_records(tmp_path, "t")
+
+    def fail(*_: Any) -> int:
+        raise AssertionError("nothing was to be read")
+
+    monkeypatch.setattr("tidelog.broker.services.highest_producer_id_in", fail)
+    await with_records(tmp_path)
+
+
+def test_ids_behind_damage_are_seen_and_those_of_torn_batches_and_mirrors_are_not(tmp_path: Path) -> None:
+    batches = [batch(b"x" * 300, producer_id=each, sequence=0) for each in (7, 40, 2**62 + 5, 90)]
+    data = bytearray(b"".join(batches))
+    data[8] = 0x7F  # The first batch's length.
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(data)
+    assert highest_producer_id_in(Disk(), tmp_path) == 90
+    path.write_bytes(data[:-1])
+    assert highest_producer_id_in(Disk(), tmp_path) == 40
+    path.write_bytes(b"\x02" * 5000)
+    assert highest_producer_id_in(Disk(), tmp_path) == -1
