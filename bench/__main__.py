@@ -1,4 +1,4 @@
-"""`python -m bench`: brokers side by side, Python clients side by side, and what single parts cost.
+"""`python -m bench`: brokers side by side, Python clients side by side, and the pipeline on Spark.
 
 Owns the order of a run and its file of results, which is written again after each scenario. A scenario that
 fails does not end the run. Servers are killed by their id at the end of each scenario, also after an error.
@@ -19,8 +19,8 @@ from rich.console import Console
 from bench import machine, report
 from bench.comparison import FAILURES, Run
 from bench.results import Results
-from bench.scenarios import brokers, clients, groups, pipeline, producers, startup
-from bench.scenarios.security import ACLS, SECURITY
+from bench.scenarios import brokers, clients, pipeline, startup
+from bench.scenarios.produce_ways import PRODUCE_WAYS
 
 RESULTS = Path(__file__).parent / "results"
 LATEST = RESULTS / "latest.json"
@@ -31,17 +31,13 @@ SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "startup": startup.measure,
     "throughput": brokers.THROUGHPUT,
     "requests": brokers.REQUESTS,
+    "produce-ways": PRODUCE_WAYS,
     "consume": brokers.CONSUME,
     "java": brokers.JAVA,
     "partitions": brokers.PARTITIONS,
-    "transactions": brokers.TRANSACTIONS,
-    "groups": groups.measure,
     "client": clients.measure,
-    "producers": producers.measure,
-    "idempotence": brokers.IDEMPOTENCE,
-    "acls": ACLS,
-    "security": SECURITY,
     "pipeline": pipeline.measure,
+    "transactions": brokers.TRANSACTIONS,
 }
 
 

@@ -3,9 +3,7 @@
 Owns the order of a comparison. All servers run from its beginning to its end. Within a round each case runs
 on one server after the other, and in the next round in the reverse order, so that what disturbs the machine
 disturbs all alike. Each turn has a topic of its own, on a disk with nothing left to write; the topic is
-deleted afterwards. The first round is not counted; it is as long as a server needs to reach its speed.
-Tidelog must have stored every acknowledged record, otherwise the bench ends. A server that does not start or
-fails in a case is absent there, with the reason in a note.
+deleted afterwards. Tidelog must have stored every acknowledged record, otherwise the bench ends.
 """
 
 import itertools
@@ -128,7 +126,7 @@ def _compare(results: Results, case: Case, servers: list[Target], run: Run) -> N
 
 
 def _turn(results: Results, case: Case, server: Target, seconds: float, number: int) -> Outcome:
-    options = {**case.options, **({"seconds": seconds} if case.is_timed else {}), **server.load_options}
+    options = {**case.options, **({"seconds": seconds} if case.is_timed else {})}
     partitions = int(str(options.get("partitions", 1)))
     if case.fill:
         topic = f"{TOPIC}-{'-'.join(map(str, case.fill.values()))}"

@@ -1,8 +1,7 @@
 """The machine: what it is, how fast its disk is, and how much of it other programs used during a measurement.
 
 Invariant of a `Watch`: the bench's own processes are not counted as others. These are itself, its children
-that have ended and been waited for, and the servers whose ids it was given. The processor time of a child
-that was not waited for is not counted. Reads /proc, so it needs Linux.
+that have ended and been waited for, and the servers whose ids it was given. Reads /proc, so it needs Linux.
 """
 
 import os
@@ -14,8 +13,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.statistics import percentile
 from bench.targets.process import cpu_seconds
+from tidelog.cli.bench import percentile
 
 _CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Of /proc/stat's first line: user, nice, system, irq, softirq and steal are work; idle and iowait are not.

@@ -14,8 +14,7 @@ from typing import Any
 from bench.__main__ import LATEST
 from bench.report import number
 from bench.results import SUBJECT, Row
-from bench.scenarios import startup
-from bench.scenarios.brokers import Unflushed
+from bench.scenarios import brokers, startup
 from bench.targets.kafka import FlushedKafka, Kafka
 
 PUBLISHED = Path(__file__).parent / "published.json"
@@ -23,12 +22,13 @@ README = Path(__file__).parent.parent / "README.md"
 BEGIN, END = "<!-- From bench/published.json, by python -m bench.publish -->\n", "<!-- End of the table -->\n"
 TABLES = ("throughput", "requests", "consume", "java", "partitions", "startup")
 _SERVERS = (SUBJECT, Kafka.name, FlushedKafka.name)
-_RATIOS = ((Kafka.name, SUBJECT), (FlushedKafka.name, SUBJECT), (Kafka.name, Unflushed.name))
-_LEFT_OUT = ("one-record requests 1×1", startup.KILLED)
+_RATIOS = ((Kafka.name, SUBJECT), (FlushedKafka.name, SUBJECT), (Kafka.name, brokers.Unflushed.name))
+_LEFT_OUT = (brokers.one_record_requests(1, 1), startup.KILLED)
 """Measured, and too much for a README."""
 _WIDTH = 120
 _HEAD = (
-    "| | Tidelog | / K | / F | unflushed / K | broker's CPU, µs: Tidelog, K, F | p99, ms: Tidelog, K, F |",
+    "| | Tidelog | × Kafka | × Kafka that flushes | unflushed × Kafka"
+    " | broker's CPU: Tidelog, Kafka, Kafka that flushes | p99, ms: Tidelog, Kafka, Kafka that flushes |",
     "|---|---:|---:|---:|---:|---:|---:|",
 )
 
@@ -45,10 +45,12 @@ def table(content: Mapping[str, Any]) -> str:
         f"Rounds: {content['rounds']}; ratios are taken within a round. {content['measured_at'][:10]}, commit"
         f" {machine['commit']}; {machine['processors']} processors ({machine['processor']}),"
         f" {machine['memory_gb']} GB, Linux {machine['kernel']}, {machine['fdatasync_p50_ms']:.2f} ms per"
-        " fdatasync. A number after ~ is not reliable: other programs took more than a tenth of the"
-        " processors."
+        " fdatasync."
     )
-    return "\n".join([*_HEAD, *_lines(rows), "", *wrap(about, _WIDTH), ""])
+    lines = [*_HEAD, *_lines(rows)]
+    if any("~" in line for line in lines):
+        about += " A number after ~ is not reliable: other programs took more than a tenth of the processors."
+    return "\n".join([*lines, "", *wrap(about, _WIDTH), ""])
 
 
 def _lines(rows: Sequence[Row]) -> Iterator[str]:
@@ -62,15 +64,19 @@ def _lines(rows: Sequence[Row]) -> Iterator[str]:
             f"{name} ({first.unit})",
             f"{mark}{number(first.middle(SUBJECT))}",
             *("" if ratio is None else f"{mark}{ratio:.2f}" for ratio in ratios),
-            *(_numbers(measures, unit) for unit in ("µs/", "ms")),
+            _numbers(measures, "µs/"),
+            _numbers(measures, "ms"),
         )
         yield f"| {' | '.join(cells)} |"
 
 
 def _numbers(measures: Sequence[Row], unit: str) -> str:
-    """The medians of the servers in the row of this unit; empty without one."""
-    found = [row for row in measures if row.unit.startswith(unit)]
-    return ", ".join(number(row.middle(server)) for row in found for server in _SERVERS)
+    """The medians of the servers in the row of this unit, and per what they are; empty without one."""
+    for row in measures:
+        if row.unit.startswith(unit):
+            medians = ", ".join(number(row.middle(server)) for server in _SERVERS)
+            return medians + row.unit.removeprefix("ms").replace("µs/", " µs per ")
+    return ""
 
 
 def main() -> int:

@@ -56,11 +56,7 @@ class Row:
         return median(values) if values else None
 
     def ratio(self, against: str, of: str = SUBJECT) -> float | None:
-        """The median of one target's values over another's, or None when one of them was not measured.
-
-        The ratio is taken within each round, where both met the same noise. A ratio of two medians would
-        compare different minutes.
-        """
+        """The median of one target's values over another's, or None when one of them was not measured."""
         mine, other = self.values.get(of), self.values.get(against)
         return median(map(truediv, mine, other)) if mine and other else None
 

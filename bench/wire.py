@@ -1,7 +1,6 @@
 """A blocking Kafka client of a few requests, enough to see that a server is ready and to prepare a load.
 
-Owns the socket of one `Wire`. Invariant: one request at a time, so the next answer belongs to it. Not for use
-while a load is measured.
+Invariant: one request at a time, so the next answer belongs to it. Not for use while a load is measured.
 """
 
 import socket

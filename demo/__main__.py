@@ -23,11 +23,11 @@ from demo.screen import Screen
 from demo.shipment import TOPIC, SabotageError, Shipment, Site, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
 from faults.process import BrokerProcessError
-from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.spark.java import JavaNotFoundError
 from tidelog.pipeline.spark.spark_session import start_session
+from tidelog.wire.cluster_config import ClusterConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,8 +3,6 @@
 Owns the expected events: the rows of the CSV in the order in which they happened, each with its identity. The
 key is the carrier, the number counts a carrier's flights from 0, and the value is the row as compact JSON
 that begins with the number. The judge compares the topic with this table, never with reports of the producer.
-
-The package's own import reads all its files with pandas; here pyarrow reads one CSV from the zip.
 """
 
 import importlib.util

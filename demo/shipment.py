@@ -1,7 +1,6 @@
 """Sends the events through a faulty network, to a broker that is killed meanwhile.
 
-Owns the broker process, the proxy, the producer and the execution of the plan. Its counts are for display;
-`demo.verdict` decides whether the topic is right.
+Owns the broker process, the proxy, the producer and the execution of the plan.
 
 Invariants: the producer reaches the broker through the proxy only; each fault of the plan is carried out
 before the next begins; the kill happens while five requests are in flight (one without idempotence), which

@@ -1,7 +1,6 @@
 """Counts record batches on the network between the producer and the broker.
 
-Owns what "sent again" means in the demo: a batch with the same bytes that was sent to the broker before. It
-is measured on the wire, so it does not depend on reports of the client.
+Owns what "sent again" means in the demo: a batch with the same bytes that was sent to the broker before.
 """
 
 from typing import NamedTuple

@@ -1,0 +1,18 @@
+"""Tools that break networks, disks and brokers, and check what was stored; not in the wheel.
+
+- `checker`: compares the stored records with what was sent and what writers were answered
+- `foreign_readers`: reads the stored records with other projects' clients
+- `honest_disk`, `power`: disks that lose what was never synced
+- `latest_values`: what a compacted topic contains of the records that were sent, and what it must contain
+- `marks`: how a record is identified: key and value of record `counter` of a writer's partition
+- `process`, `process_tree`: a broker process that can be killed
+- `proxy`, `link`, `wire`: a TCP proxy that knows Kafka's frames
+- `readback`: what is stored, read in three ways
+- `report`: the report of a run
+- `runner`: one run: a broker process behind the proxy, writers of two clients, faults from a seed
+- `saboteur`, `schedule`: which faults, and when
+- `trial`: what one kind of trial is, and what it tried, found and left out
+- `trimming`: deletes records of a compacted topic whenever it is cleaned
+- `workload`, `workload_confluent`, `workload_keyed`: the writers of a run
+- `damage/`, `hostile/`, `power_cut/`, `transactions/`: trials of their own
+"""

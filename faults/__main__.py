@@ -27,7 +27,6 @@ from faults.power_cut import trial as power_cut
 from faults.process import BrokerProcessError
 from faults.report import print_tables, report
 from faults.runner import Settings, run
-from faults.spark import trial as spark
 from faults.transactions import trial as transactions
 from faults.trial import Outcome, Say, Trial
 from tidelog.client import ClientError
@@ -44,11 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
         Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
         Trial("damage", "Damaged files", 0.3, damage.run),
         Trial("hostile", "Hostile peers", 0.2, hostile.run),
-        # Alone, because Spark needs a minute before anything can be broken.
-        Trial("spark", "A Spark query that is killed", 0, spark.run),
     )
     options = _parse(arguments, [trial.name for trial in trials])
-    chosen = [trial for trial in trials if options.only == trial.name or (not options.only and trial.share)]
+    chosen = [trial for trial in trials if options.only in (None, trial.name)]
     _set_up_logs(options.log)
     folder = Path(tempfile.mkdtemp(prefix="tidelog-faults-"))
     keep = bool(options.keep)
@@ -86,7 +83,7 @@ async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Pat
     for trial in trials:
         own = folder / trial.name
         own.mkdir()
-        seconds = options.seconds * trial.share / shares if shares else options.seconds
+        seconds = options.seconds * trial.share / shares
         outcome = await trial.run(options.seed, seconds, own, say)
         report(trial, outcome, console)
         found |= bool(outcome.findings)

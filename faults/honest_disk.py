@@ -7,8 +7,7 @@ removes bytes that were never synced, as a real power cut would. `THREAD_SHARE`,
 that the queue refuses, as if it were full; the broker's threads do those.
 
 Owns the journal's format: entries of two little-endian uint64, inode and size; the last entry of an inode
-counts. A special value instead of a size says that a directory was synced while it named the inode. Of the
-broker it knows only the command and the queue.
+counts. A special value instead of a size says that a directory was synced while it named the inode.
 """
 
 import asyncio
@@ -52,10 +51,7 @@ class Journal:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, before: os.stat_result) -> None:
-        """A sync succeeded that began when the file was as `before`.
-
-        It may or may not cover bytes that were written while it ran.
-        """
+        """A sync succeeded that began when the file was as `before`."""
         os.write(self._fd, _ENTRY.pack(before.st_ino, before.st_size))
 
     def noting(self, sync: Callable[[int], None], delay_ms: float) -> Callable[[int], None]:
@@ -132,7 +128,7 @@ def main() -> None:
     os.fdatasync = journal.noting(os.fdatasync, delay_ms)  # type: ignore[assignment]
     os.fsync = journal.noting(os.fsync, delay_ms)  # type: ignore[assignment]
     sys.argv[1:4] = []
-    runpy.run_module("broker", run_name="__main__", alter_sys=True)
+    runpy.run_module("tidelog.broker", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,14 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def state_of(pid: int) -> str:
+    """The letter of /proc for the state of its main thread (T: it is stopped), empty once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def descendants(pid: int) -> list[int]:
     """The processes below `pid`, parents first."""
     below: dict[int, list[int]] = {}

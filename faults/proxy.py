@@ -1,8 +1,7 @@
 """A TCP proxy between Kafka clients and a broker that breaks the network on request.
 
-Owns every connection that passes through it, and the requested faults. Of the protocol it reads only the
-size prefix, and the api key and correlation id of a request. A broker announces its own address in its
-metadata, so start it with `advertised.port` set to the proxy's port. Otherwise clients bypass the proxy.
+Owns every connection that passes through it, and the requested faults. A broker announces its own address in
+its metadata, so start it with `advertised.port` set to the proxy's port.
 
 Invariants:
 - Whole frames are forwarded in order and unchanged. A response is never lost alone: after one is dropped, all
@@ -156,10 +155,7 @@ class FaultProxy(Policy):
         self.upstream_port = port
 
     def hold_responses(self, *, api_key: int = ApiKey.PRODUCE) -> None:
-        """Keep responses to `api_key`, and what follows them, in the proxy until `release_responses`.
-
-        Held responses are lost when their connection is cut or the broker is killed.
-        """
+        """Keep responses to `api_key`, and what follows them, in the proxy until `release_responses`."""
         self._released.clear()
         self._held_api_keys |= {api_key}
 

@@ -1,9 +1,8 @@
 """What is stored, read in three ways: by a consumer at the end, from the segment files, and by an early
 consumer.
 
-Owns the readers. They return facts for `faults.checker` and judge only whether bytes can be read. The early
-consumer reads from the start of the run on, during the faults. The files are read by `protocol` alone,
-without the broker's code, because that code is under test.
+Owns the readers. They return facts for `faults.checker` and judge only whether bytes can be read. The files
+are read by `protocol` alone, without the broker's code, because that code is under test.
 
 `read_files` blocks and needs a stopped broker.
 """

@@ -43,7 +43,8 @@ def print_tables(result: Result, console: Console) -> None:
     )
     console.print(
         f"A compacted topic was cleaned {result.cleans:,} times; {result.ended_in_cleans:,} times the broker"
-        " was killed within a clean."
+        f" was killed within a clean. Of another one records were deleted {result.trimmed.total():,} times"
+        " within a clean."
     )
     for oddity, count in sorted(result.oddities.items()):
         console.print(f"  {count:>6,} × {oddity}", soft_wrap=True, markup=False)

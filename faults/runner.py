@@ -25,12 +25,15 @@ from faults.readback import Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur, Site
 from faults.schedule import WRITERS, FaultKind, Step, schedule
 from faults.trial import Say
+from faults.trimming import trim_while_cleaned
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
 from faults.workload_keyed import (
     BROKER_SETTINGS,
     COMPACTED_TOPIC,
     TOPIC_CONFIGS,
+    TRIMMED_CONFIGS,
+    TRIMMED_TOPIC,
     KeyedWriter,
     read_compacted,
 )
@@ -111,6 +114,10 @@ class Result:
     records_followed: int = 0
     keyed_ledgers: list[Ledger] = field(default_factory=list)
     """Those of the compacted topic."""
+    trimmed_ledgers: list[Ledger] = field(default_factory=list)
+    """Those of the compacted topic whose segments are deleted while it is cleaned."""
+    trimmed: Counter[int] = field(default_factory=Counter)
+    """How often records of each of its partitions were deleted within a clean."""
     cleans: int = 0
     ended_in_cleans: int = 0
     batches: int = 0
@@ -162,12 +169,19 @@ async def _site(
     }
     async with site_of(data_dir, broker_settings, settings.sync_delay_ms, settings.thread_share) as site:
         async with Admin(bootstrap_servers=site.address) as admin:
-            keyed = NewTopic(COMPACTED_TOPIC, settings.partitions, 1, topic_configs=TOPIC_CONFIGS)
-            await admin.create_topics([NewTopic(TOPIC, settings.partitions, 1), keyed])
+            configs = {TOPIC: None, COMPACTED_TOPIC: TOPIC_CONFIGS, TRIMMED_TOPIC: TRIMMED_CONFIGS}
+            await admin.create_topics(
+                [NewTopic(name, settings.partitions, 1, topic_configs=each) for name, each in configs.items()]
+            )
         shared = settings.partitions, settings.seed
         job = Job(site.address, TOPIC, *shared, result.ledgers, result.oddities)
         keyed_job = Job(site.address, COMPACTED_TOPIC, *shared, result.keyed_ledgers, result.oddities)
-        writers = [*_writers(job), KeyedWriter("tidelog, keyed", keyed_job, TIDELOG)]
+        trimmed_job = Job(site.address, TRIMMED_TOPIC, *shared, result.trimmed_ledgers, result.oddities)
+        writers = [
+            *_writers(job),
+            KeyedWriter("tidelog, keyed", keyed_job, TIDELOG),
+            KeyedWriter("tidelog, trimmed", trimmed_job, TIDELOG),
+        ]
         site.users = writers
         yield site, writers
 
@@ -216,9 +230,12 @@ async def _break(site: Site, settings: Settings, result: Result, say: Say) -> No
     if not settings.acks_all_durable:
         del weights[FaultKind.POWER_CUT]
     steps = schedule(settings.seed, weights)
+    trimming = asyncio.create_task(trim_while_cleaned(site.broker, TRIMMED_TOPIC, result.trimmed))
     try:
         await break_for(saboteur, steps, settings.seconds, say, least_steps=settings.least_steps)
     finally:
+        trimming.cancel()
+        await asyncio.wait((trimming,))
         result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
         result.ended_in_cleans = saboteur.ended_in_cleans
 
@@ -284,6 +301,10 @@ async def _check_compacted(address: str, result: Result) -> None:
     """Raises ClientError, TimeoutError."""
     left = await read_compacted(address, result.settings.partitions, _READ_SECONDS)
     result.findings += check_latest(result.keyed_ledgers, left)
+    left = await read_compacted(address, result.settings.partitions, _READ_SECONDS, TRIMMED_TOPIC)
+    findings = check_latest(result.trimmed_ledgers, left)
+    # Retention may have deleted any record.
+    result.findings += [each for each in findings if each.kind is not Kind.MISSING]
 
 
 def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> None:

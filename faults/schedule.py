@@ -1,8 +1,7 @@
 """Which fault comes when: an endless plan that a seed decides.
 
 Owns the kinds of faults, how often each comes and how strong. Pure. The same seed gives the same steps in the
-same order. What they hit also depends on the timing of the machine, so a second run with the seed may find
-something else.
+same order.
 """
 
 import random

@@ -36,5 +36,5 @@ class Trial(NamedTuple):
     name: str
     title: str
     share: float
-    """Of all the seconds. With 0 it runs only if it is asked for by its name."""
+    """Of all the seconds."""
     run: Callable[[int, float, Path, Say], Awaitable[Outcome]]

@@ -9,18 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self, cast
 
+from tidelog.protocol import hot
 from tidelog.protocol.framing import decode_response_header, encode_request_frame
-from tidelog.protocol.hot import (
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequest,
-    ProducePartitionResult,
-    ProduceRequest,
-    decode_fetch_response,
-    decode_produce_response,
-    encode_fetch_request,
-    encode_produce_request,
-)
 from tidelog.protocol.schema import ApiKey, decode_response, encode_request
 from tidelog.protocol.types import Buffer
 
@@ -69,16 +59,16 @@ class Wire:
             frame = await self._reader.readexactly(size)
         correlation_id, position = decode_response_header(key, version, frame)
         if correlation_id != expected:
-            raise ConnectionError(f"expected the answer to request {expected}, came that to {correlation_id}")
+            raise ConnectionError(f"expected the answer to request {expected}, got that to {correlation_id}")
         return key, version, frame[position:]
 
     async def receive(self) -> Any:
         """The next answer as values."""
         key, version, body = await self.receive_body()
         if key == ApiKey.PRODUCE:
-            return decode_produce_response(version, body)
+            return hot.decode_produce_response(version, body)
         if key == ApiKey.FETCH:
-            return decode_fetch_response(version, memoryview(body))
+            return hot.decode_fetch_response(version, memoryview(body))
         return decode_response(key, version, body)
 
     async def ask(self, key: ApiKey, version: int, values: Mapping[str, Any] | None = None) -> Any:
@@ -88,10 +78,10 @@ class Wire:
 
     async def append(
         self, topic: str, batches: Mapping[int, Buffer], transactional_id: str | None = None
-    ) -> dict[int, ProducePartitionResult]:
+    ) -> dict[int, hot.ProducePartitionResult]:
         """Send one batch to each partition in one request; the answers by partition."""
-        request = ProduceRequest(transactional_id, -1, _PRODUCE_MS, [(topic, list(batches.items()))])
-        await self.send(ApiKey.PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
+        request = hot.ProduceRequest(transactional_id, -1, _PRODUCE_MS, [(topic, list(batches.items()))])
+        await self.send(ApiKey.PRODUCE, PRODUCE_VERSION, hot.encode_produce_request(PRODUCE_VERSION, request))
         answer = await self.receive()
         return {result.index: result for result in answer.topics[0][1]}
 
@@ -102,13 +92,13 @@ class Wire:
         offset: int,
         max_bytes: int = _FETCH_BYTES,
         isolation_level: int = 0,
-    ) -> FetchPartitionResult:
+    ) -> hot.FetchPartitionResult:
         """What the broker answers, at once, to a Fetch from `offset`."""
-        wanted = FetchPartition(partition, -1, offset, -1, -1, max_bytes)
-        request = FetchRequest(-1, 0, 0, max_bytes, isolation_level, 0, -1, [(topic, [wanted])])
-        await self.send(ApiKey.FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
+        wanted = hot.FetchPartition(partition, -1, offset, -1, -1, max_bytes)
+        request = hot.FetchRequest(-1, 0, 0, max_bytes, isolation_level, 0, -1, [(topic, [wanted])])
+        await self.send(ApiKey.FETCH, FETCH_VERSION, hot.encode_fetch_request(FETCH_VERSION, request))
         answer = await self.receive()
-        return cast(FetchPartitionResult, answer.topics[0][1][0])
+        return cast(hot.FetchPartitionResult, answer.topics[0][1][0])
 
     async def offset_at(self, topic: str, partition: int, timestamp: int) -> tuple[int, int]:
         """Error code and offset that ListOffsets answers."""
@@ -161,6 +151,6 @@ class Wire:
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
 
 
-def records_of(result: FetchPartitionResult) -> bytes:
+def records_of(result: hot.FetchPartitionResult) -> bytes:
     """The bytes that a partition was answered with, whole batches and perhaps a part of one."""
     return bytes(cast(Buffer, result.records or b""))

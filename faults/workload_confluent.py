@@ -3,8 +3,6 @@
 Owns what only librdkafka does: some errors are fatal to a producer by design, and the application has to make
 another one. Records that the old one had not acknowledged are uncertain, because librdkafka does not say
 through Python whether it sent them.
-
-`poll` never waits; callbacks run within it.
 """
 
 import asyncio

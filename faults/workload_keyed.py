@@ -1,7 +1,7 @@
 """A writer to a compacted topic, and the reading of what is left of it.
 
-Owns the settings of such a topic, which is cleaned all the time, so that kills happen during a clean.
-`faults.latest_values` has the layout of the records and the model.
+Owns the settings of such topics, which are cleaned all the time, so that kills happen during a clean. Of the
+trimmed one segments are deleted meanwhile, so any key of it may be missing.
 """
 
 import asyncio
@@ -19,9 +19,16 @@ TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "300",
 }
+TRIMMED_TOPIC: Final = "compacted-trimmed"
+TRIMMED_CONFIGS: Final[Mapping[str, str]] = {
+    **TOPIC_CONFIGS,
+    "cleanup.policy": "compact,delete",
+    "retention.bytes": "12288",
+}
 BROKER_SETTINGS: Final[Mapping[str, object]] = {
     "log.cleaner.backoff.ms": 20,
-    "log.cleaner.io.max.bytes.per.second": 400_000,
+    "log.retention.check.interval.ms": 20,
+    "log.cleaner.io.max.bytes.per.second": 100_000,
 }
 _HEADER: Final = "counter"
 _POLL_MS: Final = 200
@@ -41,10 +48,10 @@ class KeyedWriter(TidelogWriter):
 
 
 async def read_compacted(
-    bootstrap_servers: str, partitions: int, timeout_s: float
+    bootstrap_servers: str, partitions: int, timeout_s: float, topic: str = COMPACTED_TOPIC
 ) -> dict[int, list[Version]]:
     """All records that are left up to the present end. Raises ClientError, TimeoutError."""
-    keys = [TopicPartition(COMPACTED_TOPIC, partition) for partition in range(partitions)]
+    keys = [TopicPartition(topic, partition) for partition in range(partitions)]
     logs: dict[int, list[Version]] = {partition: [] for partition in range(partitions)}
     async with (
         asyncio.timeout(timeout_s),

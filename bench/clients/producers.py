@@ -3,10 +3,8 @@
 Without a batch size each has its own: Tidelog's client 256 KB, aiokafka and kafka-python 16 KB, AIOProducer
 (librdkafka) 1 MB, with which it is several times faster than with 16 KB.
 
-Owns how each is made and ended. For each record, a load calls the client's own method, not a wrapper
-of ours, so that no client is slower because of the comparison. All asynchronous ones run on uvloop.
-
-A client is imported when it is asked for, so that the memory of one is not counted with another's.
+For each record, a load calls the client's own method, not a wrapper of ours, so that no client is slower
+because of the comparison. All asynchronous ones run on uvloop.
 """
 
 import asyncio

@@ -73,10 +73,7 @@ def _bursts(given: SimpleNamespace) -> list[list[tuple[bytes, bytes | None]]]:
 
 
 async def consume(given: SimpleNamespace) -> dict[str, float]:
-    """Read `records`, each of which is looked at; the time runs from the first call to the last record.
-
-    `cpu_seconds` is this process's share of it.
-    """
+    """Read `records`, each of which is looked at; the time runs from the first call to the last record."""
     read: Callable[[Any, int], Awaitable[int]]
     if given.client == CONFLUENT:
         consumer, read = open_confluent(given.port, given.topic), _by_consume
@@ -99,7 +96,7 @@ async def _by_consume(consumer: Any, wanted: int) -> int:
     while records < wanted:
         for message in consumer.consume(MOST_RECORDS, 1.0):
             if message.offset() != records or message.value() is None:
-                raise WireError(f"offset {records} was to come, {message.offset()} came ({message.error()})")
+                raise WireError(f"expected offset {records}, got {message.offset()} ({message.error()})")
             records += 1
     return records
 
@@ -111,7 +108,7 @@ async def _by_columns(consumer: Any, wanted: int) -> int:
         for columns in (each for batches in found.values() for each in batches):
             for offset, value in zip(columns.offsets, columns.values, strict=True):
                 if offset != records or value is None:
-                    raise WireError(f"offset {records} was to come, {offset} came")
+                    raise WireError(f"expected offset {records}, got {offset}")
                 records += 1
     return records
 
@@ -122,7 +119,7 @@ async def _by_getmany(consumer: Any, wanted: int) -> int:
         for batch in (await consumer.getmany(timeout_ms=1000, max_records=MOST_RECORDS)).values():
             for record in batch:
                 if record.offset != records or record.value is None:
-                    raise WireError(f"offset {records} was to come, {record.offset} came")
+                    raise WireError(f"expected offset {records}, got {record.offset}")
                 records += 1
     return records
 
@@ -131,7 +128,7 @@ async def _by_iteration(consumer: Any, wanted: int) -> int:
     records = 0
     async for record in consumer:
         if record.offset != records or record.value is None:
-            raise WireError(f"offset {records} was to come, {record.offset} came")
+            raise WireError(f"expected offset {records}, got {record.offset}")
         records += 1
         if records >= wanted:
             break
@@ -139,10 +136,7 @@ async def _by_iteration(consumer: Any, wanted: int) -> int:
 
 
 async def memory(given: SimpleNamespace) -> dict[str, float]:
-    """Resident memory of records that were given to `send` and are not on their way, deliveries held.
-
-    Each value is an object of its own, because a client may keep it until it encodes the record.
-    """
+    """Resident memory of records that were given to `send` and are not on their way, deliveries held."""
     settings = Settings(
         batch_bytes=_UNSENT_BATCH_BYTES, linger_ms=_NEVER_MS, buffer_bytes=2 * _UNSENT_BATCH_BYTES
     )

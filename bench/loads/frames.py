@@ -15,7 +15,6 @@ from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import ProduceRequest, encode_produce_request
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_SEQUENCE
 
 PRODUCE_VERSION = 7
 TIMEOUT_MS = 30_000
@@ -31,7 +30,7 @@ _MAX_SEQUENCE = 2**31 - 1
 
 
 class FrameMaker:
-    """Frames of one producer id, or of none (-1), that wait for all acks."""
+    """Frames of one producer id that wait for all acks."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class FrameMaker:
         records: int = 1,
     ) -> None:
         self._producer = (producer_id, producer_epoch)
-        self._sequence = 0 if producer_id >= 0 else NO_SEQUENCE
+        self._sequence = 0
         builder = RecordBatchBuilder()
         now_ms = time.time_ns() // 1_000_000  # Retention would delete older records within the run.
         for _ in range(records):
@@ -69,8 +68,7 @@ class FrameMaker:
         _INT32.pack_into(frame, _CORRELATION_AT, number)
         for at in self._batches_at:
             _PRODUCER.pack_into(frame, at + _PRODUCER_IN_BATCH, *self._producer, sequence)
-        if sequence != NO_SEQUENCE:
-            self._sequence = (sequence + self._records) & _MAX_SEQUENCE
+        self._sequence = (sequence + self._records) & _MAX_SEQUENCE
         # The batches differ in nothing, so they have one CRC.
         crc = crc32c(self._covered)
         for at in self._batches_at:

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.clients.consumers import open_consumer
 from bench.clients.producers import Settings, open_producer
-from bench.statistics import percentile
+from tidelog.cli.bench import percentile
 
 _DUE = Struct(">d")
 _WARM_UP_RECORDS = 300

@@ -1,7 +1,6 @@
 """What loads by librdkafka (confluent-kafka) have in common: the settings, and its time for an answer."""
 
 import json
-from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
@@ -28,15 +27,12 @@ class RoundTrips:
         return median(self._p99_us) / 1000
 
 
-def settings(
-    port: int, round_trips: RoundTrips, errors: list[str], properties: Mapping[str, str]
-) -> dict[str, Any]:
-    """Of a client, to which `properties` are added; fatal errors go to `errors`."""
+def settings(port: int, round_trips: RoundTrips, errors: list[str]) -> dict[str, Any]:
+    """Of a client; fatal errors go to `errors`."""
     return {
         "bootstrap.servers": f"{HOST}:{port}",
         "error_cb": lambda error: errors.append(str(error)) if error.fatal() else None,
         "statistics.interval.ms": _INTERVAL_MS,
         "stats_cb": round_trips.add,
         "log_level": 0,
-        **properties,
     }

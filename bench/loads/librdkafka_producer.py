@@ -1,26 +1,22 @@
 """librdkafka's idempotent producer at full speed.
 
-Records are sent by `produce_batch`, so that librdkafka and the server are measured and not Python's calls.
 The clock starts when a first record is acknowledged and stops when all are.
 """
 
 import os
 import time
-from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, Producer
 
 from bench.loads.librdkafka import RoundTrips, settings
 from bench.wire import WireError
 
-RECORDS_A_CALL = 1000
+RECORDS_PER_CALL = 1000
 QUEUE_KILOBYTES = 65_536
 FLUSH_TIMEOUT_S = 60
 
 
-def run(
-    port: int, topic: str, value_bytes: int, seconds: float, properties: Mapping[str, str] | None = None
-) -> dict[str, float]:
+def run(port: int, topic: str, value_bytes: int, seconds: float) -> dict[str, float]:
     """Produce for `seconds`, then wait for the rest. Raises WireError when a record was not delivered."""
     errors: list[str] = []
     round_trips = RoundTrips()
@@ -31,7 +27,7 @@ def run(
 
     producer = Producer(
         {
-            **settings(port, round_trips, errors, properties or {}),
+            **settings(port, round_trips, errors),
             "enable.idempotence": True,
             "queue.buffering.max.messages": 10_000_000,
             "queue.buffering.max.kbytes": QUEUE_KILOBYTES,
@@ -39,7 +35,7 @@ def run(
         }
     )
     value = os.urandom(value_bytes)
-    messages = [{"value": value} for _ in range(RECORDS_A_CALL)]
+    messages = [{"value": value} for _ in range(RECORDS_PER_CALL)]
     # librdkafka asks for its producer id when it pleases; that wait is no part of the rate.
     producer.produce(topic, value, partition=0, on_delivery=delivered)
     left = producer.flush(FLUSH_TIMEOUT_S)
@@ -50,7 +46,7 @@ def run(
         queued = producer.produce_batch(topic, messages, partition=0, on_delivery=delivered)
         records += queued
         # A full queue takes part of the messages: wait for the server rather than for Python.
-        producer.poll(0 if queued == RECORDS_A_CALL else 0.005)
+        producer.poll(0 if queued == RECORDS_PER_CALL else 0.005)
     left += producer.flush(FLUSH_TIMEOUT_S)
     taken = time.perf_counter() - begin
     if left or errors:

@@ -11,9 +11,8 @@ import time
 
 from bench.loads.frames import FrameMaker
 from bench.loads.window import AnswerError, Window
-from bench.statistics import percentile
 from bench.wire import HOST, Wire
-from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.cli.bench import percentile
 
 WARM_UP_S = 0.3
 
@@ -73,9 +72,8 @@ async def run(
     connections: int = 1,
     in_flight: int = 5,
     partitions: int = 1,
-    records_a_batch: int = 1,
+    records_per_batch: int = 1,
     value_bytes: int = 100,
-    idempotent: bool = True,
     seconds: float | None = None,
     requests: int | None = None,
 ) -> dict[str, float]:
@@ -85,12 +83,11 @@ async def run(
     """
     loop = asyncio.get_running_loop()
     with Wire(port) as wire:
-        nobody = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        producers = [wire.new_producer_id() if idempotent else nobody for _ in range(connections)]
+        producers = [wire.new_producer_id() for _ in range(connections)]
     # On one partition all write to it.
     shares = [range(number % partitions, partitions, connections) for number in range(connections)]
     makers = [
-        FrameMaker(*producer, topic, share, bytes(value_bytes), records_a_batch)
+        FrameMaker(*producer, topic, share, bytes(value_bytes), records_per_batch)
         for producer, share in zip(producers, shares, strict=True)
     ]
     gc.disable()
@@ -107,7 +104,7 @@ async def run(
     await asyncio.gather(*(client.finished for client in clients))
     measured = time.perf_counter() - begin
     latencies = sorted(latency for window in windows for latency in window.latencies)
-    sizes = [records_a_batch * len(share) for share in shares]
+    sizes = [records_per_batch * len(share) for share in shares]
     counted = [size * len(window.latencies) for size, window in zip(sizes, windows, strict=True)]
     return {
         "records": sum(counted),

@@ -1,7 +1,6 @@
 """One Spark session that reads, copies and archives topics in rounds; the first round is not counted.
 
-Reading looks at the offset and the value of every record, as the consumers that it is compared with do. The
-number and the identity of the records are checked. A stream's seconds are those of its micro-batches, as
+The number and the identity of the records are checked. A stream's seconds are those of its micro-batches, as
 Spark reports them.
 """
 
@@ -16,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.results import REFERENCE, SUBJECT
 from bench.wire import HOST, Wire
-from tidelog.client.cluster_config import ClusterConfig
 from tidelog.pipeline.jobs import archive, replay
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.projection import empty_for_null
 from tidelog.pipeline.jobs.replay_settings import ReplaySettings
 from tidelog.pipeline.source.fetch import find_bounds
 from tidelog.pipeline.spark.spark_session import start_session
+from tidelog.wire.cluster_config import ClusterConfig
 
 CONNECTOR = "connector"
 CORES = 2

@@ -9,8 +9,8 @@ import os
 import time
 from typing import Any
 
-from bench.statistics import percentile
 from bench.wire import HOST, WireError
+from tidelog.cli.bench import percentile
 
 CLIENTS = ("tidelog", "librdkafka")
 WARM_UP = 20

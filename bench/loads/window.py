@@ -56,10 +56,10 @@ class Window:
 
     def _answered(self, data: bytes, position: int, size: int, now: float) -> None:
         if size < self._answer.size:
-            raise AnswerError(f"an answer of {size} bytes, expected {self._answer.size} or more")
+            raise AnswerError(f"expected an answer of {self._answer.size} bytes or more, got {size}")
         correlation_id, *found = self._answer.unpack_from(data, position)
         if correlation_id != self.answers or not self._sent:
-            raise AnswerError(f"answer {correlation_id} came, expected {self.answers}")
+            raise AnswerError(f"expected answer {self.answers}, got {correlation_id}")
         if tuple(found) != self._accepted:
             raise AnswerError(f"request {correlation_id} was refused with errors {sorted(set(found[2:]))}")
         self.answers += 1

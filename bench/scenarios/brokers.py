@@ -1,7 +1,5 @@
 """Tidelog beside Apache Kafka and Tansu, with clients that are not ours, and what is required."""
 
-from types import MappingProxyType
-
 from bench.comparison import Case, Comparison, speed
 from bench.loads.transactions_load import CLIENTS
 from bench.results import Requirement
@@ -22,6 +20,11 @@ _ALL = (*_KAFKAS, Tansu)
 SIZES = (("100 B", 100), ("1 KB", 1000))
 
 
+def one_record_requests(connections: int, in_flight: int) -> str:
+    """The title of the case with so many connections."""
+    return f"one-record requests, {connections} connection{'s'[: connections > 1]}, {in_flight} in flight"
+
+
 def _at_least(ratio: float, against: str = Kafka.name) -> tuple[Requirement, ...]:
     """Of Tidelog as it is; without the flush it must be faster than Kafka."""
     return (Requirement(ratio, against), Requirement(1.2, Kafka.name, of=Unflushed.name))
@@ -29,8 +32,8 @@ def _at_least(ratio: float, against: str = Kafka.name) -> tuple[Requirement, ...
 
 # Whole files of records stand in the page cache: as many as a consumer reads in about a second.
 _FILLS = {
-    100: {"requests": 1000, "records_a_batch": 1000, "value_bytes": 100},
-    1000: {"requests": 4000, "records_a_batch": 100, "value_bytes": 1000},
+    100: {"requests": 1000, "records_per_batch": 1000, "value_bytes": 100},
+    1000: {"requests": 4000, "records_per_batch": 100, "value_bytes": 1000},
 }
 # What Kafka takes a second for, and Kafka that flushes ten.
 _JAVA_RECORDS = {100: 500_000, 1000: 100_000}
@@ -49,11 +52,11 @@ THROUGHPUT = Comparison(
     ),
 )
 REQUESTS = Comparison(
-    "One-record requests of 100 bytes, acks=all: connections × in flight",
+    "One-record requests of 100 bytes, acks=all",
     _ALL,
     tuple(
         Case(
-            f"one-record requests {connections}×{in_flight}",
+            one_record_requests(connections, in_flight),
             "raw_load",
             {"connections": connections, "in_flight": in_flight},
             speed("request", _at_least(1.0, FlushedKafka.name if connections == 1 else Kafka.name)),
@@ -97,33 +100,13 @@ PARTITIONS = Comparison(
         Case(
             "1,000 partitions, 64 producers",
             "raw_load",
-            {"connections": 64, "partitions": 1000, "records_a_batch": 10, "in_flight": 5},
+            {"connections": 64, "partitions": 1000, "records_per_batch": 10, "in_flight": 5},
             speed(rate=_at_least(1.0)),
         ),
     ),
 )
 
 
-class _NotIdempotent(Tidelog):
-    """Gets the same requests, of nobody."""
-
-    name = "not idempotent"
-    load_options = MappingProxyType({"idempotent": False})
-
-
-IDEMPOTENCE = Comparison(
-    "Idempotent beside not: prepared requests, acks=all, five in flight",
-    (Tidelog, _NotIdempotent),
-    tuple(
-        Case(
-            title,
-            "raw_load",
-            {"records_a_batch": records, "value_bytes": size},
-            speed("record", cpu=(Requirement(1.05, _NotIdempotent.name, at_least=False),)),
-        )
-        for title, records, size in (("16 KB batches", 16, 1000), ("one-record requests", 1, 100))
-    ),
-)
 TRANSACTIONS = Comparison(
     "Transactions of one producer, one after the other, records of 100 bytes over three partitions",
     _KAFKAS,

@@ -1,11 +1,9 @@
 """Python clients side by side on one Tidelog broker: sending (also far away), latency, consuming, memory.
 
 All use the same broker, and wait for its disk (acks=all), so what differs is the client. Each run is a
-process of its own, and clients take turns within a round. Sending is measured twice: with the batch size that
-each client has by default, and with the same small one for all; and with the former also to many partitions,
-and with keys and sizes that vary. The records that a producer reports as stored are counted in the topic
-afterwards; if the number is wrong, the bench ends. Where the processor time of a record is compared, Kafka's
-own producer in Java is measured too, without the start of its JVM.
+process of its own, and clients take turns within a round. The records that a producer reports as stored are
+counted in the topic afterwards; if the number is wrong, the bench ends. Where the processor time of a record
+is compared, Kafka's own producer in Java is measured too, without the start of its JVM.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,7 @@
 ones.
 
 One broker and one Spark session for all rounds. Within a round all Spark cases take turns, and aiokafka reads
-afterwards. Spark has two cores and aiokafka is one process: each may use what it has. Our source is asked for
-the two columns that are read, because Spark does not tell a source in Python which columns it needs.
+afterwards. Spark has two cores and aiokafka is one process: each may use what it has.
 """
 
 import os
@@ -47,7 +46,7 @@ def measure(run: Run) -> Results:
             with Wire(broker.port) as wire:
                 wire.create_topic(topic, partitions)
             fill = {"partitions": partitions, "requests": _RECORDS // partitions // 1000}
-            run_load(broker, "raw_load", topic=topic, records_a_batch=1000, **fill)
+            run_load(broker, "raw_load", topic=topic, records_per_batch=1000, **fill)
         measured = run_program(
             "spark_load",
             port=broker.port,

@@ -18,7 +18,7 @@ from bench.targets.tidelog import Tidelog
 from bench.wire import TOPIC, Wire
 
 _IDLE_S = 2.0
-_FILL = {"requests": 1000, "records_a_batch": 1000, "value_bytes": 1000}
+_FILL = {"requests": 1000, "records_per_batch": 1000, "value_bytes": 1000}
 _EMPTY, KILLED = "start on an empty folder", "start after kill -9, 1 GB in one partition"
 
 
@@ -65,6 +65,6 @@ def _measure(results: Results, target: Target) -> None:
         seconds, cpu_s = time.perf_counter() - begin, target.cpu_seconds()
         others = watch.others_share()
     if stored != acknowledged:
-        raise LoadError(f"{acknowledged} records were acknowledged, {stored} came back after kill -9")
+        raise LoadError(f"expected {acknowledged} acknowledged records after kill -9, got {stored}")
     results.row(KILLED, "command to first answer", "s").add(target.name, seconds, others)
     results.row(KILLED, "processor time", "s").add(target.name, cpu_s)

@@ -2,8 +2,6 @@
 
 Owns the processes it started. Invariants: `stop` returns only when the process has ended; a target that does
 not get ready raises with the end of its output. Reads /proc, so memory and CPU time need Linux.
-
-Each target chooses a free port before it starts, because not all of them can report one.
 """
 
 import contextlib
@@ -12,7 +10,6 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -44,8 +41,6 @@ class Target(ABC):
     ready_timeout_s = READY_TIMEOUT_S
     warm_up_s = 1.0
     """How long a load must run before its speed is the server's."""
-    load_options: Mapping[str, object] = {}
-    """What a load needs to know beside the port."""
     reuses_address = False
     """Whether the server sets SO_REUSEADDR: then its port is nobody else's, also before it listens."""
 

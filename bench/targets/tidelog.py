@@ -20,12 +20,9 @@ class Tidelog(Target):
         super().__init__(folder)
         self._advertised_port = advertised_port
 
-    def addresses(self) -> tuple[str, ...]:
-        """The settings that say where it listens."""
-        return (f"port={self.port}", f"advertised.port={self._advertised_port}")
-
     def command(self) -> list[str]:
-        always = (*self.addresses(), "log.segment.delete.delay.ms=0")
+        ports = (f"port={self.port}", f"advertised.port={self._advertised_port}")
+        always = (*ports, "log.segment.delete.delay.ms=0")
         return [
             *(sys.executable, "-m", "tidelog.broker", "--http-port", "0", "--data-dir", str(self.folder)),
             *(part for setting in (*always, *self.settings) for part in ("--set", setting)),

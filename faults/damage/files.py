@@ -25,6 +25,8 @@ class FileKind(StrEnum):
     SNAPSHOT = ".snapshot"
     LEADER_EPOCHS = "leader-epoch-checkpoint"
     PARTITION_METADATA = "partition.metadata"
+    FIRST_DIRTY_OFFSET = "cleaner-offset-checkpoint"
+    CLEANED_OFFSET = "cleaned-offset-checkpoint"
     RECOVERY_POINTS = "recovery-point-offset-checkpoint"
     LOG_STARTS = "log-start-offset-checkpoint"
     BOOT_ID = ".boot_id"
@@ -61,7 +63,9 @@ _IN_A_PARTITION: Final = (
     (re.compile(r"\d{20}.*\.snapshot"), FileKind.SNAPSHOT),
     (re.compile(r"leader-epoch-checkpoint"), FileKind.LEADER_EPOCHS),
     (re.compile(r"partition\.metadata"), FileKind.PARTITION_METADATA),
-    (re.compile(r".*\.(tmp|deleted)"), FileKind.SCRATCH),
+    (re.compile(r"cleaner-offset-checkpoint"), FileKind.FIRST_DIRTY_OFFSET),
+    (re.compile(r"cleaned-offset-checkpoint"), FileKind.CLEANED_OFFSET),
+    (re.compile(r".*\.(tmp|deleted|cleaned|swap)"), FileKind.SCRATCH),
 )
 _IN_THE_FOLDER: Final = (
     (re.compile(r"recovery-point-offset-checkpoint"), FileKind.RECOVERY_POINTS),

@@ -1,8 +1,7 @@
 """What a broker on a damaged folder shows of one partition, to a reader and to the producers that wrote it.
 
 Owns the questions: ends, every offset in order, offsets by time, the last batches sent again, a new batch,
-and reading all of that once more. Of a topic with transactions: what is committed, and nothing is sent. It
-brings facts for `faults.damage.verdict` and judges nothing.
+and reading all of that once more. Of a topic with transactions: what is committed, and nothing is sent.
 """
 
 import random

@@ -26,15 +26,21 @@ from tidelog.protocol.records import RecordBatchBuilder, iter_batches
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_SEQUENCE
 
-TOPICS: Final[Mapping[str, int]] = {"steady": 6, "trimmed": 6, "transactional": 2}
+TOPICS: Final[Mapping[str, int]] = {"steady": 6, "trimmed": 6, "transactional": 2, "compacted": 4}
 TRIMMED: Final = "trimmed"
 """Of this topic's partitions the first records are deleted by request."""
 TRANSACTIONAL: Final = "transactional"
 """Each batch of this topic is one of a transaction over all its partitions."""
+COMPACTED: Final = "compacted"
+"""Between the batches of this topic lie some that a clean removes."""
+CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    COMPACTED: {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+}
 PRODUCERS: Final = 3
 SETTINGS: Final[Mapping[str, object]] = {
     "log.segment.bytes": 4096,
     "log.index.interval.bytes": 600,
+    "log.cleaner.backoff.ms": 20,
     "log.retention.ms": -1,
     "log.retention.check.interval.ms": 50,
     "log.flush.offset.checkpoint.interval.ms": 100,
@@ -45,7 +51,9 @@ _TRIM_SECONDS: Final = 20.0
 _TRIM_PAUSE_S: Final = 0.1
 _PATIENCE_SECONDS: Final = 60.0
 _PAUSE_S: Final = 0.01
+_SUPERSEDED_BYTES: Final = 500
 _BOOT_ID: Final = ".boot_id"
+_OF_CLEANS: Final = ("cleaner-offset-checkpoint", "cleaned-offset-checkpoint")
 
 TopicPartition = tuple[str, int]
 
@@ -89,6 +97,8 @@ class Sample:
     markers: dict[TopicPartition, list[SentBatch]] = field(default_factory=dict)
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     """Where each log starts."""
+    superseded: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    """Offsets that a clean may remove."""
     producer_ids: set[int] = field(default_factory=set)
     """All that were ever given."""
 
@@ -108,7 +118,7 @@ async def make_sample(folder: Path, stop: Stop, rng: random.Random) -> Sample:
             await writing.write_a_batch_everywhere()
         await writing.trim()
         deadline = time.monotonic() + _TRIM_SECONDS
-        while not _segments_are_gone(sample) and time.monotonic() < deadline:
+        while not (_segments_are_gone(sample) and _is_cleaned(sample)) and time.monotonic() < deadline:
             # Segments go once two snapshots cover their producers, and a snapshot wants news.
             await writing.write_a_batch_everywhere()
             await asyncio.sleep(_TRIM_PAUSE_S)
@@ -138,7 +148,7 @@ class _Writing:
 
     async def begin(self) -> None:
         for name, partitions in TOPICS.items():
-            _expect_none(await self._wire.create_topic(name, partitions), f"create {name}")
+            _expect_none(await self._wire.create_topic(name, partitions, CONFIGS.get(name)), f"create {name}")
             for partition in range(partitions):
                 self._sample.batches[name, partition] = []
                 self._sample.starts[name, partition] = 0
@@ -171,6 +181,7 @@ class _Writing:
     async def write_a_batch_everywhere(self) -> None:
         """One batch to each partition, of a producer by chance, and a transaction."""
         await self._write_a_transaction()
+        await self._write_what_a_clean_removes()
         for topic, partitions in TOPICS.items():
             if topic == TRANSACTIONAL:
                 continue
@@ -180,6 +191,16 @@ class _Writing:
                 _expect_none(results[partition].error_code, f"produce to {topic}-{partition}")
                 stored = batch._replace(offset=results[partition].base_offset)
                 self._sample.batches[topic, partition].append(stored)
+
+    async def _write_what_a_clean_removes(self) -> None:
+        """One batch of the same key to each partition. Its timestamp finds no batch by time."""
+        builder = RecordBatchBuilder()
+        builder.append(0, b"again", b"x" * _SUPERSEDED_BYTES)
+        indexes = range(TOPICS[COMPACTED])
+        results = await self._wire.append(COMPACTED, dict.fromkeys(indexes, bytes(builder.build())))
+        for index in indexes:
+            _expect_none(results[index].error_code, f"produce to {COMPACTED}-{index}")
+            self._sample.superseded.setdefault((COMPACTED, index), set()).add(results[index].base_offset)
 
     async def _write_a_transaction(self) -> None:
         indexes = range(TOPICS[TRANSACTIONAL])
@@ -281,3 +302,9 @@ def _segments_are_gone(sample: Sample) -> bool:
     """Whether retention has taken the first segment of every trimmed partition."""
     folders = [sample.folder / f"{TRIMMED}-{partition}" for partition in range(TOPICS[TRIMMED])]
     return not any((folder / f"{0:020d}.log").exists() for folder in folders)
+
+
+def _is_cleaned(sample: Sample) -> bool:
+    """Whether a clean has changed each compacted partition."""
+    folders = [sample.folder / f"{COMPACTED}-{partition}" for partition in range(TOPICS[COMPACTED])]
+    return all((folder / name).exists() for folder in folders for name in _OF_CLEANS)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from faults.checker import Finding, Kind
+from faults.damage import verdict
 from faults.damage.files import (
     Damage,
     Done,
@@ -26,15 +27,6 @@ from faults.damage.files import (
 )
 from faults.damage.probe import look
 from faults.damage.sample import SETTINGS, TOPICS, Sample, Stop, TopicPartition, make_sample
-from faults.damage.verdict import (
-    Case,
-    events_of,
-    judge_ids,
-    judge_partition,
-    judge_refusal,
-    judge_topics,
-    judge_words,
-)
 from faults.process import BrokerProcess, BrokerProcessError
 from faults.trial import Outcome, Say
 from faults.wire import Wire
@@ -66,7 +58,9 @@ async def run(seed: int, seconds: float, folder: Path, say: Say, rounds: int = 0
         rng = random.Random(f"damage {seed} {number}")
         stop = list(Stop)[number % len(Stop)]
         if stop not in samples:
-            samples[stop] = await make_sample(folder / stop.name.lower(), stop, rng)
+            # Its own random numbers: how many it draws depends on the speed of the machine.
+            own = random.Random(f"sample {seed} {stop.name}")
+            samples[stop] = await make_sample(folder / stop.name.lower(), stop, own)
             try:
                 files_by_kind(samples[stop].folder)
             except UnknownFileError as error:
@@ -139,7 +133,7 @@ async def _judge(sample: Sample, data_dir: Path, done: list[Done], rng: random.R
             await broker.start(_START_MS)
         except BrokerProcessError:
             lines = list(broker.log_lines)
-            return judge_words(lines) + judge_refusal(files, lines)
+            return verdict.judge_words(lines) + verdict.judge_refusal(files, lines)
         findings: list[Finding] = []
         try:
             findings += await _look(broker, sample, data_dir, done, points, rng)
@@ -147,7 +141,7 @@ async def _judge(sample: Sample, data_dir: Path, done: list[Done], rng: random.R
             findings.append(Finding(Kind.ALARM, f"the broker stopped answering: {error!r}"))
     finally:
         await broker.kill_9()
-    return findings + judge_words(broker.log_lines)
+    return findings + verdict.judge_words(broker.log_lines)
 
 
 async def _look(
@@ -159,16 +153,18 @@ async def _look(
     rng: random.Random,
 ) -> list[Finding]:
     async with Wire.connected(broker.port) as wire:
-        findings = judge_topics(TOPICS, await wire.topic_names())
+        findings = verdict.judge_topics(TOPICS, await wire.topic_names())
         shown = {key: await look(wire, sample, key, rng) for key in sample.batches}
         fresh = [await wire.new_producer_id() for _ in range(_IDS_ASKED)]
-    findings += judge_ids(sample.producer_ids, [producer_id for code, producer_id in fresh if not code])
-    events = events_of(broker.log_lines)
+    findings += verdict.judge_ids(
+        sample.producer_ids, [producer_id for code, producer_id in fresh if not code]
+    )
+    events = verdict.events_of(broker.log_lines)
     for key, seen in shown.items():
         folder = data_dir / "-".join(map(str, key))
         own = [each for each in done if any(path.parent == folder for path in each.files)]
         shared = [each for each in done if each.files[0].parent == data_dir]
-        case = Case(
+        case = verdict.Case(
             key,
             sample.stop,
             [*sample.batches[key], *sample.markers.get(key, ())],
@@ -177,9 +173,10 @@ async def _look(
             [each.damage for each in own],
             [path.name for each in shared for path in each.files]
             + [f"{path.parent.name}/{path.name}" for each in own for path in each.files],
+            sample.superseded.get(key, ()),
         )
         damage = "; ".join(each.text(data_dir) for each in [*own, *shared]) or "nothing done to it"
-        for kind, text in judge_partition(case, seen, events):
+        for kind, text in verdict.judge_partition(case, seen, events):
             findings.append(Finding(kind, f"{sample.stop}, {damage}: {text}"))
     return findings
 

@@ -4,15 +4,11 @@ Owns the rule: every acknowledged batch is served unchanged, or an event reports
 or the file, and says what to do. These are findings even with such an event: a wrong byte served, an offset
 left out without an error, an acknowledged batch that is missing, a batch stored twice, a producer id given
 twice, a topic missing from a broker that serves, a traceback.
-
-A loss that no file can show is not a finding. After a crash, a log that ends early at or after its recovery
-point looks as if nothing more was written. If the machine was restarted since, any damage there looks like
-that of a power cut.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind
@@ -43,6 +39,8 @@ class Case(NamedTuple):
     """Done to files of this partition."""
     files: Sequence[str]
     """Names of everything that was damaged in the whole folder."""
+    superseded: Collection[int] = ()
+    """Offsets that a clean may have removed."""
 
 
 def judge_partition(case: Case, shown: Shown, events: Iterable[Mapping[str, Any]]) -> list[Finding]:
@@ -154,9 +152,11 @@ def _judge_served(case: Case, served: Served, find: Callable[[Kind, str], None])
     if served.content is None:
         find(Kind.INVENTED, f"a fetch at {served.asked} gives bytes that are no batch with a right CRC")
         return
-    if served.offset > served.asked:
+    if any(offset not in case.superseded for offset in range(served.asked, served.offset)):
         find(Kind.GAP, f"a fetch at {served.asked} is answered from {served.offset} without an error")
     batch = known.get(served.offset)
+    if served.offset in case.superseded:
+        return
     if batch is None or batch.content != served.content:
         find(Kind.INVENTED, f"offset {served.offset} is served with a batch that was not written there")
 

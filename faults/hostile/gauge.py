@@ -13,10 +13,10 @@ from typing import Any, Final, Self
 
 from faults.wire import Wire
 
-_NS_A_MS: Final = 1_000_000
+_NS_PER_MS: Final = 1_000_000
 _PAUSE_S: Final = 0.002
 _LOOK_S: Final = 0.01
-_MOST_A_LOOK_MS: Final = 100
+_MOST_PER_SAMPLE_MS: Final = 100
 _RESET_PEAK: Final = "5"
 
 
@@ -50,7 +50,7 @@ class Gauge:
 
     async def __aenter__(self) -> Self:
         """Returns once a first request was answered."""
-        self._reset_peak()
+        (self._process / "clear_refs").write_text(_RESET_PEAK)
         self._before_kb = self._status_kb("VmRSS")
         self._began_ns = self._cpu_ns()
         self._asking = asyncio.create_task(self._ask_on())
@@ -63,8 +63,8 @@ class Gauge:
         (ended,) = await asyncio.gather(self._asking, return_exceptions=True)
         self.cost = Cost(
             self._answered,
-            self._waited_ns / _NS_A_MS,
-            (self._cpu_ns() - self._began_ns) / _NS_A_MS,
+            self._waited_ns / _NS_PER_MS,
+            (self._cpu_ns() - self._began_ns) / _NS_PER_MS,
             self._status_kb("VmHWM") - self._before_kb,
         )
         if isinstance(ended, BaseException):
@@ -83,22 +83,15 @@ class Gauge:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _note_wait(self, request: Coroutine[Any, Any, object]) -> None:
-        """Wait for an answer, also for one that never comes, and note what that cost.
-
-        An answer may lie here unread while this process does not run, so what the broker uses between two
-        looks counts up to a limit.
-        """
+        """Wait for an answer, also for one that never comes, and note what that cost."""
         asking = asyncio.create_task(request)
         seen_ns, waited_ns = self._cpu_ns(), 0
         while not asking.done():
             await asyncio.wait((asking,), timeout=_LOOK_S)
             before_ns, seen_ns = seen_ns, self._cpu_ns()
-            waited_ns += min(seen_ns - before_ns, _MOST_A_LOOK_MS * _NS_A_MS)
+            waited_ns += min(seen_ns - before_ns, _MOST_PER_SAMPLE_MS * _NS_PER_MS)
             self._waited_ns = max(self._waited_ns, waited_ns)
         await asking
-
-    def _reset_peak(self) -> None:
-        (self._process / "clear_refs").write_text(_RESET_PEAK)
 
     def _cpu_ns(self) -> int:
         """Of all its threads. It ends with the process."""

@@ -1,9 +1,8 @@
 """The largest requests that the wire allows, of every API and for every list in its request.
 
 Owns how a request is made large: each list in turn gets as many elements as the limit of a request leaves,
-all the same, or each with another name or number. It reads the declarations of `protocol.messages`, so an
-API that is added has its requests made too. Pure. Invariant: one element is encoded and repeated as bytes,
-so that making a request costs far less than it may cost the broker.
+all the same, or each with another name or number. Pure. Invariant: one element is encoded and repeated as
+bytes, so that making a request costs far less than it may cost the broker.
 """
 
 from collections.abc import Iterator, Mapping

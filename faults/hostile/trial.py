@@ -14,7 +14,7 @@ from typing import Final
 from faults.checker import Finding, Kind
 from faults.damage.sample import batch_of
 from faults.damage.verdict import judge_words
-from faults.hostile.attacks import ATTACKS, send_large
+from faults.hostile.attacks import ATTACKS, Ports, send_large
 from faults.hostile.gauge import Cost, Gauge, why_not
 from faults.hostile.largest import Large, enlarged, largest_requests
 from faults.process import BrokerProcess, BrokerProcessError
@@ -34,7 +34,7 @@ _FEW_ELEMENTS: Final = 300
 _LARGE: Final = "largest requests"
 _SETTINGS: Final[dict[str, object]] = {"auto.create.topics.enable": "false"}
 
-Attack = tuple[str, Callable[[int], Awaitable[str]]]
+Attack = tuple[str, Callable[[Ports], Awaitable[str]]]
 
 
 async def run(seed: int, seconds: float, folder: Path, say: Say, attacks: int = 0) -> Outcome:
@@ -71,12 +71,12 @@ def _attacks(rng: random.Random, larges: list[Large]) -> Iterator[Attack]:
     """Each kind once, then all the largest requests in a random order, then all over again."""
     while True:
         for kind, attack in rng.sample(list(ATTACKS.items()), len(ATTACKS)):
-            yield kind, lambda port, attack=attack: attack(port, TOPIC, rng)  # type: ignore[misc]
+            yield kind, lambda ports, attack=attack: attack(ports, TOPIC, rng)  # type: ignore[misc]
             large = enlarged(larges[rng.randrange(len(larges))], TARGET)
-            yield _LARGE, lambda port, large=large: send_large(port, large)  # type: ignore[misc]
+            yield _LARGE, lambda ports, large=large: send_large(ports, large)  # type: ignore[misc]
         rng.shuffle(larges)
         for large in (enlarged(each, TARGET) for each in larges):
-            yield _LARGE, lambda port, large=large: send_large(port, large)  # type: ignore[misc]
+            yield _LARGE, lambda ports, large=large: send_large(ports, large)  # type: ignore[misc]
 
 
 async def _prepare(broker: BrokerProcess) -> dict[int, int]:
@@ -98,13 +98,13 @@ async def _make_target(broker: BrokerProcess) -> None:
 
 
 async def _measure(
-    broker: BrokerProcess, attack: Callable[[int], Awaitable[str]], outcome: Outcome
+    broker: BrokerProcess, attack: Callable[[Ports], Awaitable[str]], outcome: Outcome
 ) -> tuple[Cost, str]:
     gauge = Gauge(broker.pid or 0, broker.port, TOPIC)
     text = "an attack"
     try:
         async with gauge:
-            text = await attack(broker.port)
+            text = await attack(Ports(broker.port, broker.http_port))
     except (OSError, EOFError, TimeoutError) as error:
         outcome.findings.append(Finding(Kind.COSTLY, f"{text}: a client that behaves had {error!r}"))
     return gauge.cost, text

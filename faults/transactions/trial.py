@@ -1,8 +1,7 @@
 """Kills brokers and processors, pauses them and breaks their network, and judges the transactions they made.
 
 Owns the order of a trial: start, break, heal, wait until every input is processed, kill the processors, wait
-until the transactions that they left open are aborted, read back, check. The runner's steps cause the faults.
-The processors of three clients share the partitions that they write to.
+until the transactions that they left open are aborted, read back, check.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.schema import ApiKey
 
 INPUT: Final = "in"
-_PARTITIONS_A_SLOT: Final = 2
+_PARTITIONS_PER_SLOT: Final = 2
 TIMEOUT_MS: Final = 3_000
 """Of transactions: pauses of brokers and processors may be longer."""
 _LONGEST_PAUSE_S: Final = 0.15
@@ -165,12 +164,12 @@ async def run(
 async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, crew: Crew) -> _Run:
     oddities: Counter[str] = Counter()
     slots = []
-    count = len(crew.clients) * _PARTITIONS_A_SLOT
+    count = len(crew.clients) * _PARTITIONS_PER_SLOT
     for index, client in enumerate(crew.clients):
         name, group, partitions = f"{client}-{index}", "group", tuple(range(count))
         if crew.group_protocol is None:
             group = f"group of {name}"
-            partitions = partitions[index * _PARTITIONS_A_SLOT : (index + 1) * _PARTITIONS_A_SLOT]
+            partitions = partitions[index * _PARTITIONS_PER_SLOT : (index + 1) * _PARTITIONS_PER_SLOT]
         own = group, f"id of {name}"
         job = Job(site.address, INPUT, partitions, *own, TIMEOUT_MS, crew.group_protocol)
         slots.append(Slot(name, client, job, seed, folder, oddities))

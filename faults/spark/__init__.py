@@ -1,1 +1,0 @@
-"""Kills under a Spark query that stores its rows exactly once: driver, Python workers and broker."""
