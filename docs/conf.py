@@ -1,29 +1,35 @@
-"""Sphinx's configuration, and the tables of the site that come from the code: settings and metrics.
+"""Sphinx's configuration, and the parts of the site that come from the code: settings, metrics and commands.
 
 A page names a table as `{{ broker_settings }}`. The table is made from what the code declares, so that it
-cannot differ from it.
+cannot differ from it. The sections of the page on commands are made from their parsers.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import typer
+
+from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.security.required_access import LAST, REQUIRED_ACCESS, Need
+from tidelog.broker.security.required_access import LAST, Need
+from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.client.cluster_config import ClusterConfig
-from tidelog.client.consumer_config import ConsumerConfig
-from tidelog.client.producer_config import ProducerConfig
+from tidelog.cli.app import app as commands
+from tidelog.client.consumer.config import ConsumerConfig
+from tidelog.client.producer.config import ProducerConfig
 from tidelog.pipeline.jobs.settings import JOBS, SERVERS, CommonSettings, cluster_prefix, table_of
-from tidelog.pipeline.options import Foreign, OptionTable
-from tidelog.pipeline.sink.options import FOREIGN as FOREIGN_TO_SINK
-from tidelog.pipeline.sink.options import OPTIONS as SINK_OPTIONS
-from tidelog.pipeline.source.options import FOREIGN as FOREIGN_TO_SOURCE
-from tidelog.pipeline.source.options import OPTIONS as SOURCE_OPTIONS
+from tidelog.pipeline.options.common import Foreign, OptionTable
+from tidelog.pipeline.options.sink import FOREIGN as FOREIGN_TO_SINK
+from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.options.source import FOREIGN as FOREIGN_TO_SOURCE
+from tidelog.pipeline.options.source import OPTIONS as SOURCE_OPTIONS
 from tidelog.protocol.schema import APIS
 from tidelog.protocol.settings import Setting, as_text, settings_of
+from tidelog.wire.cluster_config import ClusterConfig
 
 
 def broker_settings() -> str:
@@ -86,9 +92,9 @@ def job_settings() -> str:
 
 
 def required_access() -> str:
-    rows = [(key, need) for key, needs in REQUIRED_ACCESS.items() for need in needs]
-    named = sorted((APIS[key].name, *_access(need)) for key, need in rows)
-    nothing = sorted(APIS[key].name for key, needs in REQUIRED_ACCESS.items() if not needs)
+    apis = SERVED_APIS.values()
+    named = sorted((APIS[api.key].name, *_access(need)) for api in apis for need in api.needs)
+    nothing = sorted(APIS[api.key].name for api in apis if not api.needs)
     head = ("API", "needs one of", "when", "without it")
     return f"{_table(head, named)}\n\nNothing is needed for {', '.join(nothing)}."
 
@@ -117,6 +123,39 @@ def broker_metrics() -> str:
     )
     offsets = ((_code(family.name), "gauge", family.description) for family in (*FAMILIES, LEFT_OUT))
     return _table(("metric", "type", "meaning"), [*rows, *offsets])
+
+
+def command_sections() -> str:
+    """A section per command, with its arguments and options as `--help` describes them."""
+    return "\n\n".join(_command(typer.main.get_command(commands), ("tidelog",), None))
+
+
+def _command(command: Any, path: tuple[str, ...], parent: Any) -> Iterator[str]:
+    context = command.context_class(command, info_name=path[-1], parent=parent)
+    text = _prose(" ".join(command.help.split("\n\n")[0].split()))
+    more = [_prose(" ".join(part.split())) for part in command.help.split("\n\n")[1:]]
+    if len(path) > 1:
+        yield "\n\n".join([f"{'#' * len(path)} {' '.join(path)}", text, *more])
+    if path == ("tidelog", "serve"):
+        yield _parameters(
+            (", ".join(each.option_strings) + f" {each.metavar or ''}", each.help or "")
+            for each in make_parser("tidelog serve")._actions
+        )
+    elif hasattr(command, "list_commands"):
+        for name in command.list_commands(context):
+            yield from _command(command.get_command(context, name), (*path, name), context)
+    else:
+        records = (each.get_help_record(context) for each in command.params)
+        yield _parameters(each for each in records if each is not None)
+
+
+def _parameters(rows: Iterable[tuple[str, str]]) -> str:
+    return _table(("argument", "meaning"), ((_code(name.strip()), _prose(text)) for name, text in rows))
+
+
+def _prose(text: str) -> str:
+    """Help as Markdown: what stands between backticks stays, other marks are no marks."""
+    return re.sub(r"(`[^`]*`)|([<*_])", lambda found: found[1] or f"\\{found[2]}", text)
 
 
 def _settings(table: Any) -> str:
@@ -179,6 +218,18 @@ myst_substitutions = {
         broker_metrics,
     )
 }
+
+
+def setup(app: Any) -> None:
+    """Sections cannot be substituted into a page: they are put into its source."""
+    app.connect("source-read", _add_sections)
+
+
+def _add_sections(_: Any, name: str, source: list[str]) -> None:
+    if name == "commands":
+        source[0] = source[0].replace("{{ command_sections }}", command_sections())
+
+
 html_theme = "furo"
 html_title = "Tidelog"
 html_show_sourcelink = False

@@ -8,11 +8,12 @@ work="$home/certificates.new"
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
+# Without keyUsage and authorityKeyIdentifier, clients on Python 3.13 and newer refuse the certificates.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
-    -subj "/CN=Tidelog authority" -keyout authority.key -out authority.pem
+    -subj "/CN=Tidelog authority" -addext keyUsage=critical,keyCertSign,cRLSign -keyout authority.key -out authority.pem
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
     -subj "/CN=broker" -keyout broker.key -out broker.csr
-printf 'subjectAltName=DNS:localhost,DNS:broker-secure,IP:127.0.0.1' > broker.ext
+printf 'subjectAltName=DNS:localhost,DNS:broker-secure,IP:127.0.0.1\nauthorityKeyIdentifier=keyid' > broker.ext
 openssl x509 -req -in broker.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 365 \
     -extfile broker.ext -out broker.crt
 cat broker.key broker.crt > broker.pem
