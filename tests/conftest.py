@@ -1,6 +1,6 @@
 """Shared set-up of the whole suite: Hypothesis profiles that print what is needed to replay a failure, a
-deadline for every test and fixture, what comes first, what one process runs, and a
-cheap collection of so many tests."""
+deadline for every test and fixture, what comes first, what one process runs, what is left out, and a cheap
+collection of so many tests."""
 
 import fcntl
 import gc
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.console import browser
 from tests.deadline import deadline
 from tests.memory_folder import in_memory, memory_folder
 
@@ -52,6 +53,12 @@ class _OneSpark(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     return _OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say which tests this machine left out."""
+    if browser.wants_console(config.args) and (said := browser.left_out()):
+        terminalreporter.write_line(said, yellow=True)
 
 
 def _wait_for_bytecode() -> int:
