@@ -42,6 +42,7 @@ from tidelog.broker.limits.quotas import QuotaStore
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability import log_events
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.observability.producer_outcomes import ProducerOutcomes
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
@@ -100,6 +101,7 @@ class Services:
         self.memory = QueuedMemory(settings.config.queued_max_bytes)
         self.events = events
         self.metrics = metrics
+        self.producer_outcomes = ProducerOutcomes()
         self.clock_ms = clock_ms
         self.node_id = settings.config.node_id
         self.catalog: Catalog = cluster.catalog

@@ -6,7 +6,7 @@ offsets of a group are changed only while it has no members, because members wou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -14,6 +14,7 @@ from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, option, read_timestamp
 
 if TYPE_CHECKING:
+    from tidelog.broker.coordinator.offsets.reset import Reset
     from tidelog.client import Admin, CommittedOffset, Consumer, TopicPartition
     from tidelog.wire.cluster_config import ClusterConfig
 
@@ -141,47 +142,44 @@ def reset_offsets(
 
     An offset outside of its log is moved to the nearest one inside.
     """
-    given = [to_earliest, to_latest, to_offset is not None, to_timestamp is not None, shift_by is not None]
-    if sum(given) != 1:
+    from tidelog.broker.coordinator.offsets.reset import Reset, ResetTo
+
+    values = {ResetTo.OFFSET: to_offset, ResetTo.TIMESTAMP: to_timestamp, ResetTo.SHIFT: shift_by}
+    given = [Reset(to, value) for to, value in values.items() if value is not None]
+    given += [Reset(ResetTo.EARLIEST)] * to_earliest + [Reset(ResetTo.LATEST)] * to_latest
+    if len(given) != 1:
         raise typer.BadParameter(
             "expected one of --to-earliest, --to-latest, --to-offset, --to-timestamp and --shift-by"
         )
-    target = _Target(to_latest, to_offset, to_timestamp, shift_by)
-    run(_reset(group, topics, target, dry_run, cluster), cluster)
+    run(_reset(group, topics, given[0], dry_run, cluster), cluster)
 
 
-class _Target(NamedTuple):
-    """The new offsets: the first ones if no option says otherwise."""
+async def _new_offsets(
+    reset: Reset,
+    consumer: Consumer,
+    partitions: list[TopicPartition],
+    before: dict[TopicPartition, CommittedOffset],
+) -> dict[TopicPartition, int]:
+    """The new offset of each of these partitions that has one."""
+    from tidelog.broker.coordinator.offsets.reset import PartitionFacts, ResetTo
 
-    to_latest: bool
-    to_offset: int | None
-    to_timestamp: int | None
-    shift_by: int | None
-
-    async def of(
-        self,
-        consumer: Consumer,
-        partitions: list[TopicPartition],
-        before: dict[TopicPartition, CommittedOffset],
-    ) -> dict[TopicPartition, int]:
-        """The new offset of each of these partitions that has one, within its log."""
-        first = await consumer.beginning_offsets(partitions)
-        end = await consumer.end_offsets(partitions)
-        if self.to_latest:
-            return end
-        wanted: dict[TopicPartition, int] = first
-        if self.to_offset is not None:
-            wanted = dict.fromkeys(partitions, self.to_offset)
-        elif self.shift_by is not None:
-            wanted = {each: before[each].offset + self.shift_by for each in partitions if each in before}
-        elif self.to_timestamp is not None:
-            found = await consumer.offsets_for_times(dict.fromkeys(partitions, self.to_timestamp))
-            wanted = {each: end[each] if at is None else at.offset for each, at in found.items()}
-        return {each: min(max(offset, first[each]), end[each]) for each, offset in wanted.items()}
+    first = await consumer.beginning_offsets(partitions)
+    end = await consumer.end_offsets(partitions)
+    found = {}
+    if reset.to is ResetTo.TIMESTAMP:
+        found = await consumer.offsets_for_times(dict.fromkeys(partitions, reset.value))
+    after = {}
+    for each in partitions:
+        committed = before[each].offset if each in before else None
+        at = found.get(each)
+        facts = PartitionFacts(first[each], end[each], committed, None if at is None else at.offset)
+        if (offset := reset.new_offset(facts)) is not None:
+            after[each] = offset
+    return after
 
 
 async def _reset(
-    group_id: str, topics: list[str] | None, target: _Target, dry_run: bool, cluster: ClusterConfig
+    group_id: str, topics: list[str] | None, reset: Reset, dry_run: bool, cluster: ClusterConfig
 ) -> None:
     from tidelog.cli.tables import counted, print_table
     from tidelog.client import Admin, Consumer, TopicPartition
@@ -204,7 +202,7 @@ async def _reset(
             ]
         if not partitions:
             raise Failure(f"group {group_id!r} has committed nothing; name a topic with --topic")
-        after = await target.of(consumer, partitions, before)
+        after = await _new_offsets(reset, consumer, partitions, before)
         if not dry_run:
             await admin.groups.commit(group_id, after)
         rows = [

@@ -4,6 +4,7 @@
 - `group_coordinator`: a `group_machine` over each partition of `__consumer_offsets`
 - `group_machine`: all groups of one partition of `__consumer_offsets`: their members and offsets
 - `group_types`: groups of both types: each request goes to the machine of its group's type
+- `lag`: how far groups are behind, for metrics and pages
 - `log_journal`: the log of an internal partition as the journal of a coordinator
 - `offset_metrics`: committed offsets and lag on `/metrics`
 - `pending_records`: records of transactions that are open: they count once their transaction commits

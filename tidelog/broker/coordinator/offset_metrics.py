@@ -6,10 +6,7 @@ needs ten times as long for them, in one piece.
 Invariants:
 - a family is shown whole or not at all. In the order of `FAMILIES`, those are shown that fit into
   `metrics.max.offset.series` together, and `tidelog_metrics_series_left_out` counts the others;
-- an offset that was committed for a deleted topic is not shown;
-- an offset in a topic of the broker's own is not shown: no group reads there, and programs that keep their
-  state as committed offsets have no lag;
-- a lag is never negative: an offset beyond the high watermark has the lag 0.
+- `lag` says which offsets are shown, and what a lag is.
 
 Event loop only. Source: danielqsj/kafka_exporter.
 """
@@ -17,11 +14,13 @@ Event loop only. Source: danielqsj/kafka_exporter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.coordinator.group_machine import GroupMachine
-from tidelog.broker.coordinator.offsets.committed_offsets import is_of
+from tidelog.broker.coordinator.lag import lags_of
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.steps import Pace, Steps
 
@@ -78,24 +77,20 @@ class OffsetMetrics(NamedTuple):
     def _of_group(self, machine: GroupMachine, group_id: str, series: _Series, pace: Pace) -> Steps[None]:
         group = f'consumergroup="{group_id.translate(_ESCAPES)}"'
         series.add(_MEMBERS, group, machine.member_count(group_id))
-        for name, offsets in machine.offsets.of_group(group_id):
-            topic = self.catalog.topic(name)
-            if topic is not None and topic.is_internal:
-                continue
+        lags = lags_of(machine, group_id, self.catalog, self.replicas)
+        for name, of_topic in groupby(lags, attrgetter("topic")):
             lag_sum = offset_sum = 0
             is_shown = False
             labels = f'{group},topic="{name}"'
-            for index, committed in offsets:
-                replica = self.replicas.get((name, index))
-                if replica is None or topic is None or not is_of(committed, topic.topic_id):
+            for each in of_topic:
+                if each.lag is None:
                     continue
-                lag = max(0, replica.high_watermark - committed.offset)
                 is_shown = True
-                lag_sum += lag
-                offset_sum += committed.offset
-                of_partition = f'{labels},partition="{index}"'
-                series.add(_LAG, of_partition, lag)
-                series.add(_OFFSET, of_partition, committed.offset)
+                lag_sum += each.lag
+                offset_sum += each.committed.offset
+                of_partition = f'{labels},partition="{each.partition}"'
+                series.add(_LAG, of_partition, each.lag)
+                series.add(_OFFSET, of_partition, each.committed.offset)
                 if pace.spent():
                     yield
             if is_shown:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
@@ -43,13 +44,15 @@ from tidelog.broker.handlers.produce_requests import by_name, copied, named_twic
 from tidelog.broker.handlers.produce_rules import OF_THE_REQUEST, ProduceRules
 from tidelog.broker.handlers.produce_transactions import ProduceTransactions, for_producers
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.observability.producer_outcomes import Place
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.security.required_access import WRITE_TOPIC, WRITE_TRANSACTION
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.broker.storage.partition_log import AppendResult
-from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import FIRST_BY_ID, NO_LEADER, ProducePartitionResult, ProduceRequest
+from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
@@ -83,6 +86,7 @@ class ProduceHandler(GuardedHandler):
         self.name_of = services.catalog.name_of
         self._metrics: Metrics = services.metrics
         self._events = services.events
+        self._outcomes = services.producer_outcomes
         self.clock_ms = services.clock_ms
         self._loop = asyncio.get_running_loop()
         self._batch_appended = self._metrics.batch_appended
@@ -249,7 +253,7 @@ class ProduceHandler(GuardedHandler):
                 permit = partial(self._transactions.permit, transactional_id, version, topic, index)
                 written = replica.append_as_leader(records, self.clock_ms(), inspected, permit=permit)
         except ApiError as error:
-            results.append(self._refused(context, topic, index, error))
+            results.append(self._refused(context, topic, index, records, error))
             return pending
         awaited = replica.awaited(acks)
         if awaited is None:
@@ -263,14 +267,20 @@ class ProduceHandler(GuardedHandler):
         # Not by the constructor, whose defaults cost as much as all the rest.
         fields = index, code, base_offset, append_time_ms, start_offset, None, (), NO_LEADER
         results.append(_new_tuple(ProducePartitionResult, fields))
-        self.count_append(topic, result, len(records))
+        self.count_append(topic, replica, result, records, len(records))
         return pending
 
-    def count_append(self, topic: str, result: AppendResult, size_bytes: int) -> None:
-        """Count a batch that was stored, or was stored before."""
+    def count_append(
+        self, topic: str, replica: Replica, result: AppendResult, batch: Buffer, size_bytes: int
+    ) -> None:
+        """Count a batch that was stored, or was stored before; or some that were stored, of which `batch` is
+        the first."""
         base_offset, last_offset, _, _, is_duplicate = result
         if is_duplicate:
-            self._metrics.duplicate("in_window" if base_offset >= 0 else "below_window")
+            in_window = base_offset >= 0
+            self._metrics.duplicate("in_window" if in_window else "below_window")
+            producer_id = read_batch_header(batch).producer_id
+            self._outcomes.duplicate(_place(replica), producer_id, self.clock_ms(), in_window=in_window)
         else:
             self._batch_appended(topic, last_offset - base_offset + 1, size_bytes)
 
@@ -303,7 +313,7 @@ class ProduceHandler(GuardedHandler):
                     raise CloseConnection
 
     def _refused(
-        self, context: RequestContext, topic: str, index: int, error: ApiError
+        self, context: RequestContext, topic: str, index: int, records: Buffer, error: ApiError
     ) -> ProducePartitionResult:
         """The result of a refusal, counted."""
         code, metrics = error.code, self._metrics
@@ -316,6 +326,27 @@ class ProduceHandler(GuardedHandler):
         if code not in _NOT_THE_BROKERS_FAULT:
             metrics.produce_failed(topic)
         replica = None if code in OF_THE_REQUEST else self._replicas.get((topic, index))
-        start_offset = NO_OFFSET if replica is None else replica.log.start_offset
+        start_offset: int = NO_OFFSET
+        if replica is not None:
+            start_offset = replica.log.start_offset
+            self._note_refusal(replica, records, error)
         row = refused(index, code, error.message, start_offset)
         return row._replace(record_errors=error.record_errors)
+
+    def _note_refusal(self, replica: Replica, records: Buffer, error: ApiError) -> None:
+        """Count it for the producer that the batch names, if it names one."""
+        with suppress(ProtocolError):
+            header = read_batch_header(records)
+            if header.producer_id >= 0:
+                self._outcomes.refused(
+                    _place(replica),
+                    header.producer_id,
+                    header.producer_epoch,
+                    error.code,
+                    error.message,
+                    self.clock_ms(),
+                )
+
+
+def _place(replica: Replica) -> Place:
+    return Place(replica.topic_id, replica.partition)

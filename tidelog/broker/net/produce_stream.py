@@ -92,13 +92,13 @@ class ProduceStream:
                 waiting = AwaitedProduce(self, ids, index, replica, started)
                 result = replica.when(awaited, written, waiting, 0)
                 if not waiting.is_durable:
-                    handler.count_append(topic, result, sum(map(len, batches)))
+                    handler.count_append(topic, replica, result, batches[0], sum(map(len, batches)))
                     # From here on they are answered when they are durable, before by `_failed`.
                     waiting.result = result
                     handler.deadlines.begin(waiting, shape.timeout_ms)
                     del frames[-count:]
                     return waiting
-            handler.count_append(topic, result, sum(map(len, batches)))
+            handler.count_append(topic, replica, result, batches[0], sum(map(len, batches)))
             answer = self.answer(ids, index, result, started)
             del frames[-count:]
             return [answer]

@@ -12,6 +12,7 @@ from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce import STEP_COST_APPEND
 from tidelog.broker.handlers.produce_answers import SWEEP_MS, PendingProduce
+from tidelog.broker.observability.producer_outcomes import Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import RequestHeader
@@ -350,3 +351,20 @@ async def test_a_compacted_topic_takes_no_record_without_a_key_and_names_each(
     builder = RecordBatchBuilder()
     builder.append(NOW_MS, b"k", None)
     assert (await asker.produce("compacted", bytes(builder.build()))).error_code == ErrorCode.NONE
+
+
+async def test_duplicates_and_refusals_are_noted_for_the_producer_that_the_batch_names(asker: Asker) -> None:
+    await asker.create("t")
+    producer_id = await issued_id(asker)
+    identity: dict[str, int] = {"producer_id": producer_id, "epoch": 0}
+    for sequence in (*range(7), 6, 0, 9):
+        await asker.produce("t", make_batch(b"v", **identity, sequence=sequence))
+    await asker.produce("t", b"no batch")
+    await asker.produce("t", make_batch(b"v", producer_id=producer_id + 9, epoch=0, sequence=0), acks=2)
+    place = Place(asker.replica("t").topic_id, 0)
+    ((where, noted_id, noted),) = asker.services.producer_outcomes.latest()
+    assert (where, noted_id) == (place, producer_id)
+    assert (noted.in_window, noted.below_window) == (1, 1)
+    assert {code: each.batches for code, each in noted.refused.items()} == {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: 1
+    }

@@ -2,4 +2,5 @@
 
 - `committed_offsets`: committed offsets of groups: a pure machine that takes commits, deletions and the time
 - `offset_records`: one committed offset, and its encoding in the log of `__consumer_offsets`
+- `reset`: where committed offsets are reset to
 """
