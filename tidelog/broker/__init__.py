@@ -9,6 +9,7 @@
 - `services`: everything below the handlers: catalog, logs, replicas, producer ids, timers
 - `cluster/`: what the cluster agrees on, and where that persists
 - `configuration/`: the settings of a broker and of topics: their tables, their sources, and what holds now
+- `console/`: the pages of a broker under /console and its JSON API under /api/v1
 - `coordinator/`: groups, transactions and producer ids: pure machines over logs of their own
 - `data_folder/`: work on a data folder while no broker runs on it
 - `fault_injection/`: faults that users request for tests, where `faults.enable` is set

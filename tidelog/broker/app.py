@@ -12,7 +12,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from tidelog.broker.fault_injection.injection import FaultInjector
-    from tidelog.broker.net.http import Middleware
+    from tidelog.broker.net.http import Answer, Middleware
 
 logger = structlog.get_logger(__name__)
 
@@ -108,7 +108,8 @@ class Broker:
             )
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
                 await services.authentication.start()
-            handlers, faults = _with_faults(config, services, build_handlers(services))
+            own_handlers = build_handlers(services)
+            handlers, faults = _with_faults(config, services, own_handlers)
             events = services.events
             dispatcher = Dispatcher(handlers, metrics, events, services.turns)
             services.quotas.follow(partial(_set_meter, dispatcher, services, metrics))
@@ -125,7 +126,7 @@ class Broker:
             http = None
             broker: Self
             if sockets.http is not None:
-                add_routes = partial(_add_routes, services, faults)
+                add_routes = partial(_add_routes, services, faults, own_handlers, server)
                 more = partial(_offset_metrics, services)
                 http = HttpServer(
                     sockets.http,
@@ -275,13 +276,28 @@ def _http_authentication(services: Services, tls: ListenerTls | None) -> Middlew
     return HttpAuthentication(services).answer
 
 
-def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:
+def _add_routes(
+    services: Services,
+    faults: FaultInjector | None,
+    handlers: Mapping[ApiKey, Handler],
+    server: Server,
+    application: web.Application,
+) -> None:
     """Add what HTTP serves beside metrics and health. The first connection to the HTTP port loads it."""
+    from tidelog.broker.net.http_console import ConsoleRoutes
     from tidelog.broker.net.http_faults import FaultRoutes
     from tidelog.broker.net.http_producers import ProducerRoutes
 
+    def load() -> Callable[[], Answer]:
+        from tidelog.broker.console.route import Console
+        from tidelog.broker.console.site import Site
+
+        return lambda: Site(Console(services, server, faults), handlers).answer
+
     ProducerRoutes(services).add_to(application)
     FaultRoutes(faults).add_to(application)
+    if services.config.console_enable:
+        ConsoleRoutes(load).add_to(application)
 
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:

@@ -103,6 +103,7 @@ class Services:
         self.metrics = metrics
         self.producer_outcomes = ProducerOutcomes()
         self.clock_ms = clock_ms
+        self.start_ms = clock_ms()
         self.node_id = settings.config.node_id
         self.catalog: Catalog = cluster.catalog
         self.acls = acls

@@ -81,7 +81,8 @@ class ListenerSettings:
     )
     http_port: int = _setting(
         9644,
-        "Port of /metrics, /healthz, /producers and /faults. 0: the system chooses. -1: none.",
+        "Port of /metrics, /healthz, /console, /api/v1, /producers and /faults. 0: the system chooses. "
+        "-1: none.",
         low=-1,
         high=_PORT,
     )
@@ -92,6 +93,10 @@ class ListenerSettings:
         choices=("PLAINTEXT", "SSL"),
     )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
+    console_enable: bool = _setting(
+        True, "Serve the console at /console of the HTTP port, and its API at /api/v1."
+    )
+    console_read_only: bool = _setting(False, "Let the console and its API change nothing.")
 
     sources: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Attribute, or name of an override -> the source of its value, for values that are not defaults."""

@@ -13,6 +13,7 @@
 - `handshakes`: connections that have not finished their TLS handshake: how many, how long, and how they end
 - `http`: /metrics, /healthz, /readyz and the other routes
 - `http_authentication`: who may use the HTTP port of a broker with security
+- `http_console`: the way to the console, which loads it with its first visitor
 - `http_faults`: /faults on the HTTP port: used by `tidelog fault` and by tests in any language
 - `http_places`: the connections of the HTTP port: how many there may be, and which of them make way
 - `http_producers`: /producers: what partitions remember of idempotent producers

@@ -1,0 +1,16 @@
+"""The console: the pages of a broker under /console and its JSON API under /api/v1, on the HTTP port.
+
+Nothing here is imported before the first visitor. A page shows what routes of the API answer, by a template
+of `templates/`; what browsers load is in `static/`, with the libraries of others and their licences in
+`static/vendor/`.
+
+- `caller`: who asks: what they may do, and requests to the broker's handlers in their name
+- `openapi`: the description of the API, made of the table of routes
+- `rendering`: pages from templates; names and records become text, whatever they contain
+- `route`: what a route of the API and a page are
+- `routes`: the table of all routes and pages
+- `safety`: what is the same for each answer: headers, and which requests other sites may not cause
+- `site`: from an HTTP request to the answer of a route or a page
+- `api/`: the routes and pages, one module per subject
+- `views/`: what a broker's services look like at this moment, as plain values
+"""

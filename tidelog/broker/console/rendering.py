@@ -1,0 +1,109 @@
+"""Pages from templates; names and records become text, whatever they contain.
+
+Owns the Jinja environment. Invariants: each value in a page is escaped; characters that a browser hides,
+reorders or reports (control characters, marks of direction, halves of surrogate pairs) are shown as escapes
+such as \\u202e. A template that means the exact text, in an attribute, says `|exact`. A misspelt name in a
+template is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufe00-\ufe0f\ufeff\ufff0-\uffff\U000e0000-\U000e0fff]"
+)
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def visible(text: str) -> str:
+    """`text` with escapes for the characters that a page would not show as they are."""
+    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def _shown(value: object) -> object:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def exact(text: str) -> Markup:
+    """The text as it is, for an attribute such as the value of an input."""
+    return escape(text)
+
+
+def size(value: int | None) -> str:
+    """A number of bytes for people: 1.5 MiB."""
+    if value is None:
+        return "unknown"
+    number, unit = float(value), _UNITS[0]
+    for unit in _UNITS:
+        if abs(number) < 1024 or unit == _UNITS[-1]:
+            break
+        number /= 1024
+    return f"{value} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def count(value: int | None) -> str:
+    """A whole number with a thin space between thousands."""
+    return "unknown" if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def moment(value_ms: int | None) -> str:
+    """A time in milliseconds since the epoch, as UTC."""
+    if value_ms is None or value_ms < 0:
+        return "none"
+    try:
+        at = datetime.fromtimestamp(value_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{value_ms} ms"
+    return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def duration(value_ms: int | None) -> str:
+    """A time span for people: 3 d 4 h, 12 min 5 s, 1.5 s, 20 ms."""
+    if value_ms is None or value_ms < 0:
+        return "none"
+    if value_ms < 1000:
+        return f"{value_ms} ms"
+    if value_ms < 60_000:
+        return f"{value_ms / 1000:.1f} s"
+    seconds = value_ms // 1000
+    for large, small, name, lesser in ((86_400, 3600, "d", "h"), (3600, 60, "h", "min"), (60, 1, "min", "s")):
+        if seconds >= large:
+            return f"{seconds // large} {name} {seconds % large // small} {lesser}"
+    raise AssertionError(value_ms)
+
+
+def linked(path: str, **parameters: object) -> str:
+    """`path` with a query of these parameters, without those that are None."""
+    return path + "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
+
+
+class Templates:
+    """The templates of one process."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_shown,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        for make in (exact, size, count, moment, duration):
+            self._environment.filters[make.__name__] = make
+        self._environment.globals["linked"] = linked
+
+    def render(self, template: str, values: Mapping[str, Any]) -> str:
+        return self._environment.get_template(template).render(values)

@@ -1,0 +1,106 @@
+"""What a route of the API and a page are.
+
+Owns the declarations. A route says how it is asked (a `Parameters`), what it answers (a type), what its
+caller needs and which function answers; checks, documentation and the tests of all routes follow from that.
+A page shows what routes answer, so it needs what they need.
+
+Invariant: the parameters of a route are in its path where that names them; the others are in the query of a
+GET, else in the JSON object of the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+
+from tidelog.broker.security.required_access import Need
+
+if TYPE_CHECKING:
+    from tidelog.broker.console.caller import Caller
+    from tidelog.broker.fault_injection.injection import FaultInjector
+    from tidelog.broker.net.server import Server
+    from tidelog.broker.services import Services
+
+MOST_ROWS: Final = 500
+EVENT_STREAM: Final = "text/event-stream"
+JSON_LINES: Final = "application/x-ndjson"
+_NAME: Final = re.compile(r"\{(\w+)\}")
+
+
+class Console(NamedTuple):
+    """What routes work on."""
+
+    services: Services
+    server: Server
+    """The connections of clients."""
+    faults: FaultInjector | None
+    """None where faults are not enabled."""
+
+
+class Parameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parameters of a route: each field with its type, its bounds (`Annotated[int, Meta(ge=0)]`) and its
+    default. Texts of a query become numbers and booleans; an empty text in a query counts as absent.
+    """
+
+
+class Listing(Parameters, frozen=True, kw_only=True):
+    """The parameters of a list. Its answer has `total`, and `rows` from number `offset` on."""
+
+    offset: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Number of the first row.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most rows.")] = 50
+
+
+class ApiRoute(NamedTuple):
+    """A route of the API. `path` begins with /api/v1 and names parameters in braces: only those that are
+    topics or numbers, because a segment of a path cannot be `..` or hold a slash.
+
+    `handle` gets the console, the caller and the parameters. It returns the answer, or, where `stream` is a
+    media type, an async iterator of values, each of type `answer`. It raises ApiError for a refusal.
+    """
+
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    handle: Callable[[Console, Caller, Any], Any]
+    parameters: type[Parameters]
+    answer: Any
+    summary: str
+    needs: tuple[Need, ...] = ()
+    """What the caller needs for the whole request; `field` names the parameter with the resource's name. What
+    only hides a part of the answer is asked of the caller in the view."""
+    stream: Literal["", "text/event-stream", "application/x-ndjson"] = ""
+    logged: tuple[str, ...] = ()
+    """Parameters that the event of a change shows, beside those in the path. None is a secret."""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it changes something: refused where `console.read.only` holds, and logged."""
+        return self.method != "GET"
+
+    @property
+    def path_names(self) -> list[str]:
+        return _NAME.findall(self.path)
+
+
+class Page(NamedTuple):
+    """A page: `template` with the answers of `sources`, each by its name; `path` begins with /console.
+
+    The parameters of the path and the query go to each source that has them. A page with a `title` and
+    without parameters in its path is in the navigation.
+    """
+
+    path: str
+    title: str
+    template: str
+    sources: Mapping[str, ApiRoute]
+
+    @property
+    def is_in_navigation(self) -> bool:
+        return "{" not in self.path
+
+
+def pattern_of(path: str) -> re.Pattern[str]:
+    """What matches the raw path of a request for `path`, with a group for each parameter."""
+    return re.compile(_NAME.sub(r"(?P<\1>[^/]+)", path))

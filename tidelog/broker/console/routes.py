@@ -1,0 +1,17 @@
+"""The table of all routes and pages: the order of the pages is that of the navigation.
+
+Owns nothing but the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.broker.console.api import broker
+from tidelog.broker.console.route import ApiRoute, Page
+
+_SUBJECTS: Final = (broker,)
+
+ROUTES: Final[Sequence[ApiRoute]] = [route for subject in _SUBJECTS for route in subject.ROUTES]
+PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]

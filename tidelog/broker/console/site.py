@@ -1,0 +1,261 @@
+"""From an HTTP request to the answer of a route or a page.
+
+Owns the order of the checks, the codes of HTTP for errors of the broker, and the event of each change.
+
+Invariants: a page and the API answer the same to the same caller; a refusal is JSON in the API, a page
+elsewhere; a change is logged with its user, whatever became of it; an unexpected error is logged and says
+nothing of the broker's inside.
+
+Event loop only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from tidelog.broker.console import safety
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.openapi import describe
+from tidelog.broker.console.rendering import Templates
+from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pattern_of
+from tidelog.broker.console.routes import PAGES, ROUTES
+from tidelog.broker.console.views.broker import VERSION
+from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.broker.handlers.context import Handler
+from tidelog.broker.net.http_console import API, PAGES_PATH, STATIC_PATH, USER_OF_REQUEST
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+logger = structlog.get_logger(__name__)
+
+_STATIC: Final = Path(__file__).with_name("static")
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+_ANONYMOUS: Final = "ANONYMOUS"
+_NOT_FOUND: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.RESOURCE_NOT_FOUND,
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+)
+_CONFLICT: Final = (
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.NON_EMPTY_GROUP,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.DUPLICATE_RESOURCE,
+)
+
+
+def status_of(code: ErrorCode) -> int:
+    """The status of HTTP for an error of the broker."""
+    if code.name.endswith("AUTHORIZATION_FAILED"):
+        return 403
+    if code in _NOT_FOUND:
+        return 404
+    if code in _CONFLICT:
+        return 409
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        return 500
+    return 503 if code.retriable or code == ErrorCode.KAFKA_STORAGE_ERROR else 400
+
+
+class Site:
+    """The console of one broker."""
+
+    def __init__(self, console: Console, handlers: Mapping[ApiKey, Handler]) -> None:
+        self._console = console
+        self._services = console.services
+        self._handlers = handlers
+        self._access = AccessControl(console.services)
+        self._templates = Templates()
+        self._static = {
+            path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()
+        }
+        self._routes = [(pattern_of(route.path), route) for route in ROUTES]
+        self._pages = [(pattern_of(page.path), page) for page in PAGES]
+        self._openapi = json.dumps(describe(ROUTES, VERSION))
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """The answer to a request below `/console` or `/api/v1`."""
+        is_api = request.path.startswith(API)
+        try:
+            response = await self._answered(request)
+        except ApiError as error:
+            response = self._refusal(request, status_of(error.code), error.code.name, error.message)
+        except web.HTTPException as error:
+            text = error.text or error.reason
+            response = self._refusal(request, error.status, ErrorCode.INVALID_REQUEST.name, text.strip())
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+        except Exception as error:
+            peer, path = request.remote or "", request.path
+            self._services.events.error(
+                "console_request_failed", peer, peer=peer, path=path, error=repr(error), exc_info=error
+            )
+            unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+            response = self._refusal(request, 500, unknown.name, unknown.message)
+        if not response.prepared:
+            response.headers.update(safety.HEADERS)
+            if is_api or "Cache-Control" not in response.headers:
+                response.headers.update(_NO_STORE)
+        return response
+
+    async def _answered(self, request: web.Request) -> web.StreamResponse:
+        if not self._services.config.is_secured:
+            safety.check_name(request, self._services)
+        path = request.rel_url.raw_path
+        if path.startswith(STATIC_PATH):
+            return self._file(path.removeprefix(STATIC_PATH))
+        if path in ("/", PAGES_PATH):
+            return web.Response(status=302, headers={"Location": next(iter(PAGES)).path})
+        caller = self._caller(request)
+        if path == f"{API}/openapi.json":
+            return web.Response(text=self._openapi, content_type="application/json")
+        if path.startswith(API):
+            return await self._api(request, caller, path)
+        for pattern, page in self._pages:
+            if found := pattern.fullmatch(path):
+                if request.method not in ("GET", "HEAD"):
+                    raise web.HTTPMethodNotAllowed(request.method, ["GET"])
+                return await self._page(request, caller, page, _unquoted(found.groupdict()))
+        raise web.HTTPNotFound(text=f"there is no page {path}")
+
+    def _caller(self, request: web.Request) -> Caller:
+        user = request.get(USER_OF_REQUEST) or _ANONYMOUS
+        return Caller(user, request.remote or "", self._access, self._handlers, self._services.turns)
+
+    def _file(self, name: str) -> web.StreamResponse:
+        if name not in self._static:
+            raise web.HTTPNotFound(text=f"there is no file {name}")
+        return web.FileResponse(self._static[name], headers={"Cache-Control": "no-cache"})
+
+    async def _api(self, request: web.Request, caller: Caller, path: str) -> web.StreamResponse:
+        method = "GET" if request.method == "HEAD" else request.method
+        allowed = []
+        for pattern, route in self._routes:
+            if found := pattern.fullmatch(path):
+                if route.method == method:
+                    return await self._call(request, caller, route, _unquoted(found.groupdict()))
+                allowed.append(route.method)
+        if allowed:
+            raise web.HTTPMethodNotAllowed(method, allowed)
+        raise web.HTTPNotFound(text=f"there is no route {path}")
+
+    async def _call(
+        self, request: web.Request, caller: Caller, route: ApiRoute, in_path: dict[str, str]
+    ) -> web.StreamResponse:
+        if not route.is_change:
+            values = _queried(request, route) | in_path
+            answer = await self._handled(route, caller, _parameters(route, values))
+            return web.Response(text=json.dumps(answer), content_type=safety.JSON)
+        parameters, code = None, "NONE"
+        try:
+            safety.check_change(request)
+            if self._services.config.console_read_only:
+                raise ApiError(
+                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "console.read.only=true: nothing is changed"
+                )
+            parameters = _parameters(route, await _body(request) | in_path)
+            answer = await self._handled(route, caller, parameters)
+            return web.Response(text=json.dumps(answer), content_type=safety.JSON)
+        except ApiError as error:
+            code = error.code.name
+            raise
+        except BaseException:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR.name
+            raise
+        finally:
+            shown = {name: getattr(parameters, name) for name in route.logged} if parameters else {}
+            logger.info(
+                "console_change",
+                user=caller.user,
+                peer=caller.host,
+                method=route.method,
+                path=request.path,
+                parameters=shown,
+                code=code,
+            )
+
+    async def _handled(self, route: ApiRoute, caller: Caller, parameters: Parameters) -> Any:
+        caller.check_needs(route.needs, parameters)
+        return await route.handle(self._console, caller, parameters)
+
+    async def _page(
+        self, request: web.Request, caller: Caller, page: Page, in_path: dict[str, str]
+    ) -> web.Response:
+        answers = {}
+        for name, route in page.sources.items():
+            known = route.parameters.__struct_fields__
+            values = {name: value for name, value in _queried(request, route).items() if name in known}
+            values |= {name: value for name, value in in_path.items() if name in known}
+            answers[name] = await self._handled(route, caller, _parameters(route, values))
+        query = {**in_path, **request.query}
+        return self._rendered(request, page.template, page.title, {**answers, "query": query})
+
+    def _rendered(
+        self, request: web.Request, template: str, title: str, values: dict[str, Any], status: int = 200
+    ) -> web.Response:
+        services = self._services
+        shared = {
+            "title": title,
+            "path": request.rel_url.raw_path,
+            "pages": [page for page in PAGES if page.is_in_navigation],
+            "user": request.get(USER_OF_REQUEST) or "",
+            "may_change": not services.config.console_read_only,
+            "node_id": services.node_id,
+            "cluster_id": services.catalog.cluster_id,
+        }
+        text = self._templates.render(template, shared | values)
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    def _refusal(self, request: web.Request, status: int, code: str, message: str) -> web.Response:
+        if request.path.startswith(API):
+            problem = json.dumps({"code": code, "message": message})
+            return web.Response(text=problem, content_type=safety.JSON, status=status)
+        values = {"code": code, "message": message, "status": status}
+        return self._rendered(request, "refused.html", "Not shown", values, status)
+
+
+def _unquoted(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: unquote(value) for name, value in values.items()}
+
+
+def _queried(request: web.Request, route: ApiRoute) -> dict[str, Any]:
+    """The parameters in the query; an empty text counts as absent."""
+    lists = {
+        field.name
+        for field in msgspec.structs.fields(route.parameters)
+        if getattr(field.type, "__origin__", None) in (list, tuple)
+    }
+    query = request.query
+    return {
+        name: query.getall(name) if name in lists else query[name] for name in set(query) if query[name] != ""
+    }
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    try:
+        values = json.loads(await request.read())
+    except (ValueError, RecursionError) as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"the body is not JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the body must be a JSON object")
+    return values
+
+
+def _parameters(route: ApiRoute, values: Mapping[str, Any]) -> Parameters:
+    try:
+        return msgspec.convert(values, route.parameters, strict=False)
+    except msgspec.ValidationError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None

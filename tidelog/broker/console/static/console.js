@@ -1,0 +1,107 @@
+// What all pages share: parts that refresh themselves, forms that ask the API, live values. No text of the broker
+// is ever read as HTML: only pages of the broker are, which escape it.
+"use strict";
+
+const tidelog = (() => {
+  const show = (text) => {
+    const message = document.getElementById("message");
+    message.textContent = text;
+    message.hidden = !text;
+  };
+
+  // <section id="x" data-refresh="5">: fetched again every 5 seconds, unless nobody sees it or somebody uses it.
+  const refresh = (part) =>
+    htmx.ajax("GET", part.dataset.from || location.pathname + location.search,
+      { target: part, select: "#" + CSS.escape(part.id), swap: "outerHTML" });
+  let seconds = 0;
+  setInterval(() => {
+    seconds += 1;
+    if (document.hidden) return;
+    for (const part of document.querySelectorAll("[data-refresh]"))
+      if (seconds % Number(part.dataset.refresh) === 0 && !part.contains(document.activeElement)) refresh(part);
+  }, 1000);
+
+  // <form data-api="POST /api/v1/topics" data-then="/console/topics">: sends its fields as a JSON object. A field
+  // called a.b is the member b of the object a; <textarea data-kind="pairs"> is an object of lines name=value.
+  const valuesOf = (form) => {
+    const values = {};
+    for (const [path, text] of new FormData(form)) {
+      const field = form.elements[path];
+      if (text === "" && field.dataset && field.dataset.empty !== "keep") continue;
+      const names = path.split(".");
+      const last = names.pop();
+      const place = names.reduce((at, name) => (at[name] ??= {}), values);
+      const kind = field.dataset ? field.dataset.kind : "";
+      if (kind === "pairs")
+        place[last] = Object.fromEntries(text.split("\n").filter((line) => line.trim())
+          .map((line) => [line.split("=")[0].trim(), line.slice(line.indexOf("=") + 1).trim()]));
+      else if (kind === "list") place[last] = text.split("\n").map((line) => line.trim()).filter(Boolean);
+      else place[last] = text;
+    }
+    return values;
+  };
+  const send = async (method, path, values) => {
+    const answer = await fetch(path, {
+      method, body: JSON.stringify(values), headers: { "Content-Type": "application/json" },
+    });
+    const body = await answer.json();
+    if (!answer.ok) throw new Error(`${body.code}: ${body.message}`);
+    return body;
+  };
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!form.dataset.api) return;
+    event.preventDefault();
+    const [method, path] = form.dataset.api.split(" ");
+    const buttons = form.querySelectorAll("button");
+    buttons.forEach((button) => { button.disabled = true; });
+    try {
+      const body = await send(method, path, valuesOf(form));
+      show("");
+      form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: body }));
+      if (form.dataset.then) location.assign(form.dataset.then);
+      else if (form.dataset.done) {
+        show(form.dataset.done);
+        document.querySelectorAll("[data-refresh]").forEach(refresh);
+      }
+    } catch (error) {
+      show(error.message);
+    } finally {
+      buttons.forEach((button) => { button.disabled = false; });
+    }
+  });
+
+  // <input data-confirm="orders">: the form's button.danger works once the name is typed.
+  const confirmed = () => {
+    for (const input of document.querySelectorAll("input[data-confirm]"))
+      input.form.querySelector("button.danger").disabled = input.value !== input.dataset.confirm;
+  };
+  document.addEventListener("input", confirmed);
+  document.addEventListener("DOMContentLoaded", confirmed);
+  document.addEventListener("htmx:afterSwap", confirmed);
+
+  // live("/api/v1/events/…", (value) => …): follows an event stream while the page is seen. Returns what ends it.
+  const live = (path, take, ended = () => {}) => {
+    let stream = null;
+    const open = () => {
+      stream = new EventSource(path);
+      stream.onmessage = (event) => take(JSON.parse(event.data));
+      stream.addEventListener("end", () => { stop(); ended(); });
+      stream.addEventListener("refused", (event) => { stop(); show(JSON.parse(event.data).message); });
+    };
+    const close = () => { if (stream) stream.close(); stream = null; };
+    const look = () => { if (document.hidden) close(); else if (!stream) open(); };
+    const stop = () => { document.removeEventListener("visibilitychange", look); close(); };
+    document.addEventListener("visibilitychange", look);
+    look();
+    return stop;
+  };
+
+  // Nothing but pages is put into a page.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const type = event.detail.xhr.getResponseHeader("Content-Type") || "";
+    if (!type.startsWith("text/html")) event.detail.shouldSwap = false;
+  });
+
+  return { show, refresh, send, live };
+})();

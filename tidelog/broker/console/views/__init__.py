@@ -1,0 +1,4 @@
+"""What a broker's services look like at this moment, as plain values. They read, and know nothing of HTTP.
+
+- `broker`: which broker this is
+"""

@@ -1,0 +1,35 @@
+"""Which broker this is: its version, its ids, and since when it runs.
+
+Owns nothing; reads the catalog and the clock.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final, TypedDict
+
+from tidelog.broker.services import Services
+
+VERSION: Final = version("tidelog")
+
+
+class BrokerFacts(TypedDict):
+    """Which broker this is."""
+
+    version: str
+    node_id: int
+    cluster_id: str
+    uptime_ms: int
+    now_ms: int
+    """Milliseconds since the epoch, by the broker's clock."""
+
+
+def broker_facts(services: Services) -> BrokerFacts:
+    now_ms = services.clock_ms()
+    return {
+        "version": VERSION,
+        "node_id": services.node_id,
+        "cluster_id": services.catalog.cluster_id,
+        "uptime_ms": max(0, now_ms - services.start_ms),
+        "now_ms": now_ms,
+    }
