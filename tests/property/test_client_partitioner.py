@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as their_murmur2
 
-from tidelog.client.producer.partitioner import murmur2
+from tidelog.protocol.murmur2 import murmur2
 
 
 @given(st.binary(max_size=64))

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.producer.partitioner import murmur2_partition
 from tidelog.pipeline.arrow.columnar import HEADERS_TYPE
 from tidelog.pipeline.arrow.encoding import (
     RecordColumns,
@@ -15,6 +14,7 @@ from tidelog.pipeline.arrow.encoding import (
     record_size_bounds,
     varints,
 )
+from tidelog.protocol.murmur2 import murmur2_partition
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.records.varints import encode_varint
 

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.brokers import RunningBroker
 from tidelog.client import ClusterConfig
-from tidelog.client.producer.partitioner import murmur2_partition
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
+from tidelog.protocol.murmur2 import murmur2_partition
 
 
 def write(frame: DataFrame, broker: RunningBroker, **options: str) -> None:

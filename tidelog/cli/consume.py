@@ -15,10 +15,10 @@ import typer
 
 from tidelog.cli import consume_options
 from tidelog.cli.failures import Failure, run
-from tidelog.cli.json_lines import format_line
 from tidelog.cli.options import DEFAULT_CLUSTER, KeySeparator, Rate, ToCluster, refuse_two
 from tidelog.cli.pace import Pace, Progress
 from tidelog.cli.record_format import compile_format
+from tidelog.protocol.json_lines import format_line
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer, ConsumerRecord, TopicPartition

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run
-from tidelog.cli.json_lines import Line, parse_line
 from tidelog.cli.options import (
     DEFAULT_CLUSTER,
     Compression,
@@ -33,6 +32,7 @@ from tidelog.cli.options import (
     unescape,
 )
 from tidelog.cli.pace import Pace, Progress
+from tidelog.protocol.json_lines import Line, parse_line
 
 if TYPE_CHECKING:
     from tidelog.client import Producer
@@ -202,7 +202,10 @@ def _parser(separator: bytes | None, as_json: bool, every: Line) -> Callable[[by
 
     def parse(line: bytes, number: int) -> Line:
         if as_json:
-            found = parse_line(line, number)
+            try:
+                found = parse_line(line, number)
+            except ValueError as error:
+                raise Failure(str(error)) from None
             chosen = found.partition if every.partition is None else every.partition
             return found._replace(headers=every.headers + found.headers, partition=chosen)
         if separator is None:

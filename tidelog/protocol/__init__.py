@@ -6,6 +6,8 @@
 - `coordinator_records`: keys and values of coordinators' records in the logs of internal topics
 - `errors`: the error table of the Kafka protocol, and the two exceptions of this project for the wire
 - `framing`: frames and headers: it splits received bytes into frames and headers, and encodes them
+- `json_lines`: a record as one line of JSON
+- `murmur2`: the hash by which a key gets its partition
 - `primitives`: the types of the wire as construct types
 - `quotas`: quotas as Kafka names them: who they hold for, and which there are
 - `schema`: the table of APIs, and one cached codec per message and version

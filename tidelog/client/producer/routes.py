@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 from tidelog.client.arguments import whole_number
 from tidelog.client.producer.accumulator import Accumulator, PartitionQueue
-from tidelog.client.producer.partitioner import murmur2_partition, next_sticky_partition
+from tidelog.client.producer.partitioner import next_sticky_partition
+from tidelog.protocol.murmur2 import murmur2_partition
 from tidelog.wire.metadata import TopicInfo, TopicPartition
 
 Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]

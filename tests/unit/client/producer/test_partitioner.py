@@ -6,26 +6,10 @@ from itertools import pairwise
 import pytest
 
 from tidelog.client.producer.accumulator import Accumulator
-from tidelog.client.producer.partitioner import consistent, murmur2, next_sticky_partition
+from tidelog.client.producer.partitioner import consistent, next_sticky_partition
 from tidelog.client.producer.routes import Route
 from tidelog.protocol.errors import ErrorCode
 from tidelog.wire.metadata import PartitionInfo, TopicInfo
-
-
-# From org.apache.kafka.common.utils.UtilsTest.testMurmur2.
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_murmur2_equals_javas(data: bytes, expected: int) -> None:
-    assert murmur2(data) == expected & 0xFFFFFFFF
 
 
 def topic(partitions: int, without_leader: tuple[int, ...] = ()) -> TopicInfo:

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidelog.client.producer.partitioner import murmur2_partition
 from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.pipeline.sink.rows import choose_partitions, chunks, groups, read_rows
+from tidelog.protocol.murmur2 import murmur2_partition
 
 
 def table(**columns: object) -> pa.Table:

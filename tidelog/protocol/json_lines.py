@@ -1,4 +1,5 @@
-"""A record as one line of JSON: what `consume --json` prints, `produce --json` takes.
+"""A record as one line of JSON: what `tidelog consume --json` and a console's download give, `tidelog produce
+--json` and the console's form take.
 
 Owns the fields and how bytes are written in them: as text if they are UTF-8, otherwise as {"base64": "…"};
 null for none. Pure.
@@ -8,8 +9,6 @@ import base64
 import binascii
 import json
 from typing import Any, NamedTuple
-
-from tidelog.cli.failures import Failure
 
 _BASE64 = "base64"
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
@@ -30,32 +29,44 @@ def parse_line(text: bytes, number: int) -> Line:
     JSON that it is.
 
     `topic` and `offset` are allowed and ignored, so that the output of `consume --json` can be sent on.
-    Raises Failure, which names the line.
+    Raises ValueError, which names the line.
     """
     try:
         fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"line {number} is not JSON: {error}") from None
+    try:
+        return record_of(fields)
     except ValueError as error:
-        raise Failure(f"line {number} is not JSON: {error}") from None
+        raise ValueError(f"line {number}: {error}") from None
+
+
+def record_of(fields: object) -> Line:
+    """The record in an object of JSON, by the rules of `parse_line`. Raises ValueError."""
     unknown = sorted(fields.keys() - _FIELDS) if isinstance(fields, dict) else [type(fields).__name__]
-    if unknown:
-        raise Failure(
-            f"line {number}: expected an object whose fields are among {', '.join(sorted(_FIELDS))}, got "
-            f"{unknown[0]}"
+    if unknown or not isinstance(fields, dict):
+        raise ValueError(
+            f"expected an object whose fields are among {', '.join(sorted(_FIELDS))}, got {unknown[0]}"
         )
     return Line(
-        _bytes(fields.get("value"), number),
-        _bytes(fields.get("key"), number),
-        _headers(fields.get("headers") or (), number),
-        _whole(fields, "partition", number),
-        _whole(fields, "timestamp", number),
+        _bytes(fields.get("value")),
+        _bytes(fields.get("key")),
+        _headers(fields.get("headers") or ()),
+        _whole(fields, "partition"),
+        _whole(fields, "timestamp"),
     )
 
 
 def format_line(record: Any) -> bytes:
     """`record`, as a consumer gives it, in one line."""
+    return line_of(record.topic, record.partition, record)
+
+
+def line_of(topic: str, partition: int, record: Any) -> bytes:
+    """`record`, as it is in a batch of this partition, in one line."""
     fields = {
-        "topic": record.topic,
-        "partition": record.partition,
+        "topic": topic,
+        "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": _text(record.key),
@@ -65,34 +76,32 @@ def format_line(record: Any) -> bytes:
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
-def _headers(given: Any, number: int) -> tuple[tuple[str, bytes | None], ...]:
+def _headers(given: Any) -> tuple[tuple[str, bytes | None], ...]:
     pairs = list(given.items()) if isinstance(given, dict) else given
     try:
-        headers = tuple((name, _bytes(value, number)) for name, value in pairs)
+        headers = [(name, value) for name, value in pairs]
     except (TypeError, ValueError):
-        headers = ((None, None),)
+        headers = [(None, None)]
     if not all(isinstance(name, str) for name, _ in headers):
-        raise Failure(f'line {number}: headers are [["name", "value"], ...] or {{"name": "value"}}')
-    return headers
+        raise ValueError('headers are [["name", "value"], ...] or {"name": "value"}')
+    return tuple((name, _bytes(value)) for name, value in headers)
 
 
-def _whole(fields: dict[str, Any], name: str, number: int) -> int | None:
+def _whole(fields: dict[str, Any], name: str) -> int | None:
     value = fields.get(name)
     if value is not None and (type(value) is not int or value < 0):
-        raise Failure(f"line {number}: {name}: expected a whole number of at least 0, got {value!r}")
+        raise ValueError(f"{name}: expected a whole number of at least 0, got {value!r}")
     return value
 
 
-def _bytes(value: Any, number: int) -> bytes | None:
+def _bytes(value: Any) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, dict) and value.keys() == {_BASE64}:
         try:
             return base64.b64decode(value[_BASE64], validate=True)
         except (TypeError, ValueError, binascii.Error) as error:
-            raise Failure(
-                f"line {number}: expected text in base64, got {value[_BASE64]!r}: {error}"
-            ) from None
+            raise ValueError(f"expected text in base64, got {value[_BASE64]!r}: {error}") from None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.cli.failures import Failure
-from tidelog.cli.json_lines import Line, format_line, parse_line
 from tidelog.client import ConsumerRecord, TimestampType
+from tidelog.protocol.json_lines import Line, format_line, parse_line
 
 texts = st.none() | st.text().map(str.encode) | st.binary()
 
@@ -44,5 +43,5 @@ def test_what_is_no_text_is_sent_as_the_json_that_it_is() -> None:
     ],
 )
 def test_a_line_that_is_no_record_is_named(text: bytes, reason: str) -> None:
-    with pytest.raises(Failure, match=reason):
+    with pytest.raises(ValueError, match=reason):
         parse_line(text, 9)
