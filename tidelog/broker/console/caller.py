@@ -23,7 +23,7 @@ from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.framing import RequestHeader
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.schema import ApiKey, decode_request_steps, encode_request
 
 CLIENT_ID: Final = "tidelog-console"
 _NO_CONNECTION: Final = -1
@@ -63,6 +63,14 @@ class Caller:
             name = CLUSTER_NAME if need.field == OF_CLUSTER else getattr(parameters, need.field)
             if name is not None and not self._access.allows_one(self._context, need.rights, name):
                 raise ApiError(need.refusal)
+
+    async def ask(self, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
+        """As `request`; fields that are left out have their defaults."""
+        version = SERVED_APIS[api_key].last
+        body = encode_request(api_key, version, fields)
+        return await self.request(
+            api_key, await self._turns.run(decode_request_steps(api_key, version, body))
+        )
 
     async def request(self, api_key: ApiKey, values: Any) -> Any:
         """What the handler of a Kafka API answers, in its latest version here.
