@@ -67,9 +67,9 @@ class ConnectionState:
     """
 
     __slots__ = (
-        "_principal", "above_mutation_quota", "access", "authentication", "client_host", "client_software",
-        "connection_id", "early_requests", "fetch_max_bytes", "listener", "sends_files", "session",
-        "session_lifetime_ms", "when_moved",
+        "_principal", "above_mutation_quota", "access", "authentication", "client_host", "client_id",
+        "client_software", "connection_id", "early_requests", "fetch_max_bytes", "listener", "sends_files",
+        "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +90,8 @@ class ConnectionState:
         """Called with each new step."""
         self.client_software = ""
         """Name and version that the client gives itself (ApiVersions 3 and newer, KIP-511)."""
+        self.client_id = ""
+        """That of its last ApiVersions request, which nearly all clients send first."""
         self.fetch_max_bytes = sys.maxsize
         """The most that one answer of Fetch may return, so that its client's quota is kept."""
         self.sends_files = False

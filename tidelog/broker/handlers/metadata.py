@@ -21,6 +21,7 @@ from tidelog.broker.cluster.catalog import Listener, Topic, check_topic_name
 from tidelog.broker.features import api_versions_features
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.limits.client_quotas import MOST_CLIENT_ID_CHARACTERS
 from tidelog.broker.security.required_access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import ResourceType
@@ -53,6 +54,7 @@ class MetadataHandler:
         self, context: RequestContext, request: types.ApiVersionsRequest
     ) -> types.ApiVersionsResponseDict:
         """Every API that is served. Dispatch answers a request whose version is out of range."""
+        context.connection.client_id = (context.header.client_id or "")[:MOST_CLIENT_ID_CHARACTERS]
         if request.client_software_name:
             software = f"{request.client_software_name} {request.client_software_version}"
             context.connection.client_software = software[:MAX_SOFTWARE_CHARACTERS]

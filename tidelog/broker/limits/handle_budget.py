@@ -53,6 +53,12 @@ class HandleBudget:
             self._look_again_at = now + _LOOK_AGAIN_SECONDS
         return spare >= 0
 
+    def facts(self) -> tuple[int, int, int]:
+        """How many handles are free now, how many this process may have, and how many are kept for logs.
+
+        On a system without a total it checks every handle: some milliseconds."""
+        return self._disk.free_handles(), self._disk.handle_limit(), self._kept()
+
     def _kept(self) -> int:
         wanted = _SPARE + _INDEXES_PER_PARTITION * self._count_partitions()
         return min(wanted, self._disk.handle_limit() // 4)

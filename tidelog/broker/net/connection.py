@@ -90,8 +90,8 @@ class Connection(asyncio.BufferedProtocol):
         "_is_held_back", "_joined_requests", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at",
         "_mute_timer", "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes",
         "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_waits_for_turn",
-        "_writing_paused", "connection_id", "last_arrival", "last_produce", "peer", "routes", "state",
-        "stream",
+        "_writing_paused", "connection_id", "last_arrival", "last_produce", "opened", "peer", "requests",
+        "routes", "state", "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -134,7 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         self.stream: ProduceStream | None = None
         self.last_produce: tuple[object, ...] = ()
         self.peer = ""
-        self.last_arrival = 0.0
+        self.opened = self.last_arrival = time.perf_counter()
+        self.requests = 0
+        """Frames that arrived."""
 
     # Arrival
 
@@ -223,6 +225,7 @@ class Connection(asyncio.BufferedProtocol):
             self.bad_request(BadRequest(str(error)))
             return
         if frames:
+            self.requests += len(frames)
             self._backlog = frames = frames[::-1]
             if self._holder is None:
                 self._serve(frames, self.last_arrival)

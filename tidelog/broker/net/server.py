@@ -11,7 +11,7 @@ Event loop only.
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from tidelog.broker.configuration.address_overrides import canonical_host, connections_by_address
@@ -74,6 +74,11 @@ class Server:
     def config(self) -> BrokerConfig:
         """The settings in force."""
         return self._settings.config
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Those that are open; a copy is needed where the loop goes on meanwhile."""
+        return self._connections
 
     def start(self, endpoints: Iterable[Endpoint], *others: ListenerTls) -> None:
         """Accept clients on these sockets, which the server owns from now on. Raises BindError.

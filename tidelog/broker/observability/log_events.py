@@ -3,7 +3,8 @@
 Owns the set-up of structlog for a broker process, where its events are written, and from which level on.
 Invariants: `broker_started` is the first line on standard output, at each level; everything logged before it
 (recovery, warnings about settings, a refusal to start) is written to standard error; a broker embedded in
-another program never changes that program's logging.
+another program never changes that program's logging; at most `RECENT_EVENTS` events are kept, each
+of bounded size.
 
 Modules get their loggers from `structlog.get_logger(__name__)`.
 """
@@ -11,13 +12,19 @@ Modules get their loggers from `structlog.get_logger(__name__)`.
 import json
 import os
 import sys
-from collections.abc import MutableMapping
-from typing import Any, TextIO
+from collections import deque
+from collections.abc import Mapping, MutableMapping, Sequence
+from itertools import islice
+from typing import Any, Final, TextIO
 
 FIRST_EVENT = "broker_started"
 NOT_STARTED = "broker_not_started"
 LEVELS = {"INFO": frozenset[str](), "WARN": frozenset({"info"}), "ERROR": frozenset({"info", "warning"})}
 """Level -> the methods of a logger whose events it drops."""
+RECENT_EVENTS: Final = 100
+_KEPT_CHARACTERS: Final = 500
+_KEPT_FIELDS: Final = 30
+_recent: deque[Mapping[str, str]] = deque(maxlen=RECENT_EVENTS)
 
 
 def import_structlog_without_rich() -> None:
@@ -87,6 +94,19 @@ def set_level(level: str) -> None:
     _Level.dropped = LEVELS[level]
 
 
+def recent() -> Sequence[Mapping[str, str]]:
+    """The last events of this process, oldest first: their fields, as text. Empty without `configure`."""
+    return list(_recent)
+
+
+def _remember(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor that keeps what `recent` returns."""
+    always = {name: event[name] for name in ("event", "level", "timestamp")}
+    fields = always | dict(islice(event.items(), _KEPT_FIELDS))
+    _recent.append({name: str(value)[:_KEPT_CHARACTERS] for name, value in fields.items()})
+    return event
+
+
 class _Renderer:
     """A structlog processor that makes the line: JSON, or on a terminal what a person reads."""
 
@@ -130,6 +150,7 @@ def configure(out: TextIO | None = None, errors: TextIO | None = None) -> None:
         _Level(),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _remember,
         _Renderer(stream),
     ]
     structlog.configure(

@@ -114,6 +114,25 @@ class TransactionCounts(NamedTuple):
     prepared_seconds: Mapping[str, float] = {}
 
 
+class Reading(NamedTuple):
+    """Counts since the start, summed up: the rates between two readings are what a person looks at."""
+
+    messages_in: int
+    bytes_in: int
+    bytes_out: int
+    requests: Mapping[str, int]
+    """By name of the API."""
+    errors: Mapping[str, int]
+    """Error codes in responses by name, NONE left out (ErrorsPerSec)."""
+    milliseconds: Mapping[str, Sequence[int]]
+    """By name of the API: requests in each of LATENCY_BUCKETS_MS, and above all of them."""
+    commits: int
+    """Calls of fdatasync."""
+    committed_batches: int
+    events: Mapping[str, int]
+    """By name of the counter without labels; failed_authentication and access_denied beside them."""
+
+
 class FetchSessionCounts(Protocol):
     """The numbers of a cache of fetch sessions."""
 
@@ -307,6 +326,45 @@ class Metrics:
             return generate_latest(self.registry)
         except UnicodeEncodeError:
             return generate_latest(_Encodable(self.registry))
+
+    def reading(self) -> Reading:
+        """The sums as they are now, without prometheus_client: a millisecond for 10,000 topics."""
+        requests: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
+        times: dict[str, Distribution] = {}
+        for (request, _), tally in self._requests.items():
+            requests[request] += tally.requests
+            for code, count in tally.errors.items():
+                if code:
+                    errors[error_code(code).name] += count
+            times.setdefault(request, Distribution(LATENCY_BUCKETS_MS)).add(tally.milliseconds)
+        messages_in = bytes_in = bytes_out = 0
+        for topic in self._topics.values():
+            messages_in += topic.messages_in
+            bytes_in += topic.bytes_in
+            bytes_out += topic.bytes_out
+        refused = sum(count for (_, _, _, succeeded), count in self._authentications.items() if not succeeded)
+        return Reading(
+            messages_in,
+            bytes_in,
+            bytes_out,
+            requests,
+            errors,
+            {request: tuple(each.counts) for request, each in times.items()},
+            sum(self._group_commit.counts),
+            int(self._group_commit.total),
+            self._counts | {"failed_authentication": refused, "access_denied": self._denied.total()},
+        )
+
+    @property
+    def certificates(self) -> Mapping[str, float]:
+        """When the certificate of each listener expires, in seconds since 1970."""
+        return self._certificates()
+
+    @property
+    def queued_bytes(self) -> int:
+        """Memory of all connections."""
+        return self._queued_bytes()
 
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: every series as it is now."""

@@ -7,6 +7,7 @@
 - `certificates`: what the broker reads of a certificate: its subject as Kafka writes it, and when it expires
 - `cipher_suites`: `ssl.cipher.suites`: from Kafka's names to the settings of OpenSSL
 - `principal_mapping`: how the subject of a certificate becomes a user (`ssl.principal.mapping.rules`)
+- `reasons`: why the authorizer allows or refuses an operation, with the ACL that decided, pure
 - `required_access`: what each API needs: the one table of operations on resources
 - `sasl`: the server's side of the SASL mechanisms: a client's tokens in, the answers to them out
 - `signing_keys`: the keys with which tokens are signed: a JWK set from a file or a URL, read again and again

@@ -161,14 +161,15 @@ class _Patterns:
         if not self._lengths[length]:
             del self._lengths[length]
 
-    def matching(self, name: str) -> Iterator[_Rules]:
-        """The rules of all patterns that have this name."""
+    def matching(self, name: str) -> Iterator[tuple[PatternType, str, _Rules]]:
+        """All patterns that have this name, with their rules."""
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             if literal in self.literal:
-                yield self.literal[literal]
+                yield PatternType.LITERAL, literal, self.literal[literal]
         for length in self._lengths:
-            if length <= len(name) and (rules := self.prefixed.get(name[:length])) is not None:
-                yield rules
+            prefix = name[:length]
+            if length <= len(name) and (rules := self.prefixed.get(prefix)) is not None:
+                yield PatternType.PREFIXED, prefix, rules
 
 
 class _Decisions(dict[str, int]):
@@ -230,6 +231,10 @@ class Access:
             return EVERYTHING
         return self._authorizer.decide(resource_type, name, self._asks_as)
 
+    def acls_on(self, resource_type: ResourceType, name: str) -> list[Acl]:
+        """The ACLs that count for this principal and host with a resource: what `find` decides by."""
+        return self._authorizer.acls_on(resource_type, name, self._asks_as)
+
     def may_keep(self) -> bool:
         """Whether one more decision may be kept. If there are too many, all are dropped."""
         return self._authorizer.count_decision()
@@ -277,7 +282,7 @@ class Authorizer:
         has_acl = False
         allowed = denied = 0
         asks_as = tuple(asks_as)
-        for rules in self._patterns[resource_type].matching(name):
+        for _, _, rules in self._patterns[resource_type].matching(name):
             has_acl = True
             for who in asks_as:
                 rule = rules.get(who)
@@ -289,6 +294,27 @@ class Authorizer:
         if denied & _ALL_BIT:
             return 0
         return _with_implied(allowed) & ~denied
+
+    def acls_on(
+        self, resource_type: ResourceType, name: str, asks_as: Iterable[tuple[str, str]]
+    ) -> list[Acl]:
+        """The ACLs of which `decide` makes its answer."""
+        asks_as = tuple(asks_as)
+        return [
+            Acl(resource_type, pattern_type, pattern, *who, operation, permission)
+            for pattern_type, pattern, rules in self._patterns[resource_type].matching(name)
+            for who in asks_as
+            if (rule := rules.get(who)) is not None
+            for permission, bits in ((Permission.DENY, rule.denied), (Permission.ALLOW, rule.allowed))
+            for operation in Operation
+            if bits >> operation & 1
+        ]
+
+    def principals_on(self, resource_type: ResourceType, name: str) -> Iterator[str]:
+        """The principals that an ACL on a resource names, some of them more than once."""
+        for _, _, rules in self._patterns[resource_type].matching(name):
+            for principal, _ in rules:
+                yield principal
 
     def allows_any(
         self, operation: Operation, resource_type: ResourceType, asks_as: Iterable[tuple[str, str]]

@@ -84,3 +84,34 @@ def test_structlog_comes_without_rich_which_stays_importable() -> None:
 def test_an_embedded_broker_leaves_the_programs_logging_alone() -> None:
     out, _ = run("import structlog, broker.app\nprint(structlog.is_configured())")
     assert out == ["False"]
+
+
+RECENT = """
+import sys
+from tidelog.broker.observability import log_events
+log_events.configure(sys.stderr)
+import structlog
+logger = structlog.get_logger("test")
+for number in range(log_events.RECENT_EVENTS):
+    logger.info("counted", number=number)
+log_events.set_level("ERROR")
+logger.info("not_shown")
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    many = {f"field{number}": number for number in range(99)}
+    logger.error("request_failed", exc_info=error, name="x" * 100_000, ports=[1, 2], **many)
+print(log_events.to_json(log_events.recent()))
+"""
+
+
+def test_the_last_events_are_kept_as_bounded_text() -> None:
+    out, _ = run(RECENT)
+    events = json.loads(out[-1])
+    assert len(events) == 100
+    assert events[0]["number"] == "1"
+    last = events[-1]
+    assert (last["event"], last["level"], last["ports"]) == ("request_failed", "error", "[1, 2]")
+    assert last["exc_info"] == "division by zero"
+    assert max(map(len, last.values())) == 500
+    assert len(last) < 40

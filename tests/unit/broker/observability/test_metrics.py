@@ -126,3 +126,27 @@ def test_a_name_that_cannot_be_encoded_breaks_no_series() -> None:
     metrics = Metrics()
     metrics.throttles.throttled("produce", "svc\ud800", "client", 1.0)
     assert 'user="svc?"' in metrics.render().decode()
+
+
+def test_a_reading_sums_topics_versions_and_codes_up() -> None:
+    metrics = Metrics()
+    metrics.request("Produce", 9).succeeded(0.0003)
+    metrics.request_finished("Produce", 7, {0: 2, 45: 1}.items(), 0.002)
+    metrics.request_finished("Fetch", 7, {0: 1, 45: 1}.items(), 20)
+    metrics.batch_appended("a", 2, 100)
+    metrics.batch_appended("b", 3, 50)
+    metrics.bytes_out("b", 7)
+    metrics.group_commit(4)
+    metrics.fenced()
+    metrics.authentication_failed("SASL", "plain", is_again=False)
+    metrics.authenticated("SASL", "plain", is_again=False)
+    metrics.access_denied("READ", "TOPIC")
+    found = metrics.reading()
+    assert (found.messages_in, found.bytes_in, found.bytes_out) == (5, 150, 7)
+    assert found.requests == {"Produce": 2, "Fetch": 1}
+    assert found.errors == {"OUT_OF_ORDER_SEQUENCE_NUMBER": 2}
+    assert (found.milliseconds["Produce"][2], found.milliseconds["Produce"][4]) == (1, 1)
+    assert found.milliseconds["Fetch"][-1] == 1
+    assert (found.commits, found.committed_batches) == (1, 4)
+    assert found.events["tidelog_fenced_batches"] == 1
+    assert (found.events["failed_authentication"], found.events["access_denied"]) == (1, 1)
