@@ -24,7 +24,7 @@ LEVELS = {"INFO": frozenset[str](), "WARN": frozenset({"info"}), "ERROR": frozen
 RECENT_EVENTS: Final = 100
 _KEPT_CHARACTERS: Final = 500
 _KEPT_FIELDS: Final = 30
-_recent: deque[Mapping[str, str]] = deque(maxlen=RECENT_EVENTS)
+_recent: deque[tuple[int, Mapping[str, str]]] = deque(maxlen=RECENT_EVENTS)
 
 
 def import_structlog_without_rich() -> None:
@@ -94,8 +94,10 @@ def set_level(level: str) -> None:
     _Level.dropped = LEVELS[level]
 
 
-def recent() -> Sequence[Mapping[str, str]]:
-    """The last events of this process, oldest first: their fields, as text. Empty without `configure`."""
+def recent() -> Sequence[tuple[int, Mapping[str, str]]]:
+    """The last events of this process, oldest first: the number of each, counted from 1, and its fields as
+    text. Empty where `configure` did not set this process up.
+    """
     return list(_recent)
 
 
@@ -103,7 +105,8 @@ def _remember(logger: Any, method: str, event: MutableMapping[str, Any]) -> Muta
     """A structlog processor that keeps what `recent` returns."""
     always = {name: event[name] for name in ("event", "level", "timestamp")}
     fields = always | dict(islice(event.items(), _KEPT_FIELDS))
-    _recent.append({name: str(value)[:_KEPT_CHARACTERS] for name, value in fields.items()})
+    number = _recent[-1][0] + 1 if _recent else 1
+    _recent.append((number, {name: str(value)[:_KEPT_CHARACTERS] for name, value in fields.items()}))
     return event
 
 
