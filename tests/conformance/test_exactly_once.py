@@ -321,10 +321,14 @@ async def test_a_task_whose_rows_another_driver_aborts_says_who_did_it(broker: E
     loop, sink = asyncio.get_running_loop(), sink_of(broker, "sink")
     rows = pa.record_batch({"value": pa.array([b"x"] * 70_000, pa.binary())})
 
+    async def take_over() -> None:
+        while not await open_transactions(broker):  # noqa: ASYNC110 (another thread sends the rows)
+            await asyncio.sleep(0.001)
+        assert await settle(sink, Settlement(0)) == 1
+
     def taken_over() -> Iterator[Any]:
         yield rows
-        ended = asyncio.run_coroutine_threadsafe(settle(sink, Settlement(0)), loop).result(DEADLINE_SECONDS)
-        assert ended == 1
+        asyncio.run_coroutine_threadsafe(take_over(), loop).result(DEADLINE_SECONDS)
         yield rows
 
     name = TransactionName("sink", 0, "write", 0)
