@@ -24,7 +24,7 @@ from tests.conformance.crew import (
     numbered,
     write,
 )
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
     Admin,
     BrokerError,
@@ -412,7 +412,7 @@ async def test_a_callback_can_stop_its_consumer(crew: Crew, protocol: dict[str, 
             ended.set()
 
     reader = await crew.add(listener=Stopping(), **protocol)
-    await asyncio.wait_for(ended.wait(), 60)
+    await asyncio.wait_for(ended.wait(), DEADLINE_SECONDS)
     async with Admin(bootstrap_servers=crew.address) as admin:
         assert not (await admin.groups.describe(crew.group)).members
 

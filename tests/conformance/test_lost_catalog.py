@@ -13,6 +13,7 @@ from faults.wire import Wire
 from tests.conformance.raw import connected
 from tests.conformance.test_startup import Process, port_of
 from tests.unit.broker.test_services import lose_the_store, opened, stored
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.cli.app import run_command
 
@@ -52,7 +53,7 @@ async def outcome(data_dir: Path) -> tuple[str, str]:
     """(`served`, "") of a broker that has all topics and records, else (`refused`, what it says)."""
     broker = await Process.spawn("--port", "0", "--http-port", "-1", "--data-dir", str(data_dir))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             line = await broker.stdout.readline()
         if line:
             await check_serves(port_of(json.loads(line)))

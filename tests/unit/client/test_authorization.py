@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
 from tests.unit.wire.security.scripted_sasl import Sasl, user
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import (
     Admin,
     AuthenticationError,
@@ -234,7 +235,7 @@ async def test_a_topic_that_may_not_be_read_is_an_error_of_the_read(group_id: st
             else:
                 consumer.subscribe([TOPIC])
                 await consumer._cluster.refresh()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
                     await consumer.getone()
         finally:
@@ -328,7 +329,7 @@ async def test_a_user_that_is_refused_later_ends_producer_and_consumer(broker: S
         broker.cut()
         delivery = await producer.send(TOPIC, b"x", partition=0)
         consumer.assign([TopicPartition(TOPIC, 0)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             # It may have been sent before the end of the connection was noticed.
             with pytest.raises((AuthenticationError, DeliveryUncertainError)):
                 await delivery

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
 from tidelog.protocol.errors import ErrorCode
@@ -29,7 +30,7 @@ async def ten(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> Asker:
 
 
 async def answered(answer: Any) -> Any:
-    return await asyncio.wait_for(answer, 10) if asyncio.iscoroutine(answer) else answer
+    return await asyncio.wait_for(answer, DEADLINE_SECONDS) if asyncio.iscoroutine(answer) else answer
 
 
 async def listed(asker: Asker, timestamp: int, isolation_level: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from tests.unit.broker.handlers.conftest import NOW_MS, Asker, Clock, make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce import STEP_COST_APPEND
-from tidelog.broker.handlers.produce_answers import SWEEP_MS, PendingProduce
+from tidelog.broker.handlers.produce_answers import PendingProduce
 from tidelog.broker.observability.producer_outcomes import Place
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
@@ -224,7 +224,7 @@ async def test_a_timeout_answers_before_a_flush_that_takes_too_long(
     monkeypatch.setattr(log, "begin_flush", lambda: None)
     answer = asker.send(("t", 0, make_batch(b"v")), timeout_ms=10)
     clock.now_ms -= 3_600_000  # Somebody sets the clock back: the timeout is none of its business.
-    topics = await asyncio.wait_for(answer, 10 + SWEEP_MS / 1000)
+    topics = await asyncio.wait_for(answer, DEADLINE_SECONDS)
     assert topics[0][1][0].error_code == ErrorCode.REQUEST_TIMED_OUT
     monkeypatch.undo()
     assert (await asker.produce("t", make_batch(b"w"))).base_offset == 1
@@ -319,7 +319,7 @@ async def test_many_partitions_are_answered_once_the_last_is_durable_however_lon
     context = RequestContext(RequestHeader(ApiKey.PRODUCE, 9, 1, "test"), asker.connection)
     steps = begin(asker.handlers[ApiKey.PRODUCE](context, request))
     assert isinstance(steps, GeneratorType)
-    await asyncio.wait_for(asker.replica("t").committed(1), 10)
+    await asyncio.wait_for(asker.replica("t").committed(1), DEADLINE_SECONDS)
     last = asker.replica("t", len(partitions) - 1)
     assert last.log.end_offset == 0
     answer = finish(steps)

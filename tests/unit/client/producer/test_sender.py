@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import DeliveryFailedError, Producer
 from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.schema import ApiKey
@@ -106,6 +107,6 @@ async def test_records_wait_while_the_metadata_names_no_broker() -> None:
         await producer._cluster.refresh()
         del broker.scripts[ApiKey.METADATA]
         await producer._cluster.refresh()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             await delivery
     assert not failures
