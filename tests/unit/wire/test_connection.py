@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit.wire.scripted import Request, ScriptedBroker
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -94,8 +95,7 @@ async def test_a_broker_that_names_no_version_is_asked_at_0(broker: ScriptedBrok
 
 
 async def test_nobody_there_is_an_error_that_names_the_address() -> None:
-    async with ScriptedBroker() as broker:
-        port = broker.port
+    port = free_port()
     with pytest.raises(BrokerUnavailableError, match=f"127.0.0.1:{port}"):
         await open_connection(
             "127.0.0.1",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
 from tidelog.broker.testing.embedded import EmbeddedBroker, StartError, ThreadedBroker
 from tidelog.client import Admin, ClientError, Consumer, Producer
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -31,7 +32,7 @@ def is_listening(port: int) -> bool:
 
 
 async def test_it_serves_and_leaves_nothing_behind() -> None:
-    async with EmbeddedBroker() as broker:
+    async with EmbeddedBroker(settings={"port": free_port()}) as broker:
         topic = await broker.create_topic()
         assert await send(broker, topic, b"a", b"b") == [0, 1]
         assert await read(broker, topic, 2) == [b"a", b"b"]
@@ -43,7 +44,7 @@ async def test_it_serves_and_leaves_nothing_behind() -> None:
 
 async def test_it_is_gone_also_when_the_test_fails() -> None:
     with pytest.raises(LookupError):
-        async with EmbeddedBroker() as broker:
+        async with EmbeddedBroker(settings={"port": free_port()}) as broker:
             raise LookupError
     assert not broker.data_dir.exists()
     assert not is_listening(broker.port)
@@ -81,7 +82,7 @@ async def test_a_client_carries_on_over_a_restart() -> None:
 
 
 async def test_a_crash_leaves_the_folder_as_kill_9_would() -> None:
-    async with EmbeddedBroker() as broker:
+    async with EmbeddedBroker(settings={"port": free_port()}) as broker:
         topic = await broker.create_topic()
         await send(broker, topic, b"a", b"b")
         await broker.crash()
@@ -158,7 +159,7 @@ async def test_a_start_that_fails_leaves_no_folder() -> None:
 
 def test_a_threaded_broker_serves_whatever_the_test_does() -> None:
     threads = set(threading.enumerate())
-    with ThreadedBroker() as broker:
+    with ThreadedBroker(settings={"port": free_port()}) as broker:
         topic = broker.create_topic(partitions=2)
         assert asyncio.run(send(broker, topic, b"a")) == [0]
         broker.restart()
