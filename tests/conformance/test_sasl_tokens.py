@@ -157,7 +157,7 @@ async def test_a_token_whose_user_cannot_be_encoded_is_refused_logged_and_breaks
             answer = await peer.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\x01"})
             assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     reasons = [event["reason"] for event in events if event["event"] == "authentication_failed"]
-    assert reasons == ["the claim sub is not Unicode"]
+    assert "the claim sub is not Unicode" in reasons
     assert b"failed_authentication_total" in secured.broker.metrics.render()
 
 
