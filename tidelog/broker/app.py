@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from tidelog.broker.fault_injection.injection import FaultInjector
-    from tidelog.broker.net.http import Answer, Middleware
+    from tidelog.broker.net.http import Middleware
+    from tidelog.broker.net.http_console import Site as ConsoleSite
 
 logger = structlog.get_logger(__name__)
 
@@ -288,11 +289,11 @@ def _add_routes(
     from tidelog.broker.net.http_faults import FaultRoutes
     from tidelog.broker.net.http_producers import ProducerRoutes
 
-    def load() -> Callable[[], Answer]:
+    def load() -> Callable[[], ConsoleSite]:
         from tidelog.broker.console.route import Console
         from tidelog.broker.console.site import Site
 
-        return lambda: Site(Console(services, server, faults), handlers).answer
+        return lambda: Site(Console(services, server, faults), handlers)
 
     ProducerRoutes(services).add_to(application)
     FaultRoutes(faults).add_to(application)

@@ -5,6 +5,7 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 `static/vendor/`.
 
 - `caller`: who asks: what they may do, and requests to the broker's handlers in their name
+- `live`: answers that go on: events for pages that are open, and lines for downloads
 - `openapi`: the description of the API, made of the table of routes
 - `rendering`: pages from templates; names and records become text, whatever they contain
 - `route`: what a route of the API and a page are

@@ -57,8 +57,9 @@ class ApiRoute(NamedTuple):
     """A route of the API. `path` begins with /api/v1 and names parameters in braces: only those that are
     topics or numbers, because a segment of a path cannot be `..` or hold a slash.
 
-    `handle` gets the console, the caller and the parameters. It returns the answer, or, where `stream` is a
-    media type, an async iterator of values, each of type `answer`. It raises ApiError for a refusal.
+    `handle` gets the console, the caller and the parameters, and returns the answer. Where `stream` is a
+    media type, it returns an async generator of values of type `answer`, which is closed when the visitor
+    leaves. It raises ApiError for a refusal; what the generator raises comes too late for a status of HTTP.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]

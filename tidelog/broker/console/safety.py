@@ -35,6 +35,8 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
+"""For what depends on who asks: no cache keeps it, and none is shown after the user signed out."""
 JSON: Final = "application/json"
 _OWN_SITES: Final = ("same-origin", "none")
 """What a browser says of a request of our own page, and of one that the user typed."""

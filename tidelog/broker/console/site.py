@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -23,6 +24,7 @@ from aiohttp import web
 
 from tidelog.broker.console import safety
 from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.live import Streams
 from tidelog.broker.console.openapi import describe
 from tidelog.broker.console.rendering import Templates
 from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pattern_of
@@ -37,7 +39,6 @@ from tidelog.protocol.schema import ApiKey
 logger = structlog.get_logger(__name__)
 
 _STATIC: Final = Path(__file__).with_name("static")
-_NO_STORE: Final = {"Cache-Control": "no-store"}
 _ANONYMOUS: Final = "ANONYMOUS"
 _NOT_FOUND: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -79,6 +80,7 @@ class Site:
         self._handlers = handlers
         self._access = AccessControl(console.services)
         self._templates = Templates()
+        self._streams = Streams()
         self._static = {
             path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()
         }
@@ -108,8 +110,12 @@ class Site:
         if not response.prepared:
             response.headers.update(safety.HEADERS)
             if is_api or "Cache-Control" not in response.headers:
-                response.headers.update(_NO_STORE)
+                response.headers.update(safety.NO_STORE)
         return response
+
+    def stop(self) -> None:
+        """End the streams: the broker stops."""
+        self._streams.stop()
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
         if not self._services.config.is_secured:
@@ -156,9 +162,29 @@ class Site:
         self, request: web.Request, caller: Caller, route: ApiRoute, in_path: dict[str, str]
     ) -> web.StreamResponse:
         if not route.is_change:
-            values = _queried(request, route) | in_path
-            answer = await self._handled(route, caller, _parameters(route, values))
+            parameters = _parameters(route, _queried(request, route) | in_path)
+            if route.stream:
+                return await self._stream(request, caller, route, parameters)
+            answer = await self._handled(route, caller, parameters)
             return web.Response(text=json.dumps(answer), content_type=safety.JSON)
+        return await self._change(request, caller, route, in_path)
+
+    async def _stream(
+        self, request: web.Request, caller: Caller, route: ApiRoute, parameters: Parameters
+    ) -> web.StreamResponse:
+        caller.check_needs(route.needs, parameters)
+        values = route.handle(self._console, caller, parameters)
+        if isawaitable(values):
+            values = await values
+
+        def check() -> None:
+            caller.check_needs(route.needs, parameters)
+
+        return await self._streams.answer(request, caller, route, values, check)
+
+    async def _change(
+        self, request: web.Request, caller: Caller, route: ApiRoute, in_path: dict[str, str]
+    ) -> web.StreamResponse:
         parameters, code = None, "NONE"
         try:
             safety.check_change(request)

@@ -9,13 +9,20 @@ Event loop only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+class Site(Protocol):
+    """What answers below those paths."""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse: ...
+
+    def stop(self) -> None: ...
+
 
 API: Final = "/api/v1"
 PAGES_PATH: Final = "/console"
@@ -32,20 +39,25 @@ def is_of_console(path: str) -> bool:
 class ConsoleRoutes:
     """The paths of one broker's console."""
 
-    def __init__(self, load: Callable[[], Callable[[], Answer]]) -> None:
+    def __init__(self, load: Callable[[], Callable[[], Site]]) -> None:
         """`load` imports the console, in a thread, and gives what makes it, on the loop."""
         self._load = load
-        self._answer: Answer | None = None
-        self._loading: asyncio.Future[Callable[[], Answer]] | None = None
+        self._site: Site | None = None
+        self._loading: asyncio.Future[Callable[[], Site]] | None = None
 
     def add_to(self, application: web.Application) -> None:
         for path in ("/", PAGES_PATH, f"{PAGES_PATH}/{{rest:.*}}", API, f"{API}/{{rest:.*}}"):
             application.router.add_route("*", path, self.answer)
+        application.on_shutdown.append(self._stop)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        if self._answer is None:
+        if self._site is None:
             if self._loading is None:
                 self._loading = asyncio.get_running_loop().run_in_executor(None, self._load)
             make = await asyncio.shield(self._loading)
-            self._answer = self._answer or make()
-        return await self._answer(request)
+            self._site = self._site or make()
+        return await self._site.answer(request)
+
+    async def _stop(self, _: web.Application) -> None:
+        if self._site is not None:
+            self._site.stop()

@@ -2,8 +2,8 @@
 
 A health check must be answered whatever other peers do: an orchestrator restarts a broker whose check fails.
 So a connection may stay only while its request is at work. A request is at work once its client has
-authenticated and its body has arrived. All other connections wait: for a head, for a body, for the refusal of
-a wrong password, or idle. Owns the set of open connections.
+authenticated and its body has arrived, until it begins an endless answer. All other connections wait: for a
+head, for a body, for the refusal of a wrong password, or idle. Owns the set of open connections.
 
 Invariants: at most `MOST_CONNECTIONS` are open, and `MOST_PER_ADDRESS` of one address; beyond that the oldest
 waiting connection of the address that has the most is closed. At most `MOST_AT_WORK` requests are at work;
@@ -60,6 +60,10 @@ class HttpConnection(web.RequestHandler):
         response.headers["Server"] = _SERVER
         return response
 
+    def leave_work(self) -> None:
+        """From now on the request waits, as one that sends an endless answer does."""
+        self._places.left_work(self)
+
     @property
     def unread_bytes(self) -> int:
         """What waits for the client to read."""
@@ -90,6 +94,9 @@ class HttpPlaces:
 
     def closed(self, connection: HttpConnection) -> None:
         self._open.pop(connection, None)
+
+    def left_work(self, connection: HttpConnection) -> None:
+        self._at_work.discard(connection)
 
     def _close_oldest_waiting(self, host: str) -> None:
         waiting = (each for each in self._open if each.host == host and each not in self._at_work)

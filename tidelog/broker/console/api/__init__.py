@@ -1,4 +1,5 @@
 """The routes and pages of the console, one module per subject.
 
 - `broker`: which broker this is
+- `events`: the last events of the broker's log
 """
