@@ -41,10 +41,15 @@ class Visitor:
         self._context = context
 
     async def ask(
-        self, method: str, path: str, values: object = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        values: object = None,
+        headers: Mapping[str, str] | None = None,
+        data: bytes | None = None,
     ) -> Answer:
-        """`values` are sent as JSON; a redirect is not followed."""
-        body = {} if values is None else {"json": values}
+        """`values` are sent as JSON, `data` as they are; a redirect is not followed."""
+        body: dict[str, Any] = {"data": data} if values is None else {"json": values}
         async with (
             asyncio.timeout(DEADLINE_SECONDS),
             aiohttp.ClientSession(headers=self._headers) as session,

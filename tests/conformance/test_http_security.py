@@ -4,8 +4,7 @@ import asyncio
 import json
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
+from tests.conformance.secured import AUTHORIZER, PASSWORD, secured
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.cli.main import main
-from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
-PASSWORD = "open sesame: ü"
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 GUARDED = (
     ("GET", "/metrics"),
     ("GET", "/producers?topic=t"),
@@ -41,29 +38,6 @@ def certificates(tmp_path: Path) -> Certificates:
 def logged() -> Iterator[list[Any]]:
     with capture_logs() as events:
         yield events
-
-
-@asynccontextmanager
-async def secured(tmp_path: Path, **settings: object) -> AsyncIterator[Broker]:
-    """A broker with SASL and the user alice; faults are enabled."""
-    config = BrokerConfig.load(
-        {
-            "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-            "http.port": 0,
-            "data.dir": tmp_path / "data",
-            "faults.enable": True,
-            "connection.failed.authentication.delay.ms": 0,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-    )
-    async with await Broker.start(config) as broker:
-        await broker.services.topics.create("t")
-        mechanism, salt = ScramMechanism.SCRAM_SHA_256, b"salt"
-        salted = salted_password(mechanism, PASSWORD, salt, 4096)
-        credential = credential_of(mechanism, salted, salt, 4096)
-        for user in ("alice", "bob"):
-            await broker.services.users.change(user, {mechanism: credential})
-        yield broker
 
 
 async def asked(

@@ -274,7 +274,7 @@ def _http_authentication(services: Services, tls: ListenerTls | None) -> Middlew
     if tls is None and not is_local(config.http_host):
         advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
         logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
-    return HttpAuthentication(services).answer
+    return HttpAuthentication(services, is_tls=tls is not None).answer
 
 
 def _add_routes(

@@ -10,7 +10,7 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 - `rendering`: pages from templates; names and records become text, whatever they contain
 - `route`: what a route of the API and a page are
 - `routes`: the table of all routes and pages
-- `safety`: what is the same for each answer: headers, and which requests other sites may not cause
+- `safety`: which requests the console refuses because of where they come from
 - `site`: from an HTTP request to the answer of a route or a page
 - `api/`: the routes and pages, one module per subject
 - `views/`: what a broker's services look like at this moment, as plain values

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiohttp import web
 
-from tidelog.broker.console import safety
 from tidelog.broker.console.route import EVENT_STREAM, ApiRoute
+from tidelog.broker.net.http_console import HEADERS, NO_STORE
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -94,7 +94,7 @@ class Streams:
         values: AsyncGenerator[Any, None],
         check: Callable[[], None],
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**safety.HEADERS, **safety.NO_STORE})
+        response = web.StreamResponse(headers={**HEADERS, **NO_STORE})
         response.content_type = route.stream
         is_events = route.stream == EVENT_STREAM
         await response.prepare(request)

@@ -1,23 +1,22 @@
-"""What is the same for each answer: headers, and which requests other sites may not cause.
+"""Which requests the console refuses because of where they come from.
 
-Owns the Content-Security-Policy, the check of where a change comes from, and the check of the name by which a
-browser reached a port without security.
+Owns the check of changes, and the check of the name by which a browser reached a port without security.
 
-Invariants: no answer lets a browser run or load what is not ours; a change is refused unless a browser says
+Invariants: a change is refused unless a browser says
 that its own page asks for it, and unless its body is `application/json`, which no form and no link of another
 site can send; without security a foreign name of this host is refused, so that no site whose name leads here
 (DNS rebinding) reads what only this machine may.
 
-Source: W3C's Content Security Policy 3 and Fetch Metadata; OWASP's page on Cross-Site Request Forgery.
+Source: W3C's Fetch Metadata; OWASP's page on Cross-Site Request Forgery.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.net.http_console import is_of_other_site
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -25,36 +24,15 @@ if TYPE_CHECKING:
 
     from tidelog.broker.services import Services
 
-HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
-"""For what depends on who asks: no cache keeps it, and none is shown after the user signed out."""
 JSON: Final = "application/json"
-_OWN_SITES: Final = ("same-origin", "none")
-"""What a browser says of a request of our own page, and of one that the user typed."""
-
-
-def check_origin(request: web.Request) -> None:
-    """Raise ApiError for a change that the page of another site may have caused."""
-    site = request.headers.get("Sec-Fetch-Site", "same-origin")
-    origin = request.headers.get("Origin")
-    if site not in _OWN_SITES or (origin is not None and origin != f"{request.scheme}://{request.host}"):
-        raise ApiError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a page of another site may change nothing here"
-        )
 
 
 def check_change(request: web.Request) -> None:
     """Raise ApiError for a change that is of another site, or could be."""
-    check_origin(request)
+    if is_of_other_site(request):
+        raise ApiError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a page of another site may change nothing here"
+        )
     if request.content_type != JSON:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

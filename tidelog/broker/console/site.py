@@ -31,15 +31,24 @@ from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pa
 from tidelog.broker.console.routes import PAGES, ROUTES
 from tidelog.broker.console.views.broker import VERSION
 from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.broker.handlers.connection_state import ANONYMOUS
 from tidelog.broker.handlers.context import Handler
-from tidelog.broker.net.http_console import API, PAGES_PATH, STATIC_PATH, USER_OF_REQUEST
+from tidelog.broker.net.http_console import (
+    API,
+    HEADERS,
+    NO_STORE,
+    PAGES_PATH,
+    SIGN_IN_PATH,
+    STATIC_PATH,
+    Known,
+)
+from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 logger = structlog.get_logger(__name__)
 
 _STATIC: Final = Path(__file__).with_name("static")
-_ANONYMOUS: Final = "ANONYMOUS"
 _NOT_FOUND: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -108,9 +117,9 @@ class Site:
             unknown = ErrorCode.UNKNOWN_SERVER_ERROR
             response = self._refusal(request, 500, unknown.name, unknown.message)
         if not response.prepared:
-            response.headers.update(safety.HEADERS)
+            response.headers.update(HEADERS)
             if is_api or "Cache-Control" not in response.headers:
-                response.headers.update(safety.NO_STORE)
+                response.headers.update(NO_STORE)
         return response
 
     def stop(self) -> None:
@@ -125,6 +134,8 @@ class Site:
             return self._file(path.removeprefix(STATIC_PATH))
         if path in ("/", PAGES_PATH):
             return web.Response(status=302, headers={"Location": next(iter(PAGES)).path})
+        if path == SIGN_IN_PATH:
+            return self._sign_in(request)
         caller = self._caller(request)
         if path == f"{API}/openapi.json":
             return web.Response(text=self._openapi, content_type="application/json")
@@ -137,8 +148,17 @@ class Site:
                 return await self._page(request, caller, page, _unquoted(found.groupdict()))
         raise web.HTTPNotFound(text=f"there is no page {path}")
 
+    def _sign_in(self, request: web.Request) -> web.Response:
+        if not self._services.config.is_secured:
+            raise web.HTTPNotFound(text="this broker asks nobody to sign in")
+        takes_tokens = self._services.authentication.takes_tokens
+        return self._rendered(
+            request, "sign_in.html", "Sign in", {"query": dict(request.query), "takes_tokens": takes_tokens}
+        )
+
     def _caller(self, request: web.Request) -> Caller:
-        user = request.get(USER_OF_REQUEST) or _ANONYMOUS
+        known = _known(request)
+        user = ANONYMOUS.name if known is None else known.user
         return Caller(user, request.remote or "", self._access, self._handlers, self._services.turns)
 
     def _file(self, name: str) -> web.StreamResponse:
@@ -177,7 +197,11 @@ class Site:
         if isawaitable(values):
             values = await values
 
+        known = _known(request)
+
         def check() -> None:
+            if known is not None and not known.is_still():
+                raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, "sign in again")
             caller.check_needs(route.needs, parameters)
 
         return await self._streams.answer(request, caller, route, values, check)
@@ -233,11 +257,16 @@ class Site:
         self, request: web.Request, template: str, title: str, values: dict[str, Any], status: int = 200
     ) -> web.Response:
         services = self._services
+        # The form to sign in is shown to everybody, so it shows nothing of the broker.
+        known = _known(request)
+        is_known = known is not None or not services.config.is_secured
         shared = {
             "title": title,
+            "is_known": is_known,
+            "has_session": known is not None and known.has_session,
             "path": request.rel_url.raw_path,
-            "pages": [page for page in PAGES if page.is_in_navigation],
-            "user": request.get(USER_OF_REQUEST) or "",
+            "pages": [page for page in PAGES if page.is_in_navigation and is_known],
+            "user": known.user if known is not None else "",
             "may_change": not services.config.console_read_only,
             "node_id": services.node_id,
             "cluster_id": services.catalog.cluster_id,
@@ -251,6 +280,10 @@ class Site:
             return web.Response(text=problem, content_type=safety.JSON, status=status)
         values = {"code": code, "message": message, "status": status}
         return self._rendered(request, "refused.html", "Not shown", values, status)
+
+
+def _known(request: web.Request) -> Known | None:
+    return request.protocol.known if isinstance(request.protocol, HttpConnection) else None
 
 
 def _unquoted(values: Mapping[str, str]) -> dict[str, str]:

@@ -1,16 +1,17 @@
 """The way to the console on the HTTP port, which loads it with its first visitor.
 
-Owns the paths that are the console's. Invariant: before a request for one of them nothing of the console is
+Owns the paths that are the console's, and the headers of all its answers. Invariants: no answer lets a
+browser run or load what is not ours; before a request for one of the paths nothing of the console is
 imported; the import is in a thread, while the visitor waits and the loop goes on.
 
-Event loop only.
+Event loop only. Source: W3C's Content Security Policy 3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -27,13 +28,47 @@ class Site(Protocol):
 API: Final = "/api/v1"
 PAGES_PATH: Final = "/console"
 STATIC_PATH: Final = "/console/static/"
-USER_OF_REQUEST: Final = "user"
-"""Where a request has the name of its user, if the port asks for one."""
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
+"""For what depends on who asks: no cache keeps it, and none is shown after the user signed out."""
+SIGN_IN_PATH: Final = "/console/sign-in"
+SIGN_OUT_PATH: Final = "/console/sign-out"
+_OWN_SITES: Final = ("same-origin", "none")
+"""What a browser says of a request of our own page, and of one that the user typed."""
+
+
+class Known(NamedTuple):
+    """Who asks, where the port wants to know: found by `http_authentication`, kept by the connection."""
+
+    user: str
+    has_session: bool
+    """Whether the user signed in on a page."""
+    is_still: Callable[[], bool]
+    """Whether what the user showed still counts."""
 
 
 def is_of_console(path: str) -> bool:
     """Whether a path belongs to the console, also one that does not exist."""
     return path == "/" or any(path == each or path.startswith(f"{each}/") for each in (API, PAGES_PATH))
+
+
+def is_of_other_site(request: web.Request) -> bool:
+    """Whether a browser says that a page of another site causes this request.
+
+    Only hosts are compared: a proxy in front of the broker may have TLS where the broker has none.
+    """
+    origin = request.headers.get("Origin")
+    is_foreign = origin is not None and origin.partition("://")[2] != request.host
+    return is_foreign or request.headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES
 
 
 class ConsoleRoutes:

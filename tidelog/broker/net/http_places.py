@@ -23,6 +23,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from tidelog.broker.limits.turns import Turns
+from tidelog.broker.net.http_console import Known
 
 MOST_CONNECTIONS: Final = 256
 MOST_PER_ADDRESS: Final = 192
@@ -37,12 +38,14 @@ _SERVER = "tidelog"
 class HttpConnection(web.RequestHandler):
     """One connection, which reports its begin and its end to the places of its port."""
 
-    __slots__ = ("_places", "host")
+    __slots__ = ("_places", "host", "known")
 
     def __init__(self, places: HttpPlaces, server: web.Server, **arguments: Any) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **arguments)
         self._places = places
         self.host = ""
+        self.known: Known | None = None
+        """Who asks, in the console of a port with security."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -131,6 +131,21 @@ class Authentication:
             os.urandom(_NONCE_BYTES).hex(),
         )
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether a listener offers OAUTHBEARER."""
+        return bool(self._signing_keys)
+
+    def verified(self, token: str) -> sasl.TokenClaims:
+        """The user of a token that a listener with OAUTHBEARER accepts. Raises Refused."""
+        refused = sasl.Refused(sasl.invalid_credentials(sasl.OAUTHBEARER), "no listener takes tokens")
+        for listener in self._signing_keys:
+            try:
+                return self._verified(listener, token)
+            except sasl.Refused as error:
+                refused = again(error)
+        raise refused
+
     def _verified(self, listener: str, token: str) -> sasl.TokenClaims:
         """The user of a token. Raises Refused."""
         from tidelog.broker.security.tokens import TokenRules, UnknownKey, verified
