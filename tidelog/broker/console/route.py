@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
+from tidelog.broker.console.views.condition import Conditions
+from tidelog.broker.console.watch import Watch
 from tidelog.broker.security.required_access import Need
 
 if TYPE_CHECKING:
@@ -30,14 +32,16 @@ JSON_LINES: Final = "application/x-ndjson"
 _NAME: Final = re.compile(r"\{(\w+)\}")
 
 
-class Console(NamedTuple):
+class Console:
     """What routes work on."""
 
-    services: Services
-    server: Server
-    """The connections of clients."""
-    faults: FaultInjector | None
-    """None where faults are not enabled."""
+    def __init__(self, services: Services, server: Server, faults: FaultInjector | None) -> None:
+        """`server` has the connections of clients. `faults` is None where faults are not enabled."""
+        self.services = services
+        self.server = server
+        self.faults = faults
+        self.watch = Watch(services)
+        self.conditions = Conditions(services)
 
 
 class Parameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

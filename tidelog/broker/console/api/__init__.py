@@ -2,4 +2,5 @@
 
 - `broker`: which broker this is
 - `events`: the last events of the broker's log
+- `overview`: the broker at one look, and its charts
 """

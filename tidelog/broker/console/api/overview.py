@@ -1,0 +1,62 @@
+"""The broker at one look, and its charts.
+
+Owns the routes and the page. They tell of the whole broker, so they need DESCRIBE on the cluster, as /metrics
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final, TypedDict
+
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.rates import Point
+from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Console, Page, Parameters
+from tidelog.broker.console.views.overview import Overview, overview
+from tidelog.broker.console.watch import PERIOD_SECONDS
+from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, whole
+
+
+class Series(TypedDict):
+    """The points of the charts, oldest first: those of a quarter of an hour, while somebody looked."""
+
+    period_ms: int
+    """How far apart two points are; further where nobody looked."""
+    points: list[Point]
+
+
+async def _overview(console: Console, caller: Caller, asked: Parameters) -> Overview:
+    faults = console.faults
+    condition = await console.conditions.now(None if faults is None else len(faults.rules.active))
+    return overview(console.services, condition, console.watch.lately(), caller.may)
+
+
+async def _series(console: Console, caller: Caller, asked: Parameters) -> Series:
+    console.watch.look()
+    return {"period_ms": int(PERIOD_SECONDS * 1000), "points": list(console.watch.points)}
+
+
+async def _live(console: Console, caller: Caller, asked: Parameters) -> AsyncGenerator[Point, None]:
+    while True:
+        yield await console.watch.next_point()
+
+
+_NEEDS: Final = (whole(DESCRIBE_CLUSTER),)
+OVERVIEW: Final = ApiRoute(
+    "GET", "/api/v1/overview", _overview, Parameters, Overview, "The broker at one look.", _NEEDS
+)
+ROUTES: Final[Sequence[ApiRoute]] = (
+    OVERVIEW,
+    ApiRoute(
+        "GET", "/api/v1/overview/series", _series, Parameters, Series, "The points of the charts.", _NEEDS
+    ),
+    ApiRoute(
+        *("GET", "/api/v1/events/overview", _live, Parameters, Point),
+        "Each new point of the charts.",
+        _NEEDS,
+        EVENT_STREAM,
+    ),
+)
+PAGES: Final[Sequence[Page]] = (
+    Page("/console/overview", "Overview", "overview.html", {"overview": OVERVIEW}),
+)

@@ -1,0 +1,143 @@
+"""What may be wrong with a broker, gathered: disk, partitions, handles, memory, certificates, transactions.
+
+Owns which facts that are, and how long a look at them is shared by all who ask. Invariants: partitions are
+looked at in steps, at most once in `SHARED_SECONDS`, and the disk in a thread, so the loop goes on; at most
+`MOST_NAMED` of them are named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
+
+SHARED_SECONDS: Final = 5.0
+MOST_NAMED: Final = 100
+TopicPartition = tuple[str, int]
+
+
+class Partitions(NamedTuple):
+    """Those of this broker; of each list the first MOST_NAMED."""
+
+    held: int
+    size_bytes: int
+    offline_count: int
+    offline: tuple[TopicPartition, ...]
+    with_holes_count: int
+    with_holes: tuple[TopicPartition, ...]
+    without_replicas_count: int
+    without_replicas: tuple[TopicPartition, ...]
+    """Some of their replicas are not in sync."""
+
+
+class Disk(NamedTuple):
+    """The file system of the data folder, in bytes."""
+
+    total: int
+    free: int
+
+
+class Condition(NamedTuple):
+    """The facts of one look."""
+
+    partitions: Partitions
+    disk: Disk | None
+    """None: it could not be read."""
+    free_handles: int
+    handle_limit: int
+    kept_handles: int
+    """Kept for logs: below it no connection is accepted."""
+    queued_bytes: int
+    queued_max_bytes: int
+    certificate_seconds: dict[str, float]
+    """Listener -> how long its certificate is valid."""
+    prepared_seconds: dict[str, float]
+    """Transactional id -> how long a transaction without a timeout has waited; the oldest ones."""
+    uncleanable_partitions: int
+    ordered_faults: int | None
+    """None: faults are not enabled."""
+
+
+class Conditions:
+    """The looks at one broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._lock = asyncio.Lock()
+        self._looked = -SHARED_SECONDS
+        self._last: Condition | None = None
+
+    async def now(self, ordered_faults: int | None) -> Condition:
+        """The condition, at most SHARED_SECONDS old."""
+        async with self._lock:
+            if self._last is None or time.monotonic() - self._looked >= SHARED_SECONDS:
+                self._last = await self._look(ordered_faults)
+                self._looked = time.monotonic()
+            return self._last
+
+    async def _look(self, ordered_faults: int | None) -> Condition:
+        services = self._services
+        transactions = services.transactions.counts()
+        free, limit, kept = services.handles.facts()
+        return Condition(
+            partitions=await services.turns.run(_partitions(services)),
+            disk=await asyncio.to_thread(_disk, services),
+            free_handles=free,
+            handle_limit=limit,
+            kept_handles=kept,
+            queued_bytes=services.metrics.queued_bytes,
+            queued_max_bytes=services.memory.bound_bytes,
+            certificate_seconds={
+                name: expires - services.clock_ms() / 1000
+                for name, expires in services.metrics.certificates.items()
+            },
+            prepared_seconds=dict(transactions.prepared_seconds),
+            uncleanable_partitions=services.metrics.cleaner.uncleanable_partitions,
+            ordered_faults=ordered_faults,
+        )
+
+
+def _disk(services: Services) -> Disk | None:
+    try:
+        found = shutil.disk_usage(services.config.data_dir)
+    except OSError:
+        return None
+    return Disk(found.total, found.free)
+
+
+def _partitions(services: Services) -> Steps[Partitions]:
+    pace = Pace(CHECKS_PER_STEP)
+    offline = set(services.partitions.unopened)
+    with_holes, size_bytes = [], 0
+    for key, replica in list(services.replicas.items()):  # It may change between two steps.
+        size_bytes += replica.log.size_bytes
+        if replica.stopped is not None:
+            offline.add(key)
+        if replica.log.holes:
+            with_holes.append(key)
+        if pace.spent():
+            yield
+    without_replicas = []
+    for topic in list(services.catalog.topics()):
+        for index, partition in enumerate(topic.partitions):
+            if len(partition.isr) < len(partition.replicas):
+                without_replicas.append((topic.name, index))
+            if pace.spent():
+                yield
+    return Partitions(
+        len(services.replicas) + len(services.partitions.unopened),
+        size_bytes,
+        *_named(sorted(offline)),
+        *_named(with_holes),
+        *_named(without_replicas),
+    )
+
+
+def _named(keys: list[TopicPartition]) -> tuple[int, tuple[TopicPartition, ...]]:
+    return len(keys), tuple(keys[:MOST_NAMED])

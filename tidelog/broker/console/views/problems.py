@@ -1,0 +1,262 @@
+"""What is wrong right now, in words, with the remedy.
+
+Owns one rule for each problem. The alerts of `deploy/prometheus/rules.yml` are those that need no person who
+looks. Invariants: pure; a problem has a stable name; a topic or a transactional id is in the text only if the
+caller may see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal, TypedDict
+
+from tidelog.broker.console.views.condition import Condition, TopicPartition
+from tidelog.broker.console.watch import Lately
+from tidelog.broker.storage.disk import HANDLES_ADVICE
+
+Sees = Callable[[str], bool]
+_NAMED: Final = 5
+_LITTLE_DISK: Final = 0.1
+_FULL_DISK: Final = 0.01
+_LITTLE_DISK_BYTES: Final = 10 << 30
+_CERTIFICATE_DAYS: Final = 14
+_DAY_SECONDS: Final = 86_400
+_PREPARED_SECONDS: Final = 3_600
+"""As the alert TidelogTransactionWaits."""
+_OUT_OF_ORDER_PER_SECOND: Final = 1
+"""As the alert TidelogOutOfOrder."""
+
+
+class CurrentProblem(TypedDict):
+    """Something that is wrong."""
+
+    name: str
+    """Such as partition_offline."""
+    severity: Literal["critical", "warning", "notice"]
+    text: str
+    remedy: str
+
+
+def problems(
+    condition: Condition, lately: Lately, sees_topic: Sees, sees_transaction: Sees
+) -> list[CurrentProblem]:
+    """All of them, the critical ones first."""
+    found = [
+        *_of_disk(condition, lately),
+        *_of_partitions(condition, sees_topic),
+        *_of_limits(condition, lately),
+        *_of_security(condition, lately),
+        *_of_producers(condition, lately, sees_transaction),
+        *_of_faults(condition),
+    ]
+    order = ("critical", "warning", "notice")
+    return sorted(found, key=lambda problem: order.index(problem["severity"]))
+
+
+def _of_disk(condition: Condition, lately: Lately) -> Iterator[CurrentProblem]:
+    disk = condition.disk
+    if disk is None:
+        yield {
+            "name": "disk_unreadable",
+            "severity": "critical",
+            "text": "The file system of the data folder does not answer.",
+            "remedy": "Check the disk and its mount.",
+        }
+    elif disk.free < disk.total * _FULL_DISK:
+        yield {
+            "name": "disk_full",
+            "severity": "critical",
+            "text": f"The disk is full: {_percent(disk.free / disk.total)} of it are free.",
+            "remedy": "Free space, or lower the retention of large topics. Producers try again meanwhile, "
+            "and nothing that was acknowledged is lost.",
+        }
+    elif disk.free < min(disk.total * _LITTLE_DISK, _LITTLE_DISK_BYTES):
+        yield {
+            "name": "disk_nearly_full",
+            "severity": "warning",
+            "text": f"The disk is nearly full: {_percent(disk.free / disk.total)} of it are free.",
+            "remedy": "Free space, lower the retention of large topics, or use a larger disk.",
+        }
+    if failed := lately.errors.get("KAFKA_STORAGE_ERROR"):
+        yield {
+            "name": "storage_errors",
+            "severity": "critical",
+            "text": f"Clients got KAFKA_STORAGE_ERROR {_times(failed, lately)}.",
+            "remedy": "If the disk is full, free space. If partitions are offline, the disk failed: look at "
+            "it, then restart the broker.",
+        }
+
+
+def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]:
+    partitions = condition.partitions
+    if partitions.offline_count:
+        yield {
+            "name": "partition_offline",
+            "severity": "critical",
+            "text": f"{_some(partitions.offline_count, partitions.offline, sees)} offline: the disk failed "
+            "under them, or their logs could not be opened. What was acknowledged with acks=all is safe.",
+            "remedy": "The event partition_offline in the log says why. Look at the disk, then restart the "
+            "broker.",
+        }
+    if partitions.with_holes_count:
+        yield {
+            "name": "partition_has_hole",
+            "severity": "critical",
+            "text": f"{_some(partitions.with_holes_count, partitions.with_holes, sees)} without some of "
+            "their files: reads of the lost offsets get CORRUPT_MESSAGE.",
+            "remedy": "Bring the files back while the broker is stopped, or accept the loss with `tidelog "
+            "topic delete-records` up to the end of the hole.",
+        }
+    if partitions.without_replicas_count:
+        yield {
+            "name": "replicas_out_of_sync",
+            "severity": "warning",
+            "text": f"{_some(partitions.without_replicas_count, partitions.without_replicas, sees)} without "
+            "some of their replicas in sync.",
+            "remedy": "The page Cluster says which brokers are missing: look whether they run.",
+        }
+    if condition.uncleanable_partitions:
+        yield {
+            "name": "partition_uncleanable",
+            "severity": "warning",
+            "text": f"The compaction of {condition.uncleanable_partitions} partitions failed, and is not "
+            "tried again: they grow.",
+            "remedy": "The event log_clean_failed in the log says why. Restart the broker once that is "
+            "mended.",
+        }
+
+
+def _of_limits(condition: Condition, lately: Lately) -> Iterator[CurrentProblem]:
+    if condition.free_handles < condition.kept_handles:
+        yield {
+            "name": "file_handles_lacking",
+            "severity": "critical",
+            "text": f"{condition.free_handles} of {condition.handle_limit} file handles are free; "
+            f"{condition.kept_handles} are kept for logs, so connections are refused.",
+            "remedy": f"{HANDLES_ADVICE[0].upper()}{HANDLES_ADVICE[1:]}.",
+        }
+    elif refused := lately.events.get("tidelog_connections_refused"):
+        yield {
+            "name": "connections_refused",
+            "severity": "warning",
+            "text": f"Connections were refused {_times(refused, lately)}.",
+            "remedy": "The event connection_refused names the limit that was met: max.connections, "
+            "max.connections.per.ip or the quota connection_creation_rate.",
+        }
+    if cut := lately.events.get("tidelog_connections_cut_for_memory"):
+        yield {
+            "name": "connections_cut_for_memory",
+            "severity": "warning",
+            "text": f"Connections were closed {_times(cut, lately)}, because together they held "
+            "queued.max.bytes.",
+            "remedy": "Find clients that do not read their answers, or raise queued.max.bytes.",
+        }
+    elif condition.queued_bytes > condition.queued_max_bytes // 2:
+        share = _percent(condition.queued_bytes / condition.queued_max_bytes)
+        yield {
+            "name": "memory_short",
+            "severity": "warning",
+            "text": f"Connections hold {share} of queued.max.bytes: clients that hold much have to wait.",
+            "remedy": "Find clients that do not read their answers, or raise queued.max.bytes.",
+        }
+
+
+def _of_security(condition: Condition, lately: Lately) -> Iterator[CurrentProblem]:
+    for name, seconds in sorted(condition.certificate_seconds.items()):
+        if seconds < _CERTIFICATE_DAYS * _DAY_SECONDS:
+            is_over = seconds <= 0
+            when = "has expired" if is_over else f"expires in {seconds / _DAY_SECONDS:.1f} days"
+            yield {
+                "name": "certificate_expires",
+                "severity": "critical" if is_over else "warning",
+                "text": f"The certificate of the listener {name} {when}.",
+                "remedy": "Put a new one in its place: the broker notices the new file without a restart.",
+            }
+    if failed := lately.events.get("tidelog_tls_failures"):
+        yield {
+            "name": "handshakes_refused",
+            "severity": "warning",
+            "text": f"TLS handshakes failed {_times(failed, lately)}.",
+            "remedy": "The event connection_closed_bad_tls says why: a certificate that the client does not "
+            "trust, one of the client that is missing or not accepted, or a client without TLS.",
+        }
+    if failed := lately.events.get("failed_authentication"):
+        yield {
+            "name": "authentications_failed",
+            "severity": "warning",
+            "text": f"Clients failed to authenticate {_times(failed, lately)}.",
+            "remedy": "The event authentication_failed names their addresses: look for an old password, or "
+            "for somebody who tries passwords.",
+        }
+    if denied := lately.events.get("access_denied"):
+        yield {
+            "name": "access_denied",
+            "severity": "warning",
+            "text": f"The authorizer refused operations {_times(denied, lately)}.",
+            "remedy": "The event access_denied names user, operation and resource. The page Access says why, "
+            "and which ACL is missing.",
+        }
+
+
+def _of_producers(condition: Condition, lately: Lately, sees: Sees) -> Iterator[CurrentProblem]:
+    if fenced := lately.events.get("tidelog_fenced_batches"):
+        yield {
+            "name": "producer_fenced",
+            "severity": "warning",
+            "text": f"Batches of a producer that was replaced were refused {_times(fenced, lately)} "
+            "(INVALID_PRODUCER_EPOCH).",
+            "remedy": "Two processes use one transactional id: end the old one. The page Producers names it.",
+        }
+    out_of_order = lately.events.get("tidelog_out_of_order_batches", 0)
+    if out_of_order > _OUT_OF_ORDER_PER_SECOND * max(lately.seconds, 1):
+        yield {
+            "name": "sequences_out_of_order",
+            "severity": "warning",
+            "text": f"Batches whose sequence does not follow were refused {_times(out_of_order, lately)}.",
+            "remedy": "A lost request is repeated by its client; so many come from a producer that cannot "
+            "recover. The page Producers names it: restart it.",
+        }
+    waiting = {
+        name: age
+        for name, age in condition.prepared_seconds.items()
+        if age > _PREPARED_SECONDS and sees(name)
+    }
+    for name, age in sorted(waiting.items(), key=lambda each: -each[1])[:_NAMED]:
+        yield {
+            "name": "transaction_waits",
+            "severity": "warning",
+            "text": f"The transaction of {name} has been open for {age / 3600:.1f} hours. It has no timeout, "
+            "and consumers of committed records wait for its end.",
+            "remedy": "If neither its producer nor its coordinator runs any more, commit or abort it on the "
+            "page Transactions.",
+        }
+
+
+def _of_faults(condition: Condition) -> Iterator[CurrentProblem]:
+    if condition.ordered_faults is not None:
+        yield {
+            "name": "faults_enabled",
+            "severity": "warning" if condition.ordered_faults else "notice",
+            "text": f"This broker breaks itself when it is told to: {condition.ordered_faults} faults are "
+            "active.",
+            "remedy": "For tests only. Start it without faults.enable where data counts.",
+        }
+
+
+def _some(count: int, named: Iterable[TopicPartition], sees: Sees) -> str:
+    """The beginning of a sentence: how many partitions are, and those of them that may be named."""
+    visible = [f"{topic}-{index}" for topic, index in named if sees(topic)]
+    shown = ", ".join(visible[:_NAMED])
+    more = ", …" if shown and count > min(len(visible), _NAMED) else ""
+    names = f" ({shown}{more})" if shown else ""
+    return f"{count} partition{'s' if count > 1 else ''}{names} {'are' if count > 1 else 'is'}"
+
+
+def _times(count: int, lately: Lately) -> str:
+    minutes = lately.seconds / 60
+    span = f"{minutes:.0f} minutes" if minutes >= 2 else f"{max(lately.seconds, 1):.0f} seconds"
+    return f"{'once' if count == 1 else f'{count} times'} in the last {span}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
