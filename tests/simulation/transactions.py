@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import random
 import shutil
 import sys
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -28,6 +30,8 @@ from tests.simulation.virtual_broker import VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
 from tests.simulation.world import Run, World
 from tidelog.broker import services as broker_services
+from tidelog.broker.net import connection as broker_connection
+from tidelog.broker.net import memory_guard
 from tidelog.wire.connection import Connection
 
 
@@ -45,7 +49,7 @@ def _played(seed: int) -> Run:
     # A seed plays with every transaction.version that clients meet.
     has_epochs = bool(seed % 2)
     try:
-        with _patched(seed, alarms, events, has_epochs=has_epochs):
+        with _patched(seed, loop, alarms, events, has_epochs=has_epochs):
             loop.set_exception_handler(lambda _, context: _note(alarms, context))
             asyncio.set_event_loop(loop)
             world = World(seed, folder, loop, has_epochs=has_epochs)
@@ -81,8 +85,10 @@ def _without_remains() -> Iterator[None]:
 
 
 @contextmanager
-def _patched(seed: int, alarms: list[str], events: Counter[str], *, has_epochs: bool) -> Iterator[None]:
-    """Randomness from the seed alone, syncs on virtual time, errors in the broker's log as alarms."""
+def _patched(
+    seed: int, loop: VirtualLoop, alarms: list[str], events: Counter[str], *, has_epochs: bool
+) -> Iterator[None]:
+    """Randomness from the seed alone, syncs and turns on virtual time, errors in the broker's log as alarms."""
     real = random.Random
     drawn = real(f"all {seed}")
 
@@ -99,11 +105,15 @@ def _patched(seed: int, alarms: list[str], events: Counter[str], *, has_epochs: 
 
     before = structlog.get_config()
     structlog.configure(processors=[keep], cache_logger_on_first_use=False)
+    clock = SimpleNamespace(perf_counter=loop.time)
     features: Any = property(lambda _: {}, lambda _, __: None) if not has_epochs else Connection.features
     try:
         with (
             patch.object(random, "Random", seeded),
+            patch.object(os, "urandom", drawn.randbytes),
             patch.object(broker_services, "GroupCommit", VirtualGroupCommit),
+            patch.object(broker_connection, "time", clock),
+            patch.object(memory_guard, "time", clock),
             patch.object(Connection, "features", features),
         ):
             yield
