@@ -88,7 +88,7 @@ def _without_remains() -> Iterator[None]:
 def _patched(
     seed: int, loop: VirtualLoop, alarms: list[str], events: Counter[str], *, has_epochs: bool
 ) -> Iterator[None]:
-    """Randomness from the seed alone, syncs and turns on virtual time, errors in the broker's log as alarms."""
+    """Randomness from the seed alone, virtual time for syncs and turns, the broker's errors as alarms."""
     real = random.Random
     drawn = real(f"all {seed}")
 
