@@ -8,10 +8,26 @@ null for none. Pure.
 import base64
 import binascii
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 _BASE64 = "base64"
 _FIELDS = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
+
+
+Text = str | dict[str, str] | None
+"""A key or value: text if it is UTF-8, otherwise {"base64": "…"}; null for none."""
+
+
+class RecordFields(TypedDict):
+    """The fields of a line that is printed."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Text
+    value: Text
+    headers: list[tuple[str, Text]]
 
 
 class Line(NamedTuple):
@@ -64,14 +80,14 @@ def format_line(record: Any) -> bytes:
 
 def line_of(topic: str, partition: int, record: Any) -> bytes:
     """`record`, as it is in a batch of this partition, in one line."""
-    fields = {
+    fields: RecordFields = {
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "key": _text(record.key),
         "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
+        "headers": [(name, _text(value)) for name, value in record.headers],
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
@@ -107,7 +123,7 @@ def _bytes(value: Any) -> bytes | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _text(data: Any) -> str | dict[str, str] | None:
+def _text(data: Any) -> Text:
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:

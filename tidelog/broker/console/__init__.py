@@ -12,6 +12,7 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 - `route`: what a route of the API and a page are
 - `routes`: the table of all routes and pages
 - `safety`: which requests the console refuses because of where they come from
+- `records/`: the records of a partition for people: found, decoded and shown in bounded steps
 - `site`: from an HTTP request to the answer of a route or a page
 - `watch`: what the console measures of a broker while somebody looks: the points of its charts
 - `api/`: the routes and pages, one module per subject

@@ -105,7 +105,7 @@ class Streams:
         try:
             async for value in self._until_left(request, values, check):
                 if value is not None:
-                    await response.write(_event(value) if is_events else _line(value))
+                    await response.write(_event(value) if is_events else value)
                 elif is_events:
                     await response.write(_ALIVE)
             if is_events:
@@ -152,7 +152,3 @@ _END: Final = object()
 def _event(value: Any, name: str = "") -> bytes:
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(value)}\n\n".encode()
-
-
-def _line(value: Any) -> bytes:
-    return f"{json.dumps(value)}\n".encode()

@@ -18,6 +18,8 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from tidelog.broker.console.records.shown_values import indented
+
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
@@ -101,7 +103,7 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        for make in (exact, size, count, moment, duration):
+        for make in (exact, size, count, moment, duration, indented):
             self._environment.filters[make.__name__] = make
         self._environment.globals["linked"] = linked
 

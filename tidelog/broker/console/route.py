@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from tidelog.broker.console.views.condition import Conditions
+from tidelog.broker.console.views.records import Records
 from tidelog.broker.console.watch import Watch
 from tidelog.broker.security.required_access import Need
 
@@ -42,6 +43,7 @@ class Console:
         self.faults = faults
         self.watch = Watch(services)
         self.conditions = Conditions(services)
+        self.records = Records(services)
 
 
 class Parameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,8 +64,9 @@ class ApiRoute(NamedTuple):
     topics or numbers, because a segment of a path cannot be `..` or hold a slash.
 
     `handle` gets the console, the caller and the parameters, and returns the answer. Where `stream` is a
-    media type, it returns an async generator of values of type `answer`, which is closed when the visitor
-    leaves. It raises ApiError for a refusal; what the generator raises comes too late for a status of HTTP.
+    media type, it returns an async generator of values of type `answer` (for JSON_LINES of whole lines, as
+    bytes), which is closed when the visitor leaves. It raises ApiError for a refusal; what the generator
+    raises comes too late for a status of HTTP.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]

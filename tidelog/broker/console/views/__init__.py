@@ -5,4 +5,6 @@
 - `events`: the last events of the broker's log
 - `overview`: a broker at one look
 - `problems`: what is wrong right now, in words, with the remedy, pure
+- `records`: the records of a partition: pages, searches, what comes
+- `topics`: topics, their partitions and settings
 """

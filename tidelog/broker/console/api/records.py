@@ -1,0 +1,299 @@
+"""Records: browsed, searched, followed, downloaded and produced.
+
+Owns the routes and pages of records, and how their parameters become a place and a reading.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal, TypedDict
+
+from msgspec import Meta, field
+
+from tidelog.broker.console.api.topics import TOPIC, TopicName
+from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
+from tidelog.broker.console.records.shown_values import Format
+from tidelog.broker.console.route import (
+    EVENT_STREAM,
+    JSON_LINES,
+    MOST_ROWS,
+    ApiRoute,
+    Console,
+    Page,
+    Parameters,
+)
+from tidelog.broker.console.views.records import (
+    BatchRows,
+    Followed,
+    Found,
+    Place,
+    Reading,
+    RecordRow,
+    RecordRows,
+)
+from tidelog.broker.console.views.topics import existing_topic
+from tidelog.broker.security.required_access import READ_TOPIC, WRITE_TOPIC, whole
+from tidelog.broker.storage.log_types import READ_COMMITTED
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import ProduceRequest
+from tidelog.protocol.json_lines import RecordFields
+from tidelog.protocol.murmur2 import murmur2_partition
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
+
+_ACKS_ALL: Final = -1
+_TIMEOUT_MS: Final = 30_000
+_INT32: Final = 2**31 - 1
+_INT64: Final = 2**63 - 1
+PartitionNumber = Annotated[int, Meta(ge=0, le=_INT32, description="Number of a partition.")]
+Offset = Annotated[int, Meta(ge=0, le=_INT64, description="Offset of the first record.")]
+Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
+Encoding = Literal["text", "base64", "hex"]
+
+
+class Read(Parameters, frozen=True, kw_only=True):
+    """Which records, and how they are shown."""
+
+    topic: TopicName
+    partition: PartitionNumber
+    offset: Offset | None = None
+    time: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="Begin with the first record that is not older: 2026-11-26T18:00:00Z, or "
+            "milliseconds since the epoch.",
+        ),
+    ] = ""
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    key_format: Format = Format.AUTO
+    value_format: Format = Format.AUTO
+    key: Annotated[Condition, Meta(description="Only records with this key.")] | None = None
+    header: Annotated[
+        Condition, Meta(description="Only records with this header: `name`, or `name=value`.")
+    ] = ""
+    text: Annotated[
+        Condition, Meta(description="Only records with this text in the key, the value or a header.")
+    ] = ""
+
+    def place(self) -> Place:
+        """Raises ApiError."""
+        if self.offset is not None and self.time:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "expected an offset or a time, got both")
+        return Place(self.offset, _milliseconds(self.time) if self.time else None)
+
+    def reading(self) -> Reading:
+        """Raises ApiError."""
+        try:
+            wanted = Filter.of(self.key, self.header, self.text)
+        except ValueError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        isolation_level = READ_COMMITTED if self.isolation_level == "read_committed" else 0
+        return Reading(isolation_level, self.key_format, self.value_format, wanted)
+
+
+class ReadSome(Read, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")] = 50
+
+
+class ReadOne(Parameters, frozen=True, kw_only=True):
+    topic: TopicName
+    partition: PartitionNumber
+    offset: Offset
+    key_format: Format = Format.AUTO
+    value_format: Format = Format.AUTO
+
+
+class ReadBatches(Parameters, frozen=True, kw_only=True):
+    topic: TopicName
+    partition: PartitionNumber
+    offset: Offset | None = None
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most batches.")] = 50
+
+
+class NewRecord(Parameters, frozen=True, kw_only=True):
+    """A record. Without a partition its key chooses one as in Kafka's clients, without a key chance does."""
+
+    topic: TopicName
+    partition: PartitionNumber | None = None
+    key: str | None = None
+    key_encoding: Encoding = "text"
+    value: Annotated[str | None, Meta(description="null: a tombstone.")] = None
+    value_encoding: Encoding = "text"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Produced(TypedDict):
+    """Where a record is stored, durably."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+async def _records(console: Console, caller: Caller, asked: ReadSome) -> RecordRows:
+    view = console.records.page
+    return await view(asked.topic, asked.partition, asked.place(), asked.limit, asked.reading())
+
+
+async def _record(console: Console, caller: Caller, asked: ReadOne) -> RecordRow:
+    reading = Reading(key_format=asked.key_format, value_format=asked.value_format)
+    return await console.records.record(asked.topic, asked.partition, asked.offset, reading)
+
+
+async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> BatchRows:
+    return await console.records.batches(asked.topic, asked.partition, asked.offset, asked.limit)
+
+
+def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncIterator[Found]:
+    view, visitor = console.records.search, f"{caller.user} {caller.host}"
+    return view(visitor, asked.topic, asked.partition, asked.place(), asked.limit, asked.reading())
+
+
+def _live(console: Console, caller: Caller, asked: Read) -> AsyncIterator[Followed]:
+    return console.records.follow(asked.topic, asked.partition, asked.reading())
+
+
+def _download(console: Console, caller: Caller, asked: Read) -> AsyncIterator[bytes]:
+    return console.records.lines(asked.topic, asked.partition, asked.place(), asked.reading())
+
+
+async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produced:
+    services = console.services
+    topic = existing_topic(services, asked.topic)
+    try:
+        key = _bytes("key", asked.key, asked.key_encoding)
+        value = _bytes("value", asked.value, asked.value_encoding)
+        headers = [(name, text.encode()) for name, text in asked.headers.items()]
+        builder = RecordBatchBuilder()
+        builder.append(services.clock_ms(), key, value, headers)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    partition = asked.partition
+    if partition is None:
+        count = len(topic.partitions)
+        partition = random.randrange(count) if key is None else murmur2_partition(key, count)
+    topics = [(topic.topic_id, [(partition, builder.build())])]
+    answer = await caller.request(ApiKey.PRODUCE, ProduceRequest(None, _ACKS_ALL, _TIMEOUT_MS, topics))
+    ((_, (result,)),) = answer
+    check_code(result.error_code, result.error_message)
+    return {"topic": topic.name, "partition": partition, "offset": result.base_offset}
+
+
+def _bytes(name: str, text: str | None, encoding: Encoding) -> bytes | None:
+    """Raises ValueError."""
+    if text is None:
+        return None
+    try:
+        if encoding == "hex":
+            return bytes.fromhex(text)
+        return base64.b64decode(text, validate=True) if encoding == "base64" else text.encode()
+    except ValueError as error:
+        raise ValueError(f"{name}: expected {encoding}: {error}") from None
+
+
+def _milliseconds(text: str) -> int:
+    """Of a time without a zone: that is UTC. Raises ApiError."""
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+        return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"time: expected 2026-11-26T18:00:00Z, or milliseconds since the epoch, got {text!a}",
+        ) from None
+
+
+_NEEDS: Final = (whole(READ_TOPIC, field="topic"),)
+_PARTITION: Final = "/api/v1/topics/{topic}/partitions/{partition}"
+RECORDS: Final = ApiRoute(
+    "GET",
+    f"{_PARTITION}/records",
+    _records,
+    ReadSome,
+    RecordRows,
+    "Records from an offset or a time on; without both, the last ones.",
+    needs=_NEEDS,
+)
+RECORD: Final = ApiRoute(
+    "GET", f"{_PARTITION}/records/{{offset}}", _record, ReadOne, RecordRow, "One record.", needs=_NEEDS
+)
+BATCHES: Final = ApiRoute(
+    "GET",
+    f"{_PARTITION}/batches",
+    _batches,
+    ReadBatches,
+    BatchRows,
+    "Batches from an offset on, with their producers, sequences and transactions.",
+    needs=_NEEDS,
+)
+
+ROUTES: Final[Sequence[ApiRoute]] = (
+    RECORDS,
+    RECORD,
+    BATCHES,
+    ApiRoute(
+        "GET",
+        f"{_PARTITION}/search",
+        _search,
+        ReadSome,
+        Found,
+        "Search a partition from an offset or a time (else its start) to its end. A visitor's next search "
+        "ends the one before.",
+        needs=_NEEDS,
+        stream=EVENT_STREAM,
+    ),
+    ApiRoute(
+        "GET",
+        f"{_PARTITION}/live",
+        _live,
+        Read,
+        Followed,
+        "Follow a partition.",
+        needs=_NEEDS,
+        stream=EVENT_STREAM,
+    ),
+    ApiRoute(
+        "GET",
+        f"{_PARTITION}/download",
+        _download,
+        Read,
+        RecordFields,
+        "Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` "
+        "prints it.",
+        needs=_NEEDS,
+        stream=JSON_LINES,
+    ),
+    ApiRoute(
+        "POST",
+        "/api/v1/topics/{topic}/records",
+        _produce,
+        NewRecord,
+        Produced,
+        "Produce a record. It is durable when this answers.",
+        needs=(whole(WRITE_TOPIC, field="topic"),),
+        logged=("partition",),
+    ),
+)
+PAGES: Final[Sequence[Page]] = (
+    Page("/console/topics/{topic}/produce", "Produce", "produce.html", {"topic": TOPIC}),
+    Page("/console/topics/{topic}/partitions/{partition}", "Records", "records.html", {"records": RECORDS}),
+    Page(
+        "/console/topics/{topic}/partitions/{partition}/batches",
+        "Batches",
+        "batches.html",
+        {"batches": BATCHES},
+    ),
+    Page(
+        "/console/topics/{topic}/partitions/{partition}/records/{offset}",
+        "Record",
+        "record.html",
+        {"record": RECORD},
+    ),
+)

@@ -1,0 +1,197 @@
+"""The records that a consumer may see, one bounded step of reading at a time.
+
+Owns `StepwiseReader`: a step reads whole batches of one partition in a thread, decompresses and decodes them
+there, and gives the records that match a filter. What it reads is what Fetch would give: nothing from the
+high watermark on, or from the last stable offset on, and then no aborted records.
+
+Invariants:
+- at most one step runs at a time, of all visitors of a broker, so what is decompressed stays within
+  `MOST_DECOMPRESSED_BYTES`; a step reads at most `STEP_BYTES`, but at least one batch;
+- a step makes records one by one, and only those that may match: no list of a million records, and the
+  interpreter's lock is free between two of them;
+- a batch that cannot be decoded is one `Unreadable`, and reading goes on after it.
+
+Methods are for the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, ParamSpec, TypeVar
+
+from tidelog.broker.console.records.filters import Filter, find
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.log_types import READ_COMMITTED, Read
+from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.records import (
+    AbortedTransactions,
+    BatchHeader,
+    Record,
+    iter_batches,
+    read_marker,
+    record_bytes,
+)
+from tidelog.protocol.records.columns import Lists, decode_record
+from tidelog.protocol.records.varints import decode_varint
+from tidelog.protocol.types import Buffer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+STEP_BYTES: Final = 256 * 1024
+MOST_DECOMPRESSED_BYTES: Final = 32 << 20
+EVERYTHING: Final = Filter()
+
+
+class Unreadable(NamedTuple):
+    """A batch whose records cannot be given, and why."""
+
+    offset: int
+    last_offset: int
+    reason: str
+
+
+class Step(NamedTuple):
+    """What one step found: records and batches that it could not read, in order; where the next begins."""
+
+    found: Sequence[Record | Unreadable]
+    next_offset: int
+    size_bytes: int
+    """How many bytes of the log it went through."""
+
+
+class Limits(NamedTuple):
+    """The most that one step gives: records, and bytes of keys and values. It gives at least one record."""
+
+    records: int
+    size_bytes: int
+
+
+class Batch(NamedTuple):
+    """A batch without its records. `control`: what a control batch says, empty for any other."""
+
+    header: BatchHeader
+    is_aborted: bool
+    control: str
+
+
+def size_of(found: Record | Unreadable) -> int:
+    """Bytes of the key and the value."""
+    if isinstance(found, Unreadable):
+        return 0
+    return len(found.key or b"") + len(found.value or b"")
+
+
+class StepwiseReader:
+    """The reading for all visitors of one broker's console."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(1)
+
+    async def in_turn(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What `work` returns, in a thread, while nothing else of the console runs in one."""
+        async with self._turn:
+            done = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments, **named))
+            try:
+                return await asyncio.shield(done)
+            except asyncio.CancelledError:
+                # The visitor went. The next one waits for the thread all the same.
+                await asyncio.gather(done, return_exceptions=True)
+                raise
+
+    async def step(
+        self,
+        replica: Replica,
+        offset: int,
+        end_offset: int,
+        isolation_level: int,
+        limits: Limits,
+        wanted: Filter = EVERYTHING,
+    ) -> Step:
+        """The records from `offset` on and before `end_offset`, a visible end of the replica's log.
+
+        Raises ApiError as `Replica.read`.
+        """
+        return await self.in_turn(_read, replica, offset, end_offset, isolation_level, limits, wanted)
+
+    async def batches(self, replica: Replica, offset: int, end_offset: int) -> tuple[Sequence[Batch], int]:
+        """The next batches from the one that holds `offset`, and where those after them begin. Raises
+        ApiError as `Replica.read`."""
+        return await self.in_turn(_read_batches, replica, offset, end_offset)
+
+
+def _read_batches(replica: Replica, offset: int, end_offset: int) -> tuple[Sequence[Batch], int]:
+    read = Read(offset, STEP_BYTES, end_offset)
+    result = replica.read(read)
+    hidden = AbortedTransactions(replica.aborted_transactions(read, result))
+    batches = []
+    for data in result.records:
+        for position, header in iter_batches(data):
+            is_aborted = hidden.hides(data, position, header)
+            batches.append(Batch(header, is_aborted, _control(data, position, header)))
+    return batches, result.next_offset
+
+
+def _control(data: Buffer, position: int, header: BatchHeader) -> str:
+    if not header.is_control:
+        return ""
+    try:
+        return "commit" if read_marker(data, position).is_commit else "abort"
+    except ProtocolError:
+        return "unknown"
+
+
+def _read(
+    replica: Replica, offset: int, end_offset: int, isolation_level: int, limits: Limits, wanted: Filter
+) -> Step:
+    read = Read(offset, STEP_BYTES, end_offset)
+    result = replica.read(read)
+    aborted = replica.aborted_transactions(read, result) if isolation_level == READ_COMMITTED else ()
+    hidden = AbortedTransactions(aborted)
+    found: list[Record | Unreadable] = []
+    size_bytes = held_bytes = 0
+    for data in result.records:
+        for position, header in iter_batches(data):
+            size_bytes += header.size_bytes
+            if hidden.hides(data, position, header) or header.is_control or header.last_offset < offset:
+                continue
+            try:
+                for record in _matching(data, position, header, offset, wanted):
+                    found.append(record)
+                    held_bytes += size_of(record)
+                    if len(found) >= limits.records or held_bytes >= limits.size_bytes:
+                        return Step(found, record.offset + 1, size_bytes)
+            except ProtocolError as error:
+                found.append(Unreadable(max(header.base_offset, offset), header.last_offset, str(error)))
+    return Step(found, result.next_offset, size_bytes)
+
+
+def _matching(
+    data: Buffer, position: int, header: BatchHeader, offset: int, wanted: Filter
+) -> Iterator[Record]:
+    """The records of a batch that match. Raises ProtocolError."""
+    records, start = record_bytes(data, position, header, MOST_DECOMPRESSED_BYTES, check_crc=True)
+    needles = wanted.needles
+    if any(find(needle, records, start) < 0 for needle in needles):
+        return
+    hit = find(needles[0], records, start) if needles else start
+    for _ in range(header.record_count):
+        length, after = decode_varint(records, start)
+        if hit >= after + length >= after:
+            start = after + length  # What is sought stands in a later record.
+            continue
+        columns = Lists(header)
+        start = decode_record(records, start, header, columns)
+        record = Record(
+            columns.offsets[0],
+            header.max_timestamp if header.timestamp_type else columns.timestamps[0],
+            header.timestamp_type,
+            columns.keys[0],
+            columns.values[0],
+            columns.headers[0],
+        )
+        if record.offset >= offset and wanted.matches(record.key, record.value, record.headers):
+            yield record
+        if needles and hit < start and (hit := find(needles[0], records, start)) < 0:
+            return

@@ -1,0 +1,96 @@
+// The pages of records: search, follow, produce. What a record holds is only ever set as text.
+"use strict";
+
+addEventListener("DOMContentLoaded", () => {
+  const byId = (id) => document.getElementById(id);
+  const visible = (text) =>
+    text.replace(/[^\P{C}\t\n]|[\u2028\u2029\ufe00-\ufe0f]/gu, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
+
+  const produce = byId("produce");
+  if (produce) {
+    const tombstone = byId("tombstone");
+    const value = produce.elements.value;
+    tombstone.addEventListener("change", () => { value.disabled = tombstone.checked; });
+    produce.addEventListener("answered", (event) => {
+      const { partition, offset } = event.detail;
+      const link = document.createElement("a");
+      link.href = `${produce.dataset.records}${partition}/records/${offset}`;
+      link.textContent = `partition ${partition}, offset ${offset}`;
+      byId("produced").replaceChildren("Stored durably: ", link);
+      byId("produced").hidden = false;
+    });
+  }
+
+  const reading = byId("reading");
+  if (!reading) return;
+  const rows = byId("rows");
+  const progress = byId("progress");
+  const say = (text) => { progress.querySelector("[role=status]").textContent = text; };
+  const shownIn = (cell, value) => {
+    const part = document.createElement(value ? "bdi" : "span");
+    part.className = value ? "mono value" : "faint";
+    part.textContent = value ? visible(value.text) : "none";
+    cell.append(part);
+    const note = value && [
+      value.is_truncated ? `… of ${value.size_bytes} B` : "", value.schema_id === null ? "" : `schema ${value.schema_id}`,
+      value.format === "bytes" ? "bytes" : "", value.problem].filter(Boolean).join(", ");
+    if (note) cell.append(Object.assign(document.createElement("span"), { className: "faint", textContent: ` ${visible(note)}` }));
+  };
+  const rowOf = (record) => {
+    const row = byId("row").content.firstElementChild.cloneNode(true);
+    const [head, time, key, value, headers] = row.children;
+    const link = head.firstElementChild;
+    link.textContent = record.offset;
+    link.href = reading.dataset.records + record.offset;
+    time.textContent = record.timestamp < 0 ? "none" : new Date(record.timestamp).toISOString().replace("T", " ");
+    if (record.problem) value.textContent = visible(record.problem);
+    else {
+      shownIn(key, record.key);
+      shownIn(value, record.value);
+      headers.textContent = record.headers.slice(0, 5).map((each) => visible(`${each.name}=${each.value ? each.value.text : ""}`)).join("\n");
+    }
+    return row;
+  };
+
+  const most = 500;
+  let stop = null;
+  const running = (isRunning) => {
+    byId("stop").hidden = !isRunning;
+    byId("search").hidden = byId("follow").hidden = isRunning;
+  };
+  const end = () => { if (stop) stop(); stop = null; running(false); };
+  const begin = (kind, take) => {
+    const query = new URLSearchParams([...new FormData(reading)].filter(([, text]) => text !== ""));
+    if (kind === "live") for (const name of ["offset", "time", "limit"]) query.delete(name);
+    rows.replaceChildren();
+    progress.hidden = false;
+    progress.querySelector("progress").hidden = kind === "live";
+    running(true);
+    stop = tidelog.live(`${reading.dataset.apiPath}/${kind}?${query}`, take, end);
+  };
+  byId("search").addEventListener("click", () => {
+    let from = null;
+    say("searching");
+    begin("search", (message) => {
+      from ??= message.offset;
+      const bar = progress.querySelector("progress");
+      bar.max = Math.max(message.end_offset - from, 1);
+      bar.value = message.offset - from;
+      rows.append(...message.rows.map(rowOf));
+      const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
+      say(`${state[message.state]}: ${message.found} found up to offset ${message.offset} of ${message.end_offset}`);
+    });
+  });
+  byId("follow").addEventListener("click", () => {
+    let skipped = 0;
+    say("waiting for records");
+    begin("live", (message) => {
+      skipped += message.skipped;
+      rows.prepend(...message.rows.map(rowOf).reverse());
+      while (rows.children.length > most) rows.lastElementChild.remove();
+      say(`following, up to offset ${message.end_offset}${skipped ? `; ${skipped} left out, because they came too fast` : ""}`);
+    });
+  });
+  byId("stop").addEventListener("click", end);
+  running(false);
+});

@@ -1,0 +1,211 @@
+"""Topics, their partitions and their settings.
+
+Owns what the console tells about topics. Numbers of a partition are those of this broker's replica, as
+ListOffsets and DescribeLogDirs give them; a partition that another broker leads has none.
+
+Invariants: what a caller may not DESCRIBE is left out or does not exist; settings need DESCRIBE_CONFIGS, as
+in Kafka. Long lists are made in steps (`protocol.steps`), and one answer has a part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypedDict
+
+from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.configuration.broker_settings import ConfigSource
+from tidelog.broker.handlers.metadata import NO_LEADER, described_partition
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
+
+STEP_COST_PARTITION = 2
+"""Describing a partition counts as this many elements (see `protocol.steps`)."""
+
+
+class TopicRow(TypedDict):
+    """A topic in one line. Sums are over the partitions that this broker leads."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: int
+    replication_factor: int
+    without_leader: int
+    """Partitions that nobody serves."""
+    under_replicated: int
+    """Partitions that lack replicas in sync."""
+    offsets: int
+    """From the starts to the high watermarks: at least as many as there are records."""
+    size_bytes: int
+    cleanup_policy: str
+    retention_ms: int
+    """-1: without an end."""
+    retention_bytes: int
+
+
+class TopicRows(TypedDict):
+    """Topics in the order of their names."""
+
+    total: int
+    offset: int
+    limit: int
+    rows: list[TopicRow]
+
+
+class PartitionRow(TypedDict):
+    """A partition: who leads it, who holds it, and its numbers, null where this broker does not lead it."""
+
+    partition: int
+    leader: int
+    """-1: nobody."""
+    leader_epoch: int
+    replicas: list[int]
+    in_sync_replicas: list[int]
+    start_offset: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    end_offset: int | None
+    size_bytes: int | None
+    segments: int | None
+    producers: int | None
+
+
+class PartitionRows(TypedDict):
+    """Partitions of one topic."""
+
+    total: int
+    offset: int
+    limit: int
+    rows: list[PartitionRow]
+
+
+class SettingRow(TypedDict):
+    """A setting of a topic: the value in force, and where that comes from."""
+
+    name: str
+    value: str
+    source: str
+    """As DescribeConfigs names it, DYNAMIC_TOPIC_CONFIG for what was set on the topic itself."""
+    default: str
+    """What holds without a value of the topic's own."""
+    documentation: str
+
+
+def topic_rows(
+    services: Services,
+    may_describe: Callable[[str], bool],
+    name_contains: str,
+    with_internal: bool,
+    offset: int,
+    limit: int,
+) -> Steps[TopicRows]:
+    """Topics from number `offset` on; `total` counts all that match."""
+    pace = Pace(CHECKS_PER_STEP)
+    names = []
+    for topic in list(services.catalog.topics()):
+        is_wanted = name_contains in topic.name and (with_internal or not topic.is_internal)
+        if is_wanted and may_describe(topic.name):
+            names.append(topic.name)
+        if pace.spent():
+            yield
+    names.sort()
+    pace = Pace()
+    rows = []
+    for name in names[offset : offset + limit]:
+        known = services.catalog.topic(name)
+        if known is not None:  # It may be deleted between two steps.
+            rows.append((yield from topic_row(services, known, pace)))
+    return {"total": len(names), "offset": offset, "limit": limit, "rows": rows}
+
+
+def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
+    size_bytes = offsets = without_leader = under_replicated = 0
+    for index, assigned in enumerate(topic.partitions):
+        is_ours = assigned.leader_id == services.node_id
+        replica = services.replicas.get((topic.name, index)) if is_ours else None
+        if replica is not None and replica.stopped is None:
+            size_bytes += replica.log.size_bytes
+            offsets += replica.high_watermark - replica.log.start_offset
+        elif is_ours or assigned.leader_id == NO_LEADER:
+            without_leader += 1
+        under_replicated += len(assigned.isr) < len(assigned.replicas)
+        if pace.spent(STEP_COST_PARTITION):
+            yield
+    value = partial(services.topics.settings.value, topic.configs)
+    return {
+        "name": topic.name,
+        "topic_id": str(topic.topic_id),
+        "is_internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas),
+        "without_leader": without_leader,
+        "under_replicated": under_replicated,
+        "offsets": offsets,
+        "size_bytes": size_bytes,
+        "cleanup_policy": value("cleanup.policy"),
+        "retention_ms": int(value("retention.ms")),
+        "retention_bytes": int(value("retention.bytes")),
+    }
+
+
+def partition_rows(services: Services, topic: Topic, offset: int, limit: int) -> Steps[PartitionRows]:
+    """Partitions of a topic from number `offset` on."""
+    indexes: Iterable[int] = range(len(topic.partitions))[offset : offset + limit]
+    rows = yield from each(partial(partition_row, services, topic), indexes, Pace(), STEP_COST_PARTITION)
+    return {"total": len(topic.partitions), "offset": offset, "limit": limit, "rows": rows}
+
+
+def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
+    described = described_partition(services, topic, index)
+    row: PartitionRow = {
+        "partition": index,
+        "leader": described["leader_id"],
+        "leader_epoch": described["leader_epoch"],
+        "replicas": list(described["replica_nodes"]),
+        "in_sync_replicas": list(described["isr_nodes"]),
+        "start_offset": None,
+        "last_stable_offset": None,
+        "high_watermark": None,
+        "end_offset": None,
+        "size_bytes": None,
+        "segments": None,
+        "producers": None,
+    }
+    replica = services.replicas.get((topic.name, index))
+    if replica is not None and replica.stopped is None:
+        ends, log = replica.ends, replica.log
+        row["start_offset"] = log.start_offset
+        row["last_stable_offset"] = ends.last_stable
+        row["high_watermark"] = ends.high_watermark
+        row["end_offset"] = ends.end
+        row["size_bytes"] = log.size_bytes
+        row["segments"] = log.segment_count
+        row["producers"] = len(log.producers)
+    return row
+
+
+def setting_rows(services: Services, topic: Topic) -> list[SettingRow]:
+    """Every setting of a topic."""
+    rows: list[SettingRow] = []
+    for setting in services.topics.settings.describe(topic.configs):
+        is_own = setting.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+        rows.append(
+            {
+                "name": setting.name,
+                "value": setting.value or "",
+                "source": setting.source.name,
+                "default": setting.synonyms[1 if is_own else 0].value or "",
+                "documentation": setting.documentation,
+            }
+        )
+    return rows
+
+
+def existing_topic(services: Services, name: str) -> Topic:
+    """Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)."""
+    topic = services.catalog.topic(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!a}")
+    return topic
