@@ -208,6 +208,8 @@ async def processes_in_transactions(site: Site) -> None:
     count = 0
     while count < 8:
         found = await consumer.getmany(timeout_ms=1_000)
+        if not found:
+            continue
         async with producer.transaction():
             offsets = {}
             for tp, messages in found.items():
