@@ -113,7 +113,7 @@ async def test_a_producer_whose_broker_never_answers_again_says_what_is_uncertai
     async with (
         asyncio.timeout(SECONDS),
         Producer(
-            bootstrap_servers=address(process.port), request_timeout_ms=1_000, delivery_timeout_ms=2_000
+            bootstrap_servers=address(process.port), request_timeout_ms=1_000, delivery_timeout_ms=5_000
         ) as producer,
     ):
         await producer.send_and_wait(TOPIC, b"before")

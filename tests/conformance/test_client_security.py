@@ -118,7 +118,7 @@ async def test_a_mechanism_that_the_listener_lacks_is_named(secured: Secured) ->
 async def test_a_client_without_a_user_is_told_that_the_listener_may_need_one(secured: Secured) -> None:
     servers = way(secured, "PLAIN").bootstrap_servers
     with pytest.raises(BrokerUnavailableError, match="security_protocol"):
-        await Admin(bootstrap_servers=servers, request_timeout_ms=2_000).start()
+        await Admin(bootstrap_servers=servers, request_timeout_ms=5_000).start()
 
 
 async def test_records_keep_their_order_and_connections_stay_while_sessions_end(
