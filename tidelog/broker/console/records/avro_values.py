@@ -157,9 +157,11 @@ class _Registry:
     async def _refer(self, answer: Mapping[str, Any], names: dict[str, Any], seen: dict[str, None]) -> None:
         """Parse what `answer` refers to, the deepest first, into `names`."""
         for reference in answer.get("references") or ():
-            path = (
-                f"/subjects/{quote(str(reference['subject']), safe='')}/versions/{int(reference['version'])}"
-            )
+            try:
+                subject, version = quote(str(reference["subject"]), safe=""), int(reference["version"])
+            except (TypeError, KeyError, ValueError):
+                raise RegistryError("a schema refers to another without its subject and version") from None
+            path = f"/subjects/{subject}/versions/{version}"
             if path in seen:
                 continue
             seen[path] = None

@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The most that one step gives: records, and bytes of keys and values. It gives at least one record."""
+    """The most that one step gives: records, and bytes of them. It gives at least one record."""
 
     records: int
     size_bytes: int
@@ -77,10 +77,11 @@ class Batch(NamedTuple):
 
 
 def size_of(found: Record | Unreadable) -> int:
-    """Bytes of the key and the value."""
+    """Bytes of the key, the value and the headers."""
     if isinstance(found, Unreadable):
         return 0
-    return len(found.key or b"") + len(found.value or b"")
+    of_headers = sum(len(name) + len(value or b"") for name, value in found.headers)
+    return len(found.key or b"") + len(found.value or b"") + of_headers
 
 
 class StepwiseReader:

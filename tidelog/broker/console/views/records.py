@@ -43,10 +43,12 @@ from tidelog.protocol.records import Record, TimestampType
 from tidelog.protocol.types import NO_TIMESTAMP
 
 MOST_PAGE_BYTES: Final = 4 << 20
-"""Of keys and values in one answer."""
+"""Of the records of one answer, as they are stored."""
 MOST_SCANNED_BYTES: Final = 16 << 20
 """Of the log for one page; what follows is on the next."""
 MOST_SEARCHES: Final = 16
+STEP_RECORDS: Final = 100
+"""Records that a search finds in one step."""
 PROGRESS_SECONDS: Final = 0.25
 FOLLOW_SECONDS: Final = 0.5
 """Between two looks of one follower."""
@@ -272,7 +274,7 @@ class Records:
             tell_at = loop.time()
             state = "searching"
             while state == "searching":
-                limits = Limits(min(MOST_FOLLOWED, most - found), MOST_PAGE_BYTES)
+                limits = Limits(min(STEP_RECORDS, most - found), MOST_PAGE_BYTES)
                 step = await self._reader.step(
                     replica, offset, end, reading.isolation_level, limits, reading.wanted
                 )

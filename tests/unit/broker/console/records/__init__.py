@@ -1,0 +1,1 @@
+"""The records of a partition, as the console finds and shows them."""
