@@ -90,7 +90,7 @@ async def test_a_broker_that_stops_answering_is_left_after_the_request_timeout_a
     servers = address(process.port)
     async with (
         asyncio.timeout(SECONDS),
-        Producer(bootstrap_servers=servers, request_timeout_ms=2_000) as producer,
+        Producer(bootstrap_servers=servers, request_timeout_ms=4_000) as producer,
         Consumer(TOPIC, bootstrap_servers=servers, auto_offset_reset="earliest") as consumer,
     ):
         await producer.send_and_wait(TOPIC, b"before")
@@ -113,7 +113,7 @@ async def test_a_producer_whose_broker_never_answers_again_says_what_is_uncertai
     async with (
         asyncio.timeout(SECONDS),
         Producer(
-            bootstrap_servers=address(process.port), request_timeout_ms=1_000, delivery_timeout_ms=5_000
+            bootstrap_servers=address(process.port), request_timeout_ms=3_000, delivery_timeout_ms=5_000
         ) as producer,
     ):
         await producer.send_and_wait(TOPIC, b"before")

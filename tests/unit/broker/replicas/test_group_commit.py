@@ -264,6 +264,7 @@ async def test_where_no_thread_can_be_started_the_loop_flushes_itself(
 
 
 async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
+    before = threading.enumerate()
     group_commit = GroupCommit(asyncio.get_running_loop())
     logs = [Log() for _ in range(5 * MAX_THREADS)]
     for log in logs:
@@ -272,7 +273,8 @@ async def test_threads_stay_few_and_nothing_waits_for_ever() -> None:
         group_commit.request(log)
     for log in logs:
         await log.until(1)
-    flushers = [thread for thread in threading.enumerate() if thread.name.startswith("flusher-")]
+    begun = [thread for thread in threading.enumerate() if thread not in before]
+    flushers = [thread for thread in begun if thread.name.startswith("flusher-")]
     assert len(flushers) == MAX_THREADS
     await group_commit.close()
     assert not [thread for thread in flushers if thread.is_alive()]
