@@ -95,18 +95,19 @@ class ApiRoute(NamedTuple):
 class Page(NamedTuple):
     """A page: `template` with the answers of `sources`, each by its name; `path` begins with /console.
 
-    The parameters of the path and the query go to each source that has them. A page with a `title` and
-    without parameters in its path is in the navigation.
+    The parameters of the path and the query go to each source that has them. A page is in the navigation
+    unless its path has parameters, or it is the detail of another page.
     """
 
     path: str
     title: str
     template: str
     sources: Mapping[str, ApiRoute]
+    is_detail: bool = False
 
     @property
     def is_in_navigation(self) -> bool:
-        return "{" not in self.path
+        return "{" not in self.path and not self.is_detail
 
 
 def pattern_of(path: str) -> re.Pattern[str]:

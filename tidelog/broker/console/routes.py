@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.broker.console.api import broker, events, overview, records, topics
+from tidelog.broker.console.api import (
+    broker,
+    events,
+    groups,
+    overview,
+    producers,
+    records,
+    topics,
+    transactions,
+)
 from tidelog.broker.console.route import ApiRoute, Page
 
-_SUBJECTS: Final = (overview, topics, records, broker, events)
+_SUBJECTS: Final = (overview, topics, records, producers, groups, transactions, broker, events)
 
 ROUTES: Final[Sequence[ApiRoute]] = [route for subject in _SUBJECTS for route in subject.ROUTES]
 PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]

@@ -93,7 +93,7 @@ class GroupCoordinator:
             self.refresh_soon()
 
     def _machine(self) -> GroupMachine:
-        return GroupMachine(_rules_of(self._settings.config), _Topics(self._catalog))
+        return GroupMachine(_rules_of(self._settings.config), CatalogTopics(self._catalog))
 
     async def _begin(self, shard: Shard[GroupMachine]) -> None:
         """Set the timers of the groups that were replayed. Their topics may have changed meanwhile."""
@@ -108,6 +108,14 @@ class GroupCoordinator:
     def machines(self) -> list[GroupMachine]:
         """Those of the partitions that were replayed; to read from, not to change."""
         return [shard.machine for shard in self._shards.loaded()]
+
+    def machine_of(self, group_id: str) -> GroupMachine | None:
+        """That of the group's partition; to read from, not to change. None where it is not replayed."""
+        try:
+            shard = self._shards.of(group_id)
+        except ApiError:
+            return None
+        return shard.machine if shard.is_loaded else None
 
     @property
     def has_topic(self) -> bool:
@@ -256,7 +264,7 @@ class GroupCoordinator:
         await self._shards.close()
 
 
-class _Topics:
+class CatalogTopics:
     """The topics of the catalog, as groups see them."""
 
     def __init__(self, catalog: Catalog) -> None:

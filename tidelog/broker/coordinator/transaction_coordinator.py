@@ -207,6 +207,10 @@ class TransactionCoordinator:
             except ApiError as error:
                 yield error
 
+    def now_ms(self) -> int:
+        """The time by which transactions begin and time out."""
+        return self._steady_ms()
+
     def counts(self) -> TransactionCounts:
         """The transactions that are not complete."""
         active = [

@@ -63,6 +63,10 @@ class OpenTransactions:
         """How many are open."""
         return len(self._open)
 
+    def oldest(self) -> tuple[int, int] | None:
+        """Producer id and first offset of the one that began first, or None."""
+        return next(iter(self._open.items()), None)
+
     def begin(self, producer_id: int, first_offset: int) -> bool:
         """Note a transactional batch; returns whether it began a transaction."""
         if producer_id in self._open:

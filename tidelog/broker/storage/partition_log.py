@@ -37,6 +37,7 @@ from tidelog.broker.storage.log_types import AppendResult, CheckpointWork, Flush
 from tidelog.broker.storage.lone_batches import lone_headers
 from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
+from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.broker.storage.readable_log import ReadableLog
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
 from tidelog.broker.storage.recovery import ANY_EPOCH, Recovered, Recovery
@@ -352,6 +353,10 @@ class PartitionLog(ReadableLog):
 
     def _producers_ms(self, now_ms: int) -> int:
         return now_ms if self._steady_ms is None else self._steady_ms()
+
+    def idle_ms(self, entry: ProducerEntry, now_ms: int) -> int:
+        """How long ago a producer wrote, by the clock by which producers expire."""
+        return self.producers.idle_ms(entry, self._producers_ms(now_ms))
 
     def set_next_sequence(self, producer_id: int, epoch: int, next_sequence: int, now_ms: int) -> None:
         """For tests of clients: see `ProducerStates.set_next_sequence`. The log is not touched."""

@@ -19,6 +19,7 @@ Pure: takes facts and now_ms. Source: Kafka's ProducerStateManager.
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from tidelog.broker.storage.open_transactions import EndedTransaction, OpenTransactions
@@ -348,10 +349,15 @@ class ProducerStates:
         self._settle()
         return map(self._table.entry, self._table.in_idle_order())
 
-    def latest(self) -> Iterator[ProducerEntry]:
-        """Every producer, the latest appended first. Do not change the states while reading it."""
+    def latest(self, skipped: int = 0) -> Iterator[ProducerEntry]:
+        """Every producer but the first `skipped`, the latest appended first. Do not change the states while
+        reading it."""
         self._settle()
-        return map(self._table.entry, self._table.in_latest_order())
+        return map(self._table.entry, islice(self._table.in_latest_order(), skipped, None))
+
+    def idle_ms(self, entry: ProducerEntry, now_ms: int) -> int:
+        """How long ago a producer wrote; `now_ms` as in `apply`."""
+        return max(now_ms + self._ahead_ms - entry.last_append_ms, 0)
 
     def freeze(self) -> FrozenTable:
         """The state as it is now, safe to read in another thread until `thaw`."""

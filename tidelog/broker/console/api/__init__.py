@@ -2,7 +2,10 @@
 
 - `broker`: which broker this is
 - `events`: the last events of the broker's log
+- `groups`: groups: their list, one of them with its lag, and the reset of what it committed
 - `overview`: the broker at one look, and its charts
+- `producers`: what partitions remember of producers, duplicates, refusals, and one producer's history
 - `records`: the records of a partition: pages, searches, what comes
 - `topics`: topics, their partitions and settings
+- `transactions`: transactions, what they hold back, and an end by hand
 """

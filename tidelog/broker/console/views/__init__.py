@@ -3,8 +3,13 @@
 - `broker`: which broker this is
 - `condition`: what may be wrong with a broker, gathered
 - `events`: the last events of the broker's log
+- `group_reset`: the reset of what a group committed: first what it would change, then the change
+- `groups`: groups of both protocols, with members, assignment, committed offsets and lag
 - `overview`: a broker at one look
 - `problems`: what is wrong right now, in words, with the remedy, pure
+- `producer_history`: the history of one producer in the log of one partition
+- `producers`: what partitions remember of producers, and what happened to their batches
 - `records`: the records of a partition: pages, searches, what comes
 - `topics`: topics, their partitions and settings
+- `transactions`: transactions by their condition, and what they hold back
 """

@@ -1,0 +1,86 @@
+"""Producers: what partitions remember of them, what was recognised or refused, and one producer's history.
+
+Owns the routes and pages of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.views import producers as view
+from tidelog.broker.console.views.producer_history import HistoryPiece, history
+from tidelog.broker.security.required_access import READ_TOPIC, whole
+
+_READ: Final = whole(READ_TOPIC, field="topic")
+_Partition = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_ProducerId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class ProducersAsked(Listing, frozen=True, kw_only=True):
+    """Which producers are shown."""
+
+    topic: Annotated[str | None, Meta(description="Only of this topic.")] = None
+    partition: Annotated[_Partition | None, Meta(description="Only of this partition.")] = None
+    producer_id: Annotated[_ProducerId | None, Meta(description="Only this producer.")] = None
+    is_troubled: Annotated[bool, Meta(description="Only those with duplicates or refusals.")] = False
+
+
+class HistoryAsked(Parameters, frozen=True, kw_only=True):
+    """Whose history is shown."""
+
+    topic: str
+    partition: _Partition
+    producer_id: _ProducerId
+
+
+async def _producers(console: Console, caller: Caller, asked: ProducersAsked) -> view.Producers:
+    wanted = view.Filter(asked.topic, asked.partition, asked.producer_id, asked.is_troubled)
+    may_read = partial(caller.may, READ_TOPIC)
+    services = console.services
+    return await services.turns.run(view.listed(services, may_read, wanted, asked.offset, asked.limit))
+
+
+async def _history(
+    console: Console, caller: Caller, asked: HistoryAsked
+) -> AsyncGenerator[HistoryPiece, None]:
+    services = console.services
+    replica = services.replica(asked.topic, asked.partition)
+    return history(replica, asked.producer_id, services.catalog.next_producer_id)
+
+
+PRODUCERS: Final = ApiRoute(
+    "GET",
+    "/api/v1/producers",
+    _producers,
+    ProducersAsked,
+    view.Producers,
+    "The producers of partitions, with the batches that would be recognised, duplicates and refusals.",
+    (_READ,),
+)
+HISTORY: Final = ApiRoute(
+    "GET",
+    "/api/v1/topics/{topic}/partitions/{partition}/producers/{producer_id}/history",
+    _history,
+    HistoryAsked,
+    HistoryPiece,
+    "What a producer wrote to a partition, as the verification of logs judges it, in pieces.",
+    (_READ,),
+    stream=EVENT_STREAM,
+)
+
+ROUTES: Final[Sequence[ApiRoute]] = (PRODUCERS, HISTORY)
+PAGES: Final[Sequence[Page]] = (
+    Page("/console/producers", "Producers", "producers.html", {"producers": PRODUCERS}),
+    Page(
+        "/console/producers/{topic}/{partition}/{producer_id}",
+        "Producer",
+        "producer.html",
+        {"producers": PRODUCERS},
+    ),
+)

@@ -1,0 +1,197 @@
+"""The reset of what a group committed: first what it would change, then the change.
+
+Owns the choice of the partitions and the order of the questions. Where an offset is reset to is decided by
+`coordinator/offsets/reset`; what the caller may do, and whether a group takes a commit, by the handlers of
+ListOffsets and OffsetCommit. Invariant: a group with members is not reset, because they would overwrite it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
+
+from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.views.groups import visible_lags
+from tidelog.broker.coordinator.offsets.reset import PartitionFacts, Reset, ResetTo
+from tidelog.broker.handlers.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidelog.broker.security.required_access import DESCRIBE_TOPIC
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_MOST_ROWS: Final = 500
+_Places: TypeAlias = Mapping[str, Sequence[int]]
+"""Topic -> partitions."""
+
+
+class ResetRow(TypedDict):
+    """One partition: what was committed, the ends of its log, and the new offset; null for none."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    start_offset: int
+    end_offset: int
+    new_offset: int | None
+
+
+class ResetPlan(TypedDict):
+    """What a reset changes. `refusal` says why it is refused; empty if it is not."""
+
+    group_id: str
+    member_count: int
+    refusal: str
+    total: int
+    rows: list[ResetRow]
+    """At most 500."""
+
+
+class Wanted(NamedTuple):
+    """Which offsets of which group are reset. Without topics: all that the group committed; without
+    partitions: all."""
+
+    group_id: str
+    reset: Reset
+    topics: Sequence[str] = ()
+    partitions: Sequence[int] = ()
+
+
+async def preview(services: Services, caller: Caller, wanted: Wanted) -> ResetPlan:
+    """What `reset` would do. Raises ApiError."""
+    member_count = await _member_count(caller, wanted.group_id)
+    refusal = ""
+    if member_count:
+        count = f"{member_count} members" if member_count > 1 else "1 member"
+        refusal = f"the group has {count}: stop them first, or they overwrite the reset"
+    rows = await _rows(services, caller, wanted)
+    return {
+        "group_id": wanted.group_id,
+        "member_count": member_count,
+        "refusal": refusal,
+        "total": len(rows),
+        "rows": rows,
+    }
+
+
+async def reset(services: Services, caller: Caller, wanted: Wanted) -> ResetPlan:
+    """Commit the new offsets; durable at the return. Raises ApiError: NON_EMPTY_GROUP, or what the handlers
+    of OffsetCommit and ListOffsets say."""
+    plan = await preview(services, caller, wanted)
+    if plan["refusal"]:
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP, plan["refusal"])
+    topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+    for row in plan["rows"]:
+        if row["new_offset"] is not None:
+            topics.setdefault(row["topic"], []).append(
+                {"partition_index": row["partition"], "committed_offset": row["new_offset"]}
+            )
+    if topics:
+        asked: types.OffsetCommitRequestDict = {
+            "group_id": wanted.group_id,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": [
+                {"topic_id": known.topic_id, "partitions": partitions}
+                for name, partitions in topics.items()
+                if (known := services.catalog.topic(name)) is not None
+            ],
+        }
+        answer: types.OffsetCommitResponseDict = await caller.ask(ApiKey.OFFSET_COMMIT, asked)
+        for topic in answer["topics"]:
+            for partition in topic["partitions"]:
+                check_code(partition["error_code"])
+    return plan
+
+
+def shown(plan: ResetPlan) -> ResetPlan:
+    """The plan with as many rows as an answer may have."""
+    return {**plan, "rows": plan["rows"][:_MOST_ROWS]}
+
+
+async def _member_count(caller: Caller, group_id: str) -> int:
+    """0 also for a group that does not exist: its first commit makes it."""
+    answer = await caller.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
+    (group,) = answer["groups"]
+    if group["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
+        (group,) = (await caller.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]}))["groups"]
+        if group["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
+            return 0
+    check_code(group["error_code"], group.get("error_message"))
+    return len(group["members"])
+
+
+async def _rows(services: Services, caller: Caller, wanted: Wanted) -> list[ResetRow]:
+    lags = visible_lags(services, caller, wanted.group_id)
+    committed = {(each.topic, each.partition): each.committed.offset for each in lags}
+    places = _places(services, caller, wanted, committed)
+    start = await _offsets(caller, places, EARLIEST_TIMESTAMP)
+    end = await _offsets(caller, places, LATEST_TIMESTAMP)
+    found: Mapping[tuple[str, int], int] = {}
+    if wanted.reset.to is ResetTo.TIMESTAMP:
+        found = await _offsets(caller, places, wanted.reset.value)
+    rows: list[ResetRow] = []
+    for place in start:
+        at = found.get(place, -1)
+        facts = PartitionFacts(start[place], end[place], committed.get(place), None if at < 0 else at)
+        rows.append(
+            {
+                "topic": place[0],
+                "partition": place[1],
+                "committed": facts.committed,
+                "start_offset": facts.start_offset,
+                "end_offset": facts.end_offset,
+                "new_offset": wanted.reset.new_offset(facts),
+            }
+        )
+    return rows
+
+
+def _places(
+    services: Services, caller: Caller, wanted: Wanted, committed: Iterable[tuple[str, int]]
+) -> _Places:
+    """Raises ApiError where there is nothing to reset."""
+    places: dict[str, list[int]] = {}
+    for name in dict.fromkeys(wanted.topics):
+        caller.check(DESCRIBE_TOPIC, name)
+        topic = services.catalog.topic(name)
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        places[name] = list(range(len(topic.partitions)))
+    if not wanted.topics:
+        for name, partition in sorted(committed):
+            places.setdefault(name, []).append(partition)
+        if not places:
+            message = f"group {wanted.group_id!r} has committed nothing: name a topic"
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+    if wanted.partitions:
+        chosen = set(wanted.partitions)
+        places = {name: [each for each in all_of if each in chosen] for name, all_of in places.items()}
+    return places
+
+
+async def _offsets(caller: Caller, places: _Places, timestamp: int) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> offset, as ListOffsets gives it: -1 for none. Raises ApiError."""
+    asked: types.ListOffsetsRequestDict = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp}
+                    for index in partitions
+                ],
+            }
+            for name, partitions in places.items()
+        ],
+    }
+    answer: types.ListOffsetsResponseDict = await caller.ask(ApiKey.LIST_OFFSETS, asked)
+    found = {}
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            check_code(partition.get("error_code", 0))
+            found[topic["name"], partition["partition_index"]] = partition.get("offset", -1)
+    return found

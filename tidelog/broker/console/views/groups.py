@@ -1,0 +1,321 @@
+"""Groups of both protocols: state, members, assignment, what they committed, and how far they are behind.
+
+Owns the shapes. What a group is comes from the handlers that clients ask, so it shows what they show, to
+those to whom they show it; what a lag is, from `coordinator/lag`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
+
+from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.coordinator.consumer_groups.consumer_protocol import read_assignment, read_subscription
+from tidelog.broker.coordinator.group_coordinator import CatalogTopics
+from tidelog.broker.coordinator.group_types import CLASSIC, CONSUMER
+from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
+from tidelog.broker.coordinator.lag import PartitionLag, lags_of
+from tidelog.broker.security.required_access import DESCRIBE_TOPIC
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ErrorCode, ProtocolError
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import Pace, Steps
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_MOST_MEMBERS: Final = 500
+
+
+class GroupRow(TypedDict):
+    """A group in a list. `lag` is the sum over the partitions that the caller may describe; null where it is
+    not known."""
+
+    group_id: str
+    type: str
+    protocol_type: str
+    state: str
+    members: int
+    topics: int
+    partitions: int
+    lag: int | None
+
+
+class Groups(TypedDict):
+    """A page of groups."""
+
+    total: int
+    offset: int
+    limit: int
+    rows: list[GroupRow]
+
+
+class Assigned(TypedDict):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: list[int]
+
+
+class Member(TypedDict):
+    """A member; `assignment` is null where it is not written in the consumer protocol. `target` is what it
+    will get, once other members have given it up; for the classic protocol it is null."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    epoch: int | None
+    subscribed_topics: list[str]
+    subscribed_regex: str | None
+    assignment: list[Assigned] | None
+    target: list[Assigned] | None
+
+
+class CommittedRow(TypedDict):
+    """What the group committed in a partition. `high_watermark` and `lag` are null where this broker does not
+    serve it. `member_id` is the member that reads it, if one does."""
+
+    topic: str
+    partition: int
+    committed: int
+    start_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    commit_timestamp_ms: int
+    metadata: str
+    member_id: str | None
+
+
+class Group(TypedDict):
+    """A group. `protocol` is the assignor; the epochs are those of the consumer protocol."""
+
+    group_id: str
+    type: str
+    protocol_type: str
+    protocol: str
+    state: str
+    epoch: int | None
+    assignment_epoch: int | None
+    member_count: int
+    members: list[Member]
+    """At most 500."""
+    lag: int | None
+    total: int
+    offset: int
+    limit: int
+    rows: list[CommittedRow]
+    now_ms: int
+
+
+class Filter(NamedTuple):
+    """Which groups are listed; "" for all. `text` is a part of the group's id."""
+
+    text: str = ""
+    state: str = ""
+    type: str = ""
+    by_lag: bool = False
+    """The largest lag first, else by id."""
+
+
+async def listed(services: Services, caller: Caller, wanted: Filter, offset: int, limit: int) -> Groups:
+    """The groups that the caller may describe. Raises ApiError."""
+    asked: types.ListGroupsRequestDict = {
+        "states_filter": [wanted.state] if wanted.state else [],
+        "types_filter": [wanted.type] if wanted.type else [],
+    }
+    answer = await caller.ask(ApiKey.LIST_GROUPS, asked)
+    check_code(answer["error_code"])
+    found = sorted(
+        (group for group in answer["groups"] if wanted.text in group["group_id"]),
+        key=lambda group: group["group_id"],
+    )
+    run = services.turns.run
+    if wanted.by_lag:
+        rows = await run(_rows(services, caller, found))
+        rows.sort(key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
+        rows = rows[offset : offset + limit]
+    else:
+        rows = await run(_rows(services, caller, found[offset : offset + limit]))
+    return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
+
+
+def _rows(services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]]) -> Steps[list[GroupRow]]:
+    pace = Pace()
+    rows: list[GroupRow] = []
+    for group in groups:
+        machine = services.groups.machine_of(group["group_id"])
+        lags = list(visible_lags(services, caller, group["group_id"]))
+        rows.append(
+            {
+                "group_id": group["group_id"],
+                "type": group["group_type"],
+                "protocol_type": group["protocol_type"],
+                "state": group["group_state"],
+                "members": 0 if machine is None else machine.member_count(group["group_id"]),
+                "topics": len({each.topic for each in lags}),
+                "partitions": len(lags),
+                "lag": _sum(lags),
+            }
+        )
+        if pace.spent(1 + len(lags)):
+            yield
+    return rows
+
+
+def visible_lags(services: Services, caller: Caller, group_id: str) -> Iterator[PartitionLag]:
+    """Those in topics that the caller may describe."""
+    machine = services.groups.machine_of(group_id)
+    if machine is not None:
+        for each in lags_of(machine, group_id, services.catalog, services.replicas):
+            if caller.may(DESCRIBE_TOPIC, each.topic):
+                yield each
+
+
+def _sum(lags: Iterable[PartitionLag]) -> int | None:
+    known = [each.lag for each in lags if each.lag is not None]
+    return sum(known) if known else None
+
+
+async def described(services: Services, caller: Caller, group_id: str, offset: int, limit: int) -> Group:
+    """One group, with what it committed from row number `offset` on.
+
+    Raises ApiError: GROUP_ID_NOT_FOUND, or that the caller may not describe it.
+    """
+    group = await _of_consumer_protocol(caller, group_id) or await _classic(services, caller, group_id)
+    readers = {
+        (assigned["topic"], partition): member["member_id"]
+        for member in group["members"]
+        for assigned in member["assignment"] or ()
+        for partition in assigned["partitions"]
+    }
+    lags = sorted(visible_lags(services, caller, group_id), key=lambda each: (each.topic, each.partition))
+    return {
+        **group,
+        "member_count": len(group["members"]),
+        "members": group["members"][:_MOST_MEMBERS],
+        "lag": _sum(lags),
+        "total": len(lags),
+        "offset": offset,
+        "limit": limit,
+        "rows": [_committed(services, each, readers) for each in lags[offset : offset + limit]],
+        "now_ms": services.clock_ms(),
+    }
+
+
+def _committed(
+    services: Services, each: PartitionLag, readers: Mapping[tuple[str, int], str]
+) -> CommittedRow:
+    replica = services.replicas.get((each.topic, each.partition))
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed.offset,
+        "start_offset": None if replica is None else replica.log.start_offset,
+        "high_watermark": each.high_watermark,
+        "lag": each.lag,
+        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
+        "metadata": each.committed.metadata,
+        "member_id": readers.get((each.topic, each.partition)),
+    }
+
+
+class _Membership(TypedDict):
+    group_id: str
+    type: str
+    protocol_type: str
+    protocol: str
+    state: str
+    epoch: int | None
+    assignment_epoch: int | None
+    members: list[Member]
+
+
+async def _of_consumer_protocol(caller: Caller, group_id: str) -> _Membership | None:
+    answer = await caller.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
+    (group,) = answer["groups"]
+    if group["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    check_code(group["error_code"], group.get("error_message"))
+    return {
+        "group_id": group_id,
+        "type": CONSUMER,
+        "protocol_type": CONSUMER_PROTOCOL_TYPE,
+        "protocol": group["assignor_name"],
+        "state": group["group_state"],
+        "epoch": group["group_epoch"],
+        "assignment_epoch": group["assignment_epoch"],
+        "members": [
+            {
+                "member_id": member["member_id"],
+                "instance_id": member["instance_id"],
+                "client_id": member["client_id"],
+                "client_host": member["client_host"],
+                "rack_id": member["rack_id"],
+                "epoch": member["member_epoch"],
+                "subscribed_topics": list(member["subscribed_topic_names"]),
+                "subscribed_regex": member["subscribed_topic_regex"],
+                "assignment": _assigned(member["assignment"]),
+                "target": _assigned(member["target_assignment"]),
+            }
+            for member in group["members"]
+        ],
+    }
+
+
+def _assigned(assignment: Mapping[str, Any]) -> list[Assigned]:
+    return [
+        {"topic": each["topic_name"], "partitions": list(each["partitions"])}
+        for each in assignment["topic_partitions"]
+    ]
+
+
+async def _classic(services: Services, caller: Caller, group_id: str) -> _Membership:
+    answer = await caller.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]})
+    (group,) = answer["groups"]
+    check_code(group["error_code"], group.get("error_message"))
+    return {
+        "group_id": group_id,
+        "type": CLASSIC,
+        "protocol_type": group["protocol_type"],
+        "protocol": group["protocol_data"],
+        "state": group["group_state"],
+        "epoch": None,
+        "assignment_epoch": None,
+        "members": [
+            _classic_member(services, caller, group["protocol_type"], member) for member in group["members"]
+        ],
+    }
+
+
+def _classic_member(
+    services: Services, caller: Caller, protocol_type: str, member: Mapping[str, Any]
+) -> Member:
+    topics: list[str] = []
+    assignment: list[Assigned] | None = None
+    if protocol_type == CONSUMER_PROTOCOL_TYPE:
+        known = CatalogTopics(services.catalog)
+        try:
+            topics = [*read_subscription(member["member_metadata"], known).topic_names]
+            assignment = [
+                {"topic": name, "partitions": sorted(partitions)}
+                for topic_id, partitions in read_assignment(
+                    member["member_assignment"], known
+                ).assigned.items()
+                if (name := known.topic_name(topic_id)) is not None and caller.may(DESCRIBE_TOPIC, name)
+            ]
+        except ProtocolError:
+            assignment = None
+    return {
+        "member_id": member["member_id"],
+        "instance_id": member["group_instance_id"],
+        "client_id": member["client_id"],
+        "client_host": member["client_host"],
+        "rack_id": None,
+        "epoch": None,
+        "subscribed_topics": topics,
+        "subscribed_regex": None,
+        "assignment": assignment,
+        "target": None,
+    }

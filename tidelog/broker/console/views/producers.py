@@ -1,0 +1,245 @@
+"""What the partitions here remember of producers, and what happened to their batches since the start.
+
+Owns the rows and their order: by topic and partition; in a partition first the producers that it does not
+know, whose batches it refused, then those it knows, the latest first. Invariant: a row is made only for the
+page that is asked for, however many producers there are.
+
+Event loop only. Source: DescribeProducers (KIP-664), with the batches that the broker recognises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final, NamedTuple, TypedDict
+
+from tidelog.broker.observability.producer_outcomes import Place, ProducerOutcome
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.services import Services
+from tidelog.broker.storage import producer_table as table
+from tidelog.broker.storage.producer_table import ProducerEntry
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.sequences import decrement_sequence, increment_sequence
+from tidelog.protocol.steps import Pace, Steps
+from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+
+_MOST_PROBLEMS: Final = 100
+_NOTHING: Final = ProducerOutcome()
+_NO_COORDINATOR_EPOCH: Final = -1
+
+
+class CachedBatch(TypedDict):
+    """A batch that would be recognised if it were sent again. Offsets of -1: the log does not hold it."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Refused(TypedDict):
+    """Batches that were refused with one code since the start; the rest is of the last one."""
+
+    code: str
+    error_code: int
+    batches: int
+    producer_epoch: int
+    last_ms: int
+    message: str
+
+
+class Producer(TypedDict):
+    """A producer on a partition. Times are milliseconds since the epoch, -1 for none."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    next_sequence: int
+    """-1 where the partition has no batch of its epoch."""
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    is_known: bool
+    """False: the partition has nothing of it, and refused what it sent."""
+    last_append_ms: int
+    """When it last wrote, by the broker's clock."""
+    batches: list[CachedBatch]
+    """At most five, the oldest first."""
+    duplicates_in_window: int
+    duplicates_below_window: int
+    last_duplicate_ms: int
+    refused: list[Refused]
+
+
+class PartitionProblem(TypedDict):
+    """Why a partition shows no producers."""
+
+    topic: str
+    partition: int
+    code: str
+    message: str
+
+
+class Producers(TypedDict):
+    """A page of producers."""
+
+    cluster_id: str
+    node_id: int
+    total: int
+    offset: int
+    limit: int
+    rows: list[Producer]
+    problems: list[PartitionProblem]
+
+
+class Filter(NamedTuple):
+    """Which producers are shown; None for all."""
+
+    topic: str | None = None
+    partition: int | None = None
+    producer_id: int | None = None
+    is_troubled: bool = False
+    """Only those with duplicates or refusals."""
+
+
+def listed(
+    services: Services, may_read: Callable[[str], bool], wanted: Filter, offset: int, limit: int
+) -> Steps[Producers]:
+    """The producers of the topics that the caller may read, from number `offset` on.
+
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a topic or a partition that does not exist.
+    """
+    pace = Pace()
+    noted: dict[Place, dict[int, ProducerOutcome]] = {}
+    for place, producer_id, outcome in services.producer_outcomes.latest():
+        noted.setdefault(place, {})[producer_id] = outcome
+    rows: list[Producer] = []
+    problems: list[PartitionProblem] = []
+    total = 0
+    for topic, index in _partitions(services, may_read, wanted):
+        try:
+            replica = services.replica(topic, index)
+        except ApiError as error:
+            if wanted.topic is not None or error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                problems.append(
+                    {"topic": topic, "partition": index, "code": error.code.name, "message": error.message}
+                )
+        else:
+            outcomes = noted.get(Place(replica.topic_id, index), {})
+            skipped, room = max(offset - total, 0), limit - len(rows)
+            count, found = _of_partition(services, replica, outcomes, wanted, skipped, room)
+            total += count
+            rows += found
+        if pace.spent():
+            yield
+    return {
+        "cluster_id": services.catalog.cluster_id,
+        "node_id": services.node_id,
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+        "rows": rows,
+        "problems": problems[:_MOST_PROBLEMS],
+    }
+
+
+def _partitions(
+    services: Services, may_read: Callable[[str], bool], wanted: Filter
+) -> Iterator[tuple[str, int]]:
+    if wanted.topic is None:
+        topics = sorted((topic.name, len(topic.partitions)) for topic in services.catalog.topics())
+    else:
+        known = services.catalog.topic(wanted.topic)
+        if known is None:
+            message = f"there is no topic {wanted.topic!r}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        if wanted.partition is not None and not known.has_partition(wanted.partition):
+            message = f"topic {wanted.topic!r} has partitions 0 to {len(known.partitions) - 1}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        topics = [(known.name, len(known.partitions))]
+    for name, count in topics:
+        if may_read(name):
+            indexes = range(count) if wanted.partition is None else (wanted.partition,)
+            yield from ((name, index) for index in indexes)
+
+
+def _of_partition(
+    services: Services,
+    replica: Replica,
+    outcomes: Mapping[int, ProducerOutcome],
+    wanted: Filter,
+    skipped: int,
+    room: int,
+) -> tuple[int, list[Producer]]:
+    """How many rows a partition has, and at most `room` of them, after `skipped`."""
+    states = replica.log.producers
+    has_all = False
+    if wanted.producer_id is not None:
+        is_known = states.entry(wanted.producer_id) is not None and not wanted.is_troubled
+        ids = [wanted.producer_id] if is_known or wanted.producer_id in outcomes else []
+    elif wanted.is_troubled:
+        ids = list(outcomes)
+    else:
+        ids = [producer_id for producer_id in outcomes if states.entry(producer_id) is None]
+        has_all = True
+    shown = [(each, states.entry(each)) for each in ids[skipped : skipped + room]]
+    if has_all:
+        known = states.latest(max(skipped - len(ids), 0))
+        shown += [(entry.producer_id, entry) for entry in islice(known, room - len(shown))]
+    rows = [_row(services, replica, *each, outcomes.get(each[0], _NOTHING)) for each in shown]
+    return len(ids) + has_all * len(states), rows
+
+
+def _row(
+    services: Services,
+    replica: Replica,
+    producer_id: int,
+    entry: ProducerEntry | None,
+    outcome: ProducerOutcome,
+) -> Producer:
+    is_known = entry is not None
+    if entry is None:
+        epoch = max((each.producer_epoch for each in outcome.refused.values()), default=NO_PRODUCER_EPOCH)
+        entry = ProducerEntry(producer_id, epoch, _NO_COORDINATOR_EPOCH, NO_OFFSET, NO_TIMESTAMP, ())
+    now_ms = services.clock_ms()
+    return {
+        "topic": replica.topic,
+        "partition": replica.partition,
+        "producer_id": producer_id,
+        "producer_epoch": entry.producer_epoch,
+        "last_sequence": entry.last_sequence,
+        "next_sequence": increment_sequence(entry.last_sequence, 1) if entry.batches else NO_SEQUENCE,
+        "last_timestamp": entry.last_timestamp,
+        "coordinator_epoch": entry.coordinator_epoch,
+        "current_txn_start_offset": entry.current_txn_start_offset,
+        "is_known": is_known,
+        "last_append_ms": now_ms - replica.log.idle_ms(entry, now_ms) if is_known else NO_TIMESTAMP,
+        "batches": [_batch(batch) for batch in entry.batches],
+        "duplicates_in_window": outcome.in_window,
+        "duplicates_below_window": outcome.below_window,
+        "last_duplicate_ms": outcome.last_duplicate_ms,
+        "refused": [
+            {
+                "code": code.name,
+                "error_code": int(code),
+                "batches": refused.batches,
+                "producer_epoch": refused.producer_epoch,
+                "last_ms": refused.last_ms,
+                "message": refused.message,
+            }
+            for code, refused in outcome.refused.items()
+        ],
+    }
+
+
+def _batch(batch: table.CachedBatch) -> CachedBatch:
+    return {
+        "base_sequence": decrement_sequence(batch.last_sequence, batch.offset_delta),
+        "last_sequence": batch.last_sequence,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "timestamp": batch.timestamp,
+    }

@@ -1,0 +1,334 @@
+"""Transactions: which are open, which are prepared, which hang, and what they hold back.
+
+Owns what each is called. A transaction is `overdue` when the broker aborts it at its next look, `prepared`
+when no time aborts it (KIP-939), `ending` while its markers are written. It hangs (KIP-664) where a partition
+has it open and its coordinator knows nothing of it: nobody will end it.
+
+Event loop only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
+
+from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.coordinator.transactions.messages import Held
+from tidelog.broker.coordinator.transactions.transaction import Transaction
+from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import Pace, Steps
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+_MOST_PARTITIONS: Final = 500
+_ABORT_TIMEOUT_MS: Final = 60_000
+_NO_TIMEOUT_MS: Final = 2**31 - 1
+
+
+class TransactionPartition(TypedDict):
+    """A partition that takes part."""
+
+    topic: str
+    partition: int
+
+
+class TransactionRow(TypedDict):
+    """A transactional id. `start_ms` and `age_ms` are null without a transaction, `timeout_ms` is null where
+    no time aborts it."""
+
+    transactional_id: str
+    state: str
+    condition: Literal["none", "ongoing", "overdue", "prepared", "ending"]
+    producer_id: int
+    producer_epoch: int
+    start_ms: int | None
+    age_ms: int | None
+    timeout_ms: int | None
+    partition_count: int
+    partitions: list[TransactionPartition]
+    """Those in topics that the caller may describe, at most 500."""
+
+
+class Transactions(TypedDict):
+    """A page of transactional ids, the longest transaction first. `problems`: partitions of
+    __transaction_state that cannot list theirs, by their error."""
+
+    total: int
+    offset: int
+    limit: int
+    rows: list[TransactionRow]
+    problems: list[str]
+
+
+class HeldBack(TypedDict):
+    """A partition with open transactions. Consumers of committed records read up to `last_stable_offset`
+    only. The rest is of the transaction that holds it back: it hangs if `is_hanging`, null where that is not
+    known."""
+
+    topic: str
+    partition: int
+    last_stable_offset: int
+    high_watermark: int
+    records_held_back: int
+    open_transactions: int
+    producer_id: int | None
+    producer_epoch: int | None
+    coordinator_epoch: int | None
+    transactional_id: str | None
+    first_offset: int | None
+    idle_ms: int | None
+    is_hanging: bool | None
+
+
+class HeldBackPartitions(TypedDict):
+    """A page of partitions, most records held back first."""
+
+    total: int
+    offset: int
+    limit: int
+    rows: list[HeldBack]
+
+
+async def listed(
+    services: Services, caller: Caller, text: str, *, has_idle: bool, offset: int, limit: int
+) -> Transactions:
+    """The transactional ids that the caller may describe and that contain `text`: those with a transaction,
+    or with `has_idle` all."""
+    found: list[Held] = []
+    problems = []
+    pace = Pace()
+    async for held in services.transactions.listed(only_active=not has_idle):
+        if isinstance(held, ApiError):
+            problems.append(f"{held.code.name}: {held.message}")
+        elif text in held.transactional_id and caller.may(DESCRIBE_TRANSACTION, held.transactional_id):
+            found.append(held)
+        if pace.spent():
+            await services.turns.next()
+    found.sort(key=lambda held: (held.transaction.state.is_idle, held.transaction.start_ms))
+    now_ms = services.transactions.now_ms()
+    return {
+        "total": len(found),
+        "offset": offset,
+        "limit": limit,
+        "rows": [_row(caller, held, now_ms) for held in found[offset : offset + limit]],
+        "problems": sorted(set(problems)),
+    }
+
+
+async def described(services: Services, caller: Caller, transactional_id: str) -> TransactionRow:
+    """One transactional id. Raises ApiError."""
+    caller.check(DESCRIBE_TRANSACTION, transactional_id)
+    held = Held(transactional_id, await services.transactions.describe(transactional_id))
+    return _row(caller, held, services.transactions.now_ms())
+
+
+def _row(caller: Caller, held: Held, now_ms: int) -> TransactionRow:
+    transaction = held.transaction
+    has_one = not transaction.state.is_idle
+    partitions: list[TransactionPartition] = [
+        {"topic": topic, "partition": index}
+        for topic, index in sorted(transaction.partitions)
+        if caller.may(DESCRIBE_TOPIC, topic)
+    ]
+    return {
+        "transactional_id": held.transactional_id,
+        "state": transaction.state.label,
+        "condition": _condition(transaction, now_ms),
+        "producer_id": transaction.producer.producer_id,
+        "producer_epoch": transaction.producer.epoch,
+        "start_ms": transaction.start_ms if has_one else None,
+        "age_ms": max(now_ms - transaction.start_ms, 0) if has_one else None,
+        "timeout_ms": transaction.timeout_ms if transaction.has_timeout else None,
+        "partition_count": len(transaction.partitions),
+        "partitions": partitions[:_MOST_PARTITIONS],
+    }
+
+
+def _condition(
+    transaction: Transaction, now_ms: int
+) -> Literal["none", "ongoing", "overdue", "prepared", "ending"]:
+    if transaction.state.is_idle:
+        return "none"
+    if transaction.state.is_decided:
+        return "ending"
+    if transaction.is_prepared:
+        return "prepared"
+    return "overdue" if transaction.is_timed_out(now_ms) else "ongoing"
+
+
+async def held_back(services: Services, caller: Caller, offset: int, limit: int) -> HeldBackPartitions:
+    """The partitions of topics that the caller may describe whose last stable offset is not their high
+    watermark."""
+    found = await services.turns.run(_held_back(services, lambda topic: caller.may(DESCRIBE_TOPIC, topic)))
+    found.sort(key=lambda row: row["records_held_back"], reverse=True)
+    rows = found[offset : offset + limit]
+    # After the partitions were read: what ended in between is not taken for a transaction that hangs.
+    known: dict[int, Held] = {}
+    is_complete = True
+    async for held in services.transactions.listed(only_active=True):
+        if isinstance(held, ApiError):
+            is_complete = False
+        else:
+            known[held.transaction.producer.producer_id] = held
+    for row in rows:
+        _name(services, caller, row, known, is_complete=is_complete)
+    return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
+
+
+def _held_back(services: Services, may_describe: Callable[[str], bool]) -> Steps[list[HeldBack]]:
+    pace = Pace()
+    rows: list[HeldBack] = []
+    for (topic, partition), replica in list(services.replicas.items()):
+        transactions = replica.log.transactions
+        if transactions.first_unstable < replica.high_watermark and may_describe(topic):
+            ends = replica.ends
+            rows.append(
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "last_stable_offset": ends.last_stable,
+                    "high_watermark": ends.high_watermark,
+                    "records_held_back": ends.high_watermark - ends.last_stable,
+                    "open_transactions": len(transactions),
+                    "producer_id": None,
+                    "producer_epoch": None,
+                    "coordinator_epoch": None,
+                    "transactional_id": None,
+                    "first_offset": None,
+                    "idle_ms": None,
+                    "is_hanging": None,
+                }
+            )
+        if pace.spent():
+            yield
+    return rows
+
+
+def _name(
+    services: Services, caller: Caller, row: HeldBack, known: Mapping[int, Held], *, is_complete: bool
+) -> None:
+    """Say which transaction holds the partition back, if it still does."""
+    replica = services.replicas.get((row["topic"], row["partition"]))
+    oldest = None if replica is None else replica.log.transactions.oldest()
+    if replica is None or oldest is None:
+        return
+    producer_id, first_offset = oldest
+    entry = replica.log.producers.entry(producer_id)
+    if entry is None:
+        return
+    held = known.get(producer_id)
+    if held is not None and caller.may(DESCRIBE_TRANSACTION, held.transactional_id):
+        row["transactional_id"] = held.transactional_id
+    row["producer_id"], row["first_offset"] = producer_id, first_offset
+    row["producer_epoch"], row["coordinator_epoch"] = entry.producer_epoch, entry.coordinator_epoch
+    row["idle_ms"] = replica.log.idle_ms(entry, services.clock_ms())
+    if held is not None and _takes_part(held, row["topic"], row["partition"]):
+        row["is_hanging"] = False
+    elif is_complete:
+        row["is_hanging"] = True
+
+
+def _takes_part(held: Held, topic: str, partition: int) -> bool:
+    return (topic, partition) in held.transaction.partitions
+
+
+async def abort(services: Services, caller: Caller, transactional_id: str) -> TransactionRow:
+    """Abort the transaction of an id, prepared or not, and fence its producer; decided at the return.
+
+    Raises ApiError: INVALID_TXN_STATE where there is none, or what the handler of InitProducerId says.
+    """
+    await _ongoing(services, caller, transactional_id)
+    asked: types.InitProducerIdRequestDict = {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": _ABORT_TIMEOUT_MS,
+    }
+    answer = await caller.ask(ApiKey.INIT_PRODUCER_ID, asked)
+    # It is aborted already, and its markers are being written.
+    if answer["error_code"] != ErrorCode.CONCURRENT_TRANSACTIONS:
+        check_code(answer["error_code"])
+    return await described(services, caller, transactional_id)
+
+
+async def commit(
+    services: Services, caller: Caller, transactional_id: str, producer_id: int, producer_epoch: int
+) -> TransactionRow:
+    """Commit a prepared transaction, if it is the one of this producer id and epoch; its producer cannot
+    continue it. Raises ApiError."""
+    found = await _ongoing(services, caller, transactional_id)
+    if found["timeout_ms"] is not None:
+        raise ApiError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"the producer of {transactional_id!r} has not enabled two-phase commit, so nothing shows that"
+            " it has sent everything: abort it, or wait for its timeout",
+        )
+    if (producer_id, producer_epoch) != (found["producer_id"], found["producer_epoch"]):
+        raise _another(transactional_id, found["producer_id"], found["producer_epoch"])
+    claimed: types.InitProducerIdRequestDict = {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": _NO_TIMEOUT_MS,
+        "enable2_pc": True,
+        "keep_prepared_txn": True,
+    }
+    client = await caller.ask(ApiKey.INIT_PRODUCER_ID, claimed)
+    check_code(client["error_code"])
+    kept = client["ongoing_txn_producer_id"], client["ongoing_txn_producer_epoch"]
+    if kept != (producer_id, producer_epoch):
+        raise _another(transactional_id, *kept)
+    ending: types.EndTxnRequestDict = {
+        "transactional_id": transactional_id,
+        "producer_id": client["producer_id"],
+        "producer_epoch": client["producer_epoch"],
+        "committed": True,
+    }
+    check_code((await caller.ask(ApiKey.END_TXN, ending))["error_code"])
+    return await described(services, caller, transactional_id)
+
+
+def _another(transactional_id: str, producer_id: int, producer_epoch: int) -> ApiError:
+    message = f"the transaction of {transactional_id!r} has producer {producer_id} epoch {producer_epoch}"
+    return ApiError(ErrorCode.INVALID_TXN_STATE, message)
+
+
+async def _ongoing(services: Services, caller: Caller, transactional_id: str) -> TransactionRow:
+    found = await described(services, caller, transactional_id)
+    if found["condition"] in ("none", "ending"):
+        message = f"{transactional_id!r} is {found['state']}: it has no open transaction"
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
+    return found
+
+
+async def abort_hanging(
+    services: Services, caller: Caller, topic: str, partition: int, producer_id: int, producer_epoch: int
+) -> None:
+    """End a transaction that hangs on one partition, as aborted; committed at the return.
+
+    Raises ApiError: INVALID_TXN_STATE where this producer has none there, or where its coordinator knows it.
+    """
+    caller.check(DESCRIBE_TOPIC, topic)
+    entry = services.replica(topic, partition).log.producers.entry(producer_id)
+    if entry is None or entry.producer_epoch != producer_epoch or entry.current_txn_start_offset < 0:
+        message = f"producer {producer_id} epoch {producer_epoch} has no open transaction there"
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
+    async for held in services.transactions.listed(only_active=True):
+        if isinstance(held, ApiError):
+            raise held
+        if held.transaction.producer.producer_id == producer_id and _takes_part(held, topic, partition):
+            message = "its coordinator knows this transaction: abort it by its transactional id"
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
+    asked = {
+        "markers": [
+            {
+                "producer_id": producer_id,
+                "producer_epoch": producer_epoch,
+                "transaction_result": False,
+                "coordinator_epoch": max(entry.coordinator_epoch, 0),
+                "topics": [{"name": topic, "partition_indexes": [partition]}],
+            }
+        ]
+    }
+    answer = await caller.ask(ApiKey.WRITE_TXN_MARKERS, asked)
+    check_code(answer["markers"][0]["topics"][0]["partitions"][0]["error_code"])
