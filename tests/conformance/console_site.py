@@ -67,6 +67,16 @@ class Visitor:
     async def get(self, path: str) -> Answer:
         return await self.ask("GET", path)
 
+    async def begin(self, path: str) -> Answer:
+        """The answer, without its body if it goes on for long."""
+        async with (
+            asyncio.timeout(DEADLINE_SECONDS),
+            aiohttp.ClientSession(headers=self._headers) as session,
+            session.get(self.address + path, ssl=self._context or True) as answer,
+        ):
+            text = "" if answer.status == 200 else await answer.text()
+            return Answer(answer.status, answer.headers, text)
+
     @asynccontextmanager
     async def follow(self, path: str) -> AsyncIterator[AsyncIterator[tuple[str, Any]]]:
         """The events of a stream: (name, value), `message` for one without a name."""
