@@ -1,7 +1,7 @@
 """Routes and pages of the console show and change what their user may see and change over Kafka's protocol.
 
-The tests go through the table of routes, so a new one is tested without being named here. `HIDDEN` has a
-value for each parameter that names something.
+The tests go through the table of routes, so a new one is tested without being named here. `NAMES` and
+`OTHERS` have a value for each parameter that a route needs.
 """
 
 from __future__ import annotations
@@ -26,16 +26,25 @@ from tidelog.broker.security.required_access import OF_CLUSTER, Right
 from tidelog.client import Consumer, Producer
 from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 
-HIDDEN: Final[Mapping[str, Any]] = {
+NAMES: Final[Mapping[str, Any]] = {
     "topic": "covert-topic",
     "partition": 0,
-    "group": "covert-group",
+    "group_id": "covert-group",
     "transactional_id": "covert-transaction",
     "user": "covert-user",
     "principal": "User:covert-user",
     "client_id": "covert-client",
 }
-"""What no user but alice may see. Each value that is a text begins with `covert` or a type and that."""
+"""Parameters that name what no user but alice may see."""
+OTHERS: Final[Mapping[str, Any]] = {
+    "name": "covert-topic",
+    "count": 2,
+    "to": "earliest",
+    "offset": 0,
+    "settings": {},
+    "producer_epoch": 0,
+}
+"""Parameters that some route needs."""
 CHANGES = [route for route in ROUTES if route.is_change]
 READS = [route for route in ROUTES if not route.is_change]
 RIGHTS = [right for right in vars(required_access).values() if isinstance(right, Right)]
@@ -89,13 +98,13 @@ async def site(tmp_path: Path, **settings: object) -> AsyncIterator[Site]:
 
 def values_of(route: ApiRoute, site: Site, name: str = "covert") -> dict[str, Any]:
     """The parameters of a request that names what is hidden, or what does not exist."""
-    hidden = {**HIDDEN, "producer_id": site.producer_id}
+    known = {**NAMES, **OTHERS, "producer_id": site.producer_id}
     return {
-        field.name: hidden[field.name].replace("covert", name)
-        if isinstance(hidden[field.name], str)
-        else hidden[field.name]
+        field.name: known[field.name].replace("covert", name)
+        if isinstance(known[field.name], str)
+        else known[field.name]
         for field in msgspec.structs.fields(route.parameters)
-        if field.name in hidden
+        if field.required or field.name in (*NAMES, "producer_id")
     }
 
 
@@ -283,7 +292,8 @@ def test_the_rows_of_the_table_hold_together() -> None:
         fields = set(route.parameters.__struct_fields__)
         named = {need.field for need in route.needs} - {OF_CLUSTER}
         assert named | set(route.path_names) | set(route.logged) <= fields, route.path
-        assert not {"password", "token", "value", "key"} & set(route.logged), "logged are no secrets"
+        secrets = {"password", "key", "headers", *(["value"] if "records" in route.path else [])}
+        assert not secrets & set(route.logged), f"{route.path}: what is logged is not secret"
         assert route.path.startswith("/api/v1/")
     for page in PAGES:
         assert all(not route.is_change and not route.stream for route in page.sources.values()), page.path
