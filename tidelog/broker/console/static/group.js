@@ -25,7 +25,7 @@ document.addEventListener("DOMContentLoaded", () => {
     plot = new uPlot({
       width: width(), height: 220,
       axes: [axis(), { ...axis(), size: 70 }],
-      scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, 1)] } },
+      scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, Math.max(high || 0, 1)] } },
       series: [{}, ...names.map((label, number) => ({
         label, stroke: colour(colours[number % colours.length]), width: number ? 1 : 2, dash: DASHES[number], points: { show: data[0].length < 3 },
       }))],

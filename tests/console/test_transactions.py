@@ -1,0 +1,54 @@
+"""The page of transactions in a browser: what they hold back, and an abort by hand."""
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from tests.conformance.test_console_transactions import opened
+from tests.console.site import Console, assert_accessible, console_with
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+console = console_with(
+    transaction_two_phase_commit_enable=True, transaction_two_phase_commit_allowed_ids=("prepared*",)
+)
+
+
+def test_an_open_transaction_is_aborted_by_hand_once_its_name_is_typed(
+    console: Console, page: "Page"
+) -> None:
+    from playwright.sync_api import expect
+
+    name = f"open{uuid4().hex}"
+    producer_id, _ = console.run(opened(console, name))
+    page.goto(console.url("/transactions"))
+    row = page.locator("#transactions tbody tr").filter(has_text=name)
+    expect(row).to_contain_text("Ongoing")
+    expect(row).to_contain_text("cannot be committed by hand")
+    held_back = page.locator("#held-back tbody tr").filter(has_text=f"{name}-0")
+    expect(held_back).to_contain_text(f"{name}, producer {producer_id}")
+    row.get_by_text("Abort", exact=True).first.click()
+    assert_accessible(page)
+    abort = row.get_by_role("button", name="Abort")
+    expect(abort).to_be_disabled()
+    row.get_by_label("Type the transactional id").fill(name)
+    abort.click()
+    expect(page.locator("#message")).to_have_text("The transaction is aborted.")
+    expect(held_back).to_have_count(0)
+
+
+def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Page") -> None:
+    from playwright.sync_api import expect
+
+    name = f"prepared{uuid4().hex}"
+    console.run(opened(console, name, is_prepared=True))
+    page.goto(console.url("/transactions"))
+    row = page.locator("#transactions tbody tr").filter(has_text=name)
+    expect(row).to_contain_text("no time aborts it")
+    row.get_by_text("Abort or commit").click()
+    row.get_by_label("Type the transactional id").last.fill(name)
+    row.get_by_role("button", name="Commit").click()
+    expect(page.locator("#message")).to_have_text("The transaction is committed.")
+    expect(page.locator("#held-back tbody tr").filter(has_text=f"{name}-0")).to_have_count(0)
+    page.goto(console.url(f"/transactions?text={name}&all=true"))
+    expect(page.locator("#transactions tbody tr")).to_contain_text("CompleteCommit")
