@@ -11,6 +11,7 @@ Event loop only.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from inspect import isawaitable
@@ -251,7 +252,10 @@ class Site:
             values |= {name: value for name, value in in_path.items() if name in known}
             answers[name] = await self._handled(route, caller, _parameters(route, values))
         query = {**in_path, **request.query}
-        return self._rendered(request, page.template, page.title, {**answers, "query": query})
+        # In a thread: a page of 500 records takes longer than the loop may be busy.
+        return await asyncio.to_thread(
+            self._rendered, request, page.template, page.title, {**answers, "query": query}
+        )
 
     def _rendered(
         self, request: web.Request, template: str, title: str, values: dict[str, Any], status: int = 200

@@ -49,7 +49,7 @@ class OfTopic(Parameters, frozen=True, kw_only=True):
 
 
 class TopicListing(Listing, frozen=True, kw_only=True):
-    contains: Annotated[str, Meta(max_length=249, description="Part of the name.")] = ""
+    search: Annotated[str, Meta(max_length=249, description="Part of the name.")] = ""
     internal: Annotated[bool, Meta(description="Whether internal topics are listed.")] = True
 
 
@@ -88,7 +88,7 @@ class TopicChanged(TypedDict):
 async def _topics(console: Console, caller: Caller, asked: TopicListing) -> TopicRows:
     services = console.services
     may_describe = partial(caller.may, DESCRIBE_TOPIC)
-    steps = topic_rows(services, may_describe, asked.contains, asked.internal, asked.offset, asked.limit)
+    steps = topic_rows(services, may_describe, asked.search, asked.internal, asked.offset, asked.limit)
     return await services.turns.run(steps)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple, TypedDict
 
-MOST_SHOWN_BYTES: Final = 2_048
+MOST_SHOWN_BYTES: Final = 1_024
 """Of one key or value in a list of records."""
 MOST_DETAIL_BYTES: Final = 64 * 1024
 """Of one key or value where a single record is shown."""

@@ -27,9 +27,10 @@ addEventListener("DOMContentLoaded", () => {
   const progress = byId("progress");
   const say = (text) => { progress.querySelector("[role=status]").textContent = text; };
   const shownIn = (cell, value) => {
-    const part = document.createElement(value ? "bdi" : "span");
-    part.className = value ? "mono value" : "faint";
-    part.textContent = value ? visible(value.text) : "none";
+    const isFull = value !== null && value.size_bytes > 0;
+    const part = document.createElement(isFull ? "bdi" : "span");
+    part.className = isFull ? "mono value" : "faint";
+    part.textContent = isFull ? visible(value.text) : value ? "empty" : "none";
     cell.append(part);
     const note = value && [
       value.is_truncated ? `… of ${value.size_bytes} B` : "", value.schema_id === null ? "" : `schema ${value.schema_id}`,

@@ -42,7 +42,7 @@ from tidelog.protocol.json_lines import line_of
 from tidelog.protocol.records import Record, TimestampType
 from tidelog.protocol.types import NO_TIMESTAMP
 
-MOST_PAGE_BYTES: Final = 4 << 20
+MOST_PAGE_BYTES: Final = 2 << 20
 """Of the records of one answer, as they are stored."""
 MOST_SCANNED_BYTES: Final = 16 << 20
 """Of the log for one page; what follows is on the next."""
@@ -55,9 +55,7 @@ FOLLOW_SECONDS: Final = 0.5
 MOST_FOLLOWED: Final = 100
 """Records that a follower gets in one look; what came before them is counted as skipped."""
 _WHOLE_STEP: Final = Limits(10_000, MOST_PAGE_BYTES)
-_MOST_HEADERS: Final = 100
-_MOST_NAME: Final = 256
-_MOST_HEADER_BYTES: Final = 1_024
+_MOST_NAME: Final = 128
 
 
 class HeaderRow(TypedDict):
@@ -488,8 +486,8 @@ def _record_row(record: Record, reading: Reading, decode: Decode, most_bytes: in
         "key": shown(record.key, reading.key_format, decode, most_bytes),
         "value": shown(record.value, reading.value_format, decode, most_bytes),
         "headers": [
-            {"name": name[:_MOST_NAME], "value": shown(value, most_bytes=_MOST_HEADER_BYTES)}
-            for name, value in record.headers[:_MOST_HEADERS]
+            {"name": name[:_MOST_NAME], "value": shown(value, most_bytes=most_bytes // 8)}
+            for name, value in record.headers[: most_bytes // 128]
         ],
         "header_count": len(record.headers),
         "problem": "",

@@ -253,7 +253,7 @@ async def test_an_answer_is_bounded_in_bytes(asker: Asker) -> None:
     row: Row = (b"k" * 100_000, large, (("h" * 1_000, large),))
     await stored(asker, *(batch(row, compression=Compression.ZSTD) for _ in range(12)))
     answer = await records.page("t", 0, START, 500, Reading())
-    assert 3 <= len(answer["rows"]) <= 6
+    assert 2 <= len(answer["rows"]) <= 3
     assert answer["next_offset"] == len(answer["rows"])
     assert len(json.dumps(answer)) < 100_000
     (one,) = (await records.page("t", 0, Place(), 1, Reading()))["rows"]

@@ -1,0 +1,172 @@
+"""Records: shown as text whatever they hold, found, followed and produced, in a real browser."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.console.site import Console, assert_accessible
+from tidelog.client import Admin, NewTopic, Producer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Row = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]
+MARKUP = '<img src=x onerror="document.title=\'taken\'"><script>document.title="taken"</script>'
+HOSTILE: tuple[Row, ...] = (
+    (MARKUP.encode(), MARKUP.encode(), ((MARKUP, MARKUP.encode()),)),
+    ("a\u202egnp.exe".encode(), b"\x1b[31m\x00\x07", (("\u200bname", b"\r\n"),)),
+    (b"\xff\xfe", b"\xc3\x28", (("h", b"\xff"),)),
+    (b"{{ 7 * 7 }}", b'{"</script>": ["${7*7}", 1.50]}', ()),
+    (b"k" * 500_000, b"v" * 500_000, (("n" * 10_000, b"w"),)),
+    (None, None, ()),
+    (b"", b"", (("", b""),)),
+)
+
+
+async def write(address: str, topic: str, rows: Sequence[Row]) -> None:
+    async with Admin(bootstrap_servers=address) as admin:
+        if topic not in await admin.list_topics():
+            await admin.create_topics([NewTopic(topic, 1, 1, {})])
+    async with Producer(bootstrap_servers=address, max_request_size=2_000_000) as producer:
+        for key, value, headers in rows:
+            await producer.send(topic, value, key=key, headers=headers, partition=0)
+
+
+def of_partition(console: Console, topic: str) -> str:
+    return console.url(f"/topics/{topic}/partitions/0")
+
+
+def test_a_hostile_record_is_text_and_does_nothing(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "hostile", HOSTILE))
+    page.goto(of_partition(console, "hostile"))
+    rows = page.locator("#rows tr")
+    expect(rows).to_have_count(len(HOSTILE))
+    assert rows.nth(0).locator("bdi").all_inner_texts() == [MARKUP, MARKUP]
+    expect(rows.nth(0).locator("td").last).to_have_text(f"{MARKUP}={MARKUP}")
+    expect(rows.nth(1)).to_contain_text(r"a\u202egnp.exe")
+    expect(rows.nth(1)).to_contain_text(r"\x1b[31m\x00\x07")
+    expect(rows.nth(1)).to_contain_text(r"\u200bname=\r")
+    expect(rows.nth(2)).to_contain_text("ff fe")
+    expect(rows.nth(3)).to_contain_text("{{ 7 * 7 }}")
+    expect(rows.nth(4)).to_contain_text("… of 488.3 KiB")
+    assert len(rows.nth(4).inner_text()) < 5_000
+    assert rows.nth(5).locator("td").all_inner_texts()[1:] == ["none", "none", ""]
+    assert_accessible(page)
+    for offset in range(len(HOSTILE)):
+        page.goto(f"{of_partition(console, 'hostile')}/records/{offset}")
+        assert_accessible(page)
+    page.goto(f"{of_partition(console, 'hostile')}/records/3")
+    expect(page.locator("pre").last).to_have_text('{\n  "</script>": [\n    "${7*7}",\n    1.50\n  ]\n}')
+    assert page.title().startswith("Record")
+    assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+
+
+def test_what_a_script_adds_is_text_too(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "added", HOSTILE))
+    page.goto(of_partition(console, "added"))
+    page.get_by_role("textbox", name="Text").fill(MARKUP)
+    page.get_by_role("button", name="Search all").click()
+    rows = page.locator("#rows tr")
+    expect(page.locator("#progress")).to_contain_text("all searched: 1 found")
+    expect(rows).to_have_count(1)
+    assert rows.locator("bdi").all_inner_texts() == [MARKUP, MARKUP]
+    expect(rows.locator("td").last).to_have_text(f"{MARKUP}={MARKUP}")
+    page.get_by_role("textbox", name="Text").fill("gnp")
+    page.get_by_role("button", name="Search all").click()
+    expect(rows.nth(0)).to_contain_text(r"a\u{202e}gnp.exe")
+    expect(rows.nth(0)).to_contain_text(r"\u{1b}[31m\u{0}\u{7}")
+    assert page.title().startswith("Records")
+    assert_accessible(page)
+
+
+def test_it_is_read_from_an_offset_a_time_and_the_end(console: Console, page: "Page") -> None:
+    rows: list[Row] = [(b"key %d" % number, b"%d" % number, ()) for number in range(120)]
+    console.run(write(console.address, "many", rows))
+    page.goto(of_partition(console, "many"))
+    heads = page.locator("#rows th")
+    expect(heads.first).to_have_text("70")
+    expect(heads.last).to_have_text("119")
+    page.get_by_role("link", name="Earlier").click()
+    expect(heads.first).to_have_text("20")
+    page.get_by_role("link", name="First").click()
+    expect(heads.first).to_have_text("0")
+    page.get_by_role("link", name="Later").click()
+    expect(heads.first).to_have_text("50")
+    page.get_by_label("From offset").fill("117")
+    page.get_by_role("button", name="Show").click()
+    expect(heads).to_have_count(3)
+    page.get_by_label("From offset").fill("")
+    page.get_by_label("or time (UTC)").fill("2020-01-01")
+    page.get_by_label("Records", exact=True).fill("5")
+    page.get_by_label("Values as").select_option("bytes")
+    page.get_by_role("button", name="Show").click()
+    expect(heads).to_have_count(5)
+    expect(page.locator("#rows tr").nth(3)).to_contain_text("33 bytes")
+    page.get_by_label("or time (UTC)").fill("soon")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".problem")).to_contain_text("time: expected 2026-11-26T18:00:00Z")
+
+
+def test_the_tail_follows_what_is_produced_until_it_is_stopped(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "tail", [(b"old", b"old", ())]))
+    page.goto(of_partition(console, "tail"))
+    page.get_by_role("button", name="Follow").click()
+    rows = page.locator("#rows tr")
+    expect(page.locator("#progress")).to_contain_text("following, up to offset 1")
+    expect(rows).to_have_count(0)
+    console.run(write(console.address, "tail", [(b"new", MARKUP.encode(), ())]))
+    expect(rows.first).to_contain_text("new")
+    assert rows.first.locator("bdi").last.inner_text() == MARKUP
+    console.run(write(console.address, "tail", [(b"newer", b"", ())]))
+    expect(rows.first).to_contain_text("newer")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Follow")).to_be_visible()
+    assert_accessible(page)
+
+
+def test_what_is_produced_here_is_read_here(console: Console, page: "Page", tmp_path: Path) -> None:
+    console.run(write(console.address, "produced", []))
+    page.goto(console.url("/topics/produced/produce"))
+    assert_accessible(page)
+    page.get_by_label("Key, empty for none").fill("42")
+    page.get_by_label("Value", exact=True).fill("line 1\nline 2 ü")
+    page.get_by_label("Headers, each in a line").fill("trace=a=b\nempty=")
+    page.get_by_role("button", name="Produce", exact=True).click()
+    expect(page.locator("#produced")).to_have_text("Stored durably: partition 0, offset 0")
+    page.get_by_label("No value: a tombstone").check()
+    page.get_by_role("button", name="Produce", exact=True).click()
+    expect(page.locator("#produced")).to_contain_text("offset 1")
+    page.get_by_label("No value: a tombstone").uncheck()
+    page.get_by_label("The value is").select_option("hex")
+    page.get_by_label("Value", exact=True).fill("zz")
+    page.get_by_role("button", name="Produce", exact=True).click()
+    expect(page.locator("#message")).to_contain_text("value: expected hex")
+    page.locator("#produced a").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("offset 1")
+    page.goto(of_partition(console, "produced"))
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download as JSON lines").click()
+    assert download.value.suggested_filename == "produced-0.jsonl"
+    path = tmp_path / "lines"
+    download.value.save_as(path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["key"], line["value"], line["headers"]) for line in lines] == [
+        ("42", "line 1\nline 2 ü", [["trace", "a=b"], ["empty", ""]]),
+        ("42", None, [["trace", "a=b"], ["empty", ""]]),
+    ]
+
+
+def test_batches_have_their_producers(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "batches", [(b"k", b"v", ())]))
+    console.run(write(console.address, "batches", [(b"k", b"v", ())]))
+    page.goto(f"{of_partition(console, 'batches')}/batches")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    entries = console.broker.services.replicas["batches", 0].log.producers.latest()
+    for index, entry in enumerate(reversed(list(entries))):
+        expect(rows.nth(index)).to_contain_text(f"{entry.producer_id} epoch 0")
+        expect(rows.nth(index)).to_contain_text("0 to 0")
+    assert_accessible(page)

@@ -1,0 +1,108 @@
+"""Topics: the page has the protocol's numbers, and its forms change real topics."""
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.console.site import Console, assert_accessible
+from tidelog.client import Admin, NewTopic, Producer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+
+async def write(address: str, topic: str, partitions: int, records: int) -> None:
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, 1, {"retention.ms": "60000"})])
+    async with Producer(bootstrap_servers=address) as producer:
+        for number in range(records):
+            await producer.send(topic, b"%d" % number, partition=number % partitions)
+
+
+def cells(row: "Locator") -> list[str]:
+    return row.locator("th, td").all_inner_texts()
+
+
+def test_a_topic_is_created_found_and_shown(console: Console, page: "Page") -> None:
+    page.goto(console.url("/topics"))
+    page.get_by_text("Create a topic").click()
+    page.get_by_label("Name", exact=True).fill("made.here")
+    page.get_by_label("Partitions", exact=True).fill("3")
+    page.get_by_label("Settings, each in a line").fill("retention.ms=60000\ncleanup.policy=delete")
+    page.get_by_role("button", name="Create").click()
+    row = page.get_by_role("row", name="made.here")
+    expect(row).to_contain_text("delete, after 1 min 0 s")
+    made = console.broker.services.catalog.topic("made.here")
+    assert made is not None
+    assert len(made.partitions) == 3
+    assert made.configs == {"retention.ms": "60000", "cleanup.policy": "delete"}
+    page.get_by_label("Part of the name").fill("nothing has this")
+    page.get_by_role("button", name="Find").click()
+    expect(page.get_by_text("No topic has this in its name.")).to_be_visible()
+    page.goto(console.url("/topics"))
+    assert_accessible(page)
+
+
+def test_a_refusal_is_shown_and_changes_nothing(console: Console, page: "Page") -> None:
+    page.goto(console.url("/topics"))
+    page.get_by_text("Create a topic").click()
+    page.get_by_label("Name", exact=True).fill("refused")
+    page.get_by_label("Settings, each in a line").fill("retention.ms=soon")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("#message")).to_contain_text("INVALID_CONFIG: Invalid value soon")
+    assert console.broker.services.catalog.topic("refused") is None
+
+
+def test_partitions_have_the_numbers_of_the_protocol(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "numbers", 2, 7))
+    page.goto(console.url("/topics"))
+    page.get_by_role("link", name="numbers").click()
+    rows = page.locator("#partitions tbody tr")
+    expect(rows).to_have_count(2)
+    for index, records in enumerate((4, 3)):
+        partition, leader, *_, start, last_stable, end, size, segments, producers = cells(rows.nth(index))
+        replica = console.broker.services.replicas["numbers", index]
+        assert partition.startswith(str(index))
+        assert leader == f"broker 1 epoch {replica.leader_epoch}"
+        assert (start, last_stable, end) == ("0", str(records), str(records))
+        assert (size, segments, producers) == (f"{replica.log.size_bytes} B", "1", "1")
+    assert_accessible(page)
+    page.get_by_text("Add partitions").click()
+    assert_accessible(page)
+    page.get_by_label("Partitions in all").fill("5")
+    page.get_by_role("button", name="Add").click()
+    expect(rows).to_have_count(5)
+
+
+def test_settings_are_changed_and_removed(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "settings", 1, 0))
+    page.goto(console.url("/topics/settings/settings"))
+    row = page.locator("tr", has=page.get_by_role("rowheader", name="retention.ms", exact=True))
+    expect(row).to_contain_text("this topic instead of 604800000")
+    assert_accessible(page)
+    page.get_by_label("Settings, each in a line").fill("segment.ms=7000\nmax.message.bytes=2000000")
+    page.get_by_role("button", name="Change").click()
+    expect(
+        page.locator("tr", has=page.get_by_role("rowheader", name="segment.ms", exact=True))
+    ).to_contain_text("7000")
+    page.get_by_role("button", name="Remove retention.ms (604800000 then holds)").click()
+    expect(row).to_contain_text("default")
+    assert console.broker.services.replicas["settings", 0].log.config.segment_ms == 7000
+    made = console.broker.services.catalog.topic("settings")
+    assert made is not None
+    assert made.configs == {"segment.ms": "7000", "max.message.bytes": "2000000"}
+
+
+def test_a_topic_is_deleted_once_its_name_is_typed(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "doomed", 1, 1))
+    page.goto(console.url("/topics/doomed"))
+    page.get_by_text("Delete this topic").click()
+    button = page.get_by_role("button", name="Delete")
+    expect(button).to_be_disabled()
+    page.get_by_label("Type the topic's name").fill("doome")
+    expect(button).to_be_disabled()
+    page.get_by_label("Type the topic's name").fill("doomed")
+    button.click()
+    expect(page).to_have_url(console.url("/topics"))
+    expect(page.get_by_role("link", name="doomed")).to_have_count(0)
+    assert console.broker.services.catalog.topic("doomed") is None
