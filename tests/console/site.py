@@ -74,6 +74,15 @@ def new_page(browser: Browser, **options: Any) -> Page:
     return page
 
 
+def sign_in(page: Page, console: Console, user: str, password: str) -> None:
+    """As a visitor whom the console asks."""
+    page.goto(console.url("/sign-in"))
+    page.get_by_label("User").fill(user)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(console.url("/**"), wait_until="load")
+
+
 def assert_accessible(page: Page) -> None:
     """axe finds nothing in light and in dark, and on a phone nothing is wider than the screen."""
     for scheme in ("light", "dark"):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
+from tidelog.broker.console.views.clients import RequestRates
 from tidelog.broker.console.views.condition import Conditions
 from tidelog.broker.console.views.records import Records
 from tidelog.broker.console.watch import Watch
@@ -44,6 +45,7 @@ class Console:
         self.watch = Watch(services)
         self.conditions = Conditions(services)
         self.records = Records(services)
+        self.request_rates = RequestRates()
 
 
 class Parameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +98,7 @@ class Page(NamedTuple):
     """A page: `template` with the answers of `sources`, each by its name; `path` begins with /console.
 
     The parameters of the path and the query go to each source that has them. A page is in the navigation
-    unless its path has parameters, or it is the detail of another page.
+    where `is_shown`, unless its path has parameters, or it is the detail of another page.
     """
 
     path: str
@@ -104,6 +106,7 @@ class Page(NamedTuple):
     template: str
     sources: Mapping[str, ApiRoute]
     is_detail: bool = False
+    is_shown: Callable[[Console], bool] = lambda _: True
 
     @property
     def is_in_navigation(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.broker.console.api import (
     broker,
+    clients,
     events,
     groups,
     overview,
@@ -20,7 +21,17 @@ from tidelog.broker.console.api import (
 )
 from tidelog.broker.console.route import ApiRoute, Page
 
-_SUBJECTS: Final = (overview, topics, records, producers, groups, transactions, broker, events)
+_SUBJECTS: Final = (
+    overview,
+    topics,
+    records,
+    producers,
+    groups,
+    transactions,
+    clients,
+    broker,
+    events,
+)
 
 ROUTES: Final[Sequence[ApiRoute]] = [route for subject in _SUBJECTS for route in subject.ROUTES]
 PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]

@@ -269,7 +269,9 @@ class Site:
             "is_known": is_known,
             "has_session": known is not None and known.has_session,
             "path": request.rel_url.raw_path,
-            "pages": [page for page in PAGES if page.is_in_navigation and is_known],
+            "pages": [page for page in PAGES if page.is_in_navigation and page.is_shown(self._console)]
+            if is_known
+            else [],
             "user": known.user if known is not None else "",
             "may_change": not services.config.console_read_only,
             "node_id": services.node_id,

@@ -110,18 +110,30 @@ class ClientQuotas:
             self._clients.popitem(last=False)
         return found
 
-    def _bucket(self, quota: str, user: str, client_id: str) -> Bucket | None:
-        for entity, of_user, of_client in _candidates(user, client_id):
+    def limits(self, user: str, client_id: str) -> dict[str, float]:
+        """The quotas that hold for a client, by name; nothing is charged or remembered."""
+        found = {quota: self._holding(quota, user, client_id) for quota in QUOTAS_OF_CLIENTS}
+        return {quota: held[0] for quota, held in found.items() if held is not None}
+
+    def _holding(self, quota: str, user: str, client_id: str) -> tuple[float, str | None, str | None] | None:
+        """The value of the quota that holds for a client, and who shares its use."""
+        for entity, of_user, of_client in _candidates(user, client_id[:MOST_CLIENT_ID_CHARACTERS]):
             value = self._quotas.get(entity, {}).get(quota)
-            if value is None:
-                continue
-            key = (quota, of_user, of_client)
-            rate = value / 100 if quota == REQUEST_PERCENTAGE else value
-            bucket = self._buckets.get(key)
-            if bucket is None or bucket.rate != rate:
-                bucket = self._buckets[key] = Bucket(rate, self._burst_seconds[quota])
-            return bucket
+            if value is not None:
+                return value, of_user, of_client
         return None
+
+    def _bucket(self, quota: str, user: str, client_id: str) -> Bucket | None:
+        held = self._holding(quota, user, client_id)
+        if held is None:
+            return None
+        value, of_user, of_client = held
+        key = (quota, of_user, of_client)
+        rate = value / 100 if quota == REQUEST_PERCENTAGE else value
+        bucket = self._buckets.get(key)
+        if bucket is None or bucket.rate != rate:
+            bucket = self._buckets[key] = Bucket(rate, self._burst_seconds[quota])
+        return bucket
 
 
 def _candidates(user: str, client_id: str) -> Iterable[tuple[QuotaEntity, str | None, str | None]]:

@@ -1,6 +1,7 @@
 """The routes and pages of the console, one module per subject.
 
 - `broker`: which broker this is
+- `clients`: the clients that are connected, and quotas
 - `events`: the last events of the broker's log
 - `groups`: groups: their list, one of them with its lag, and the reset of what it committed
 - `overview`: the broker at one look, and its charts

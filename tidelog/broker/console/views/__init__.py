@@ -1,6 +1,7 @@
 """What a broker's services look like at this moment, as plain values. They read, and know nothing of HTTP.
 
 - `broker`: which broker this is
+- `clients`: the clients that are connected, and quotas
 - `condition`: what may be wrong with a broker, gathered
 - `events`: the last events of the broker's log
 - `group_reset`: the reset of what a group committed: first what it would change, then the change

@@ -1,0 +1,95 @@
+"""The clients that are connected, and quotas.
+
+Owns the routes and pages. To see who is connected needs DESCRIBE on the cluster; quotas need what Kafka's
+requests for them need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.views.clients import Clients, Quotas, clients, quotas_of
+from tidelog.broker.security.required_access import (
+    ALTER_CLUSTER_CONFIGS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CLUSTER_CONFIGS,
+    whole,
+)
+from tidelog.protocol.quotas import ALL_QUOTAS, CLIENT_ID, IP, USER
+from tidelog.protocol.schema import ApiKey
+
+
+class AskedClients(Listing, frozen=True, kw_only=True):
+    """Which connections."""
+
+    search: (
+        Annotated[str, Meta(max_length=1_000, description="Part of an address, a user, an id.")] | None
+    ) = None
+
+
+class ChangedQuota(Parameters, frozen=True, kw_only=True):
+    """A quota: `user`, `client_id`, both, or `ip`. The name "" is the default of all who have none of their
+    own. Without `value` the quota is removed.
+    """
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+    quota: Annotated[str, Meta(description=f"One of {', '.join(ALL_QUOTAS)}.")]
+    value: float | None = None
+
+
+async def _clients(console: Console, caller: Caller, asked: AskedClients) -> Clients:
+    services = console.services
+    return await services.turns.run(
+        clients(
+            *(console.server.connections, console.request_rates, services.quotas),
+            *(asked.search, asked.offset, asked.limit),
+        )
+    )
+
+
+async def _quotas(console: Console, caller: Caller, asked: Listing) -> Quotas:
+    return quotas_of(console.services.quotas, asked.offset, asked.limit)
+
+
+async def _change_quota(console: Console, caller: Caller, asked: ChangedQuota) -> None:
+    named = {USER: asked.user, CLIENT_ID: asked.client_id, IP: asked.ip}
+    entity = [
+        {"entity_type": kind, "entity_name": name or None} for kind, name in named.items() if name is not None
+    ]
+    change = {"key": asked.quota, "value": asked.value or 0.0, "remove": asked.value is None}
+    answer = await caller.ask(
+        ApiKey.ALTER_CLIENT_QUOTAS, {"entries": [{"entity": entity, "ops": [change]}], "validate_only": False}
+    )
+    for entry in answer["entries"]:
+        check_code(entry["error_code"], entry["error_message"])
+
+
+CLIENTS: Final = ApiRoute(
+    *("GET", "/api/v1/clients", _clients, AskedClients, Clients),
+    "The clients that are connected.",
+    (whole(DESCRIBE_CLUSTER),),
+)
+QUOTAS: Final = ApiRoute(
+    "GET", "/api/v1/quotas", _quotas, Listing, Quotas, "All quotas.", (whole(DESCRIBE_CLUSTER_CONFIGS),)
+)
+ROUTES: Final[Sequence[ApiRoute]] = (
+    CLIENTS,
+    QUOTAS,
+    ApiRoute(
+        *("PUT", "/api/v1/quotas", _change_quota, ChangedQuota, None),
+        "Set or remove a quota.",
+        (whole(ALTER_CLUSTER_CONFIGS),),
+        logged=("user", "client_id", "ip", "quota", "value"),
+    ),
+)
+PAGES: Final[Sequence[Page]] = (
+    Page("/console/clients", "Clients", "clients.html", {"clients": CLIENTS}),
+    Page("/console/clients/quotas", "Quotas", "quotas.html", {"quotas": QUOTAS}, is_detail=True),
+)
