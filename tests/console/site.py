@@ -80,7 +80,7 @@ def sign_in(page: Page, console: Console, user: str, password: str) -> None:
     page.get_by_label("User").fill(user)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url(console.url("/**"), wait_until="load")
+    page.get_by_role("button", name="Sign out").wait_for()
 
 
 def assert_accessible(page: Page) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.broker.console.api import (
+    access,
     broker,
     clients,
     events,
@@ -29,6 +30,7 @@ _SUBJECTS: Final = (
     groups,
     transactions,
     clients,
+    access,
     broker,
     events,
 )

@@ -1,5 +1,6 @@
 """The routes and pages of the console, one module per subject.
 
+- `access`: users and ACLs: who may do what and why, and changes of both
 - `broker`: which broker this is
 - `clients`: the clients that are connected, and quotas
 - `events`: the last events of the broker's log

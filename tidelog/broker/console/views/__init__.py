@@ -1,5 +1,6 @@
 """What a broker's services look like at this moment, as plain values. They read, and know nothing of HTTP.
 
+- `access`: users and ACLs: who may do what, and why
 - `broker`: which broker this is
 - `clients`: the clients that are connected, and quotas
 - `condition`: what may be wrong with a broker, gathered

@@ -1,0 +1,246 @@
+"""Users and ACLs: who may do what and why, and changes of both.
+
+Owns the routes and pages. They need what Kafka's requests for the same need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.route import MOST_ROWS, ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.views.access import (
+    AclList,
+    OperationName,
+    PatternName,
+    PermissionName,
+    ResourceName,
+    UserList,
+    Who,
+    Why,
+    acls_of,
+    users_of,
+    who,
+    why,
+)
+from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
+from tidelog.protocol import scram
+from tidelog.protocol.acls import (
+    CLUSTER_NAME,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+_MOST_CHARACTERS: Final = 1_000
+_ITERATIONS: Final = 8_192
+Text = Annotated[str, Meta(max_length=_MOST_CHARACTERS)]
+Name = Annotated[str, Meta(min_length=1, max_length=_MOST_CHARACTERS)]
+Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+class AskedUsers(Listing, frozen=True, kw_only=True):
+    """Which users."""
+
+    search: Text | None = None
+
+
+class NewUser(Parameters, frozen=True, kw_only=True):
+    """A user, or another password of a user."""
+
+    name: Name
+    password: Name
+    mechanism: Mechanism = "SCRAM-SHA-512"
+    iterations: Annotated[int, Meta(ge=scram.LEAST_ITERATIONS, le=scram.MOST_ITERATIONS)] = _ITERATIONS
+
+
+class DeletedUser(Parameters, frozen=True, kw_only=True):
+    """A user, with all passwords."""
+
+    name: Name
+
+
+class AskedAcls(Listing, frozen=True, kw_only=True):
+    """Which ACLs: those of a principal, and those that count for a resource."""
+
+    principal: Text | None = None
+    resource_type: ResourceName | None = None
+    resource_name: Text | None = None
+
+
+class ChangedAcl(Parameters, frozen=True, kw_only=True):
+    """One ACL."""
+
+    principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice, or User:*.")]
+    host: Text = "*"
+    permission: PermissionName = "ALLOW"
+    operation: OperationName
+    resource_type: ResourceName
+    resource_name: Text = CLUSTER_NAME
+    pattern_type: PatternName = "LITERAL"
+
+
+class AskedWhy(Parameters, frozen=True, kw_only=True):
+    """Who asks for what. Without a principal the answer is null."""
+
+    principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice.")] = ""
+    host: Text = "127.0.0.1"
+    operation: OperationName = "READ"
+    resource_type: ResourceName = "TOPIC"
+    resource_name: Text = ""
+
+
+class AskedWho(Parameters, frozen=True, kw_only=True):
+    """Which resource, and from which address."""
+
+    host: Text = "127.0.0.1"
+    resource_type: ResourceName = "TOPIC"
+    resource_name: Text = ""
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
+
+
+async def _users(console: Console, caller: Caller, asked: AskedUsers) -> UserList:
+    services = console.services
+    super_users = services.config.super_user_names
+    return await services.turns.run(
+        users_of(services.users, super_users, asked.search, asked.offset, asked.limit)
+    )
+
+
+async def _store_user(console: Console, caller: Caller, asked: NewUser) -> None:
+    mechanism = scram.ScramMechanism[asked.mechanism.replace("-", "_")]
+    salt = os.urandom(scram.SALT_BYTES)
+    salted = await asyncio.to_thread(scram.salted_password, mechanism, asked.password, salt, asked.iterations)
+    change = {
+        "name": asked.name,
+        "mechanism": mechanism,
+        "iterations": asked.iterations,
+        "salt": salt,
+        "salted_password": salted,
+    }
+    await _alter_user(caller, {"deletions": [], "upsertions": [change]})
+
+
+async def _delete_user(console: Console, caller: Caller, asked: DeletedUser) -> None:
+    held = console.services.users.get(asked.name)
+    if held is None:
+        raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {asked.name!r}")
+    deletions = [{"name": asked.name, "mechanism": mechanism} for mechanism in held]
+    await _alter_user(caller, {"deletions": deletions, "upsertions": []})
+
+
+async def _alter_user(caller: Caller, changes: dict[str, object]) -> None:
+    answer = await caller.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, changes)
+    for result in answer["results"]:
+        check_code(result["error_code"], result.get("error_message"))
+
+
+async def _acls(console: Console, caller: Caller, asked: AskedAcls) -> AclList:
+    kind = ResourceType.ANY if asked.resource_type is None else ResourceType[asked.resource_type]
+    wanted = AclFilter(kind, PatternType.MATCH, asked.resource_name, asked.principal)
+    services = console.services
+    return await services.turns.run(acls_of(services.acls, wanted, asked.offset, asked.limit))
+
+
+async def _create_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
+    answer = await caller.ask(ApiKey.CREATE_ACLS, {"creations": [_fields(asked, "")]})
+    for result in answer["results"]:
+        check_code(result["error_code"], result["error_message"])
+
+
+async def _delete_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
+    answer = await caller.ask(ApiKey.DELETE_ACLS, {"filters": [_fields(asked, "_filter")]})
+    for result in answer["filter_results"]:
+        check_code(result["error_code"], result["error_message"])
+        if not result["matching_acls"]:
+            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "there is no such ACL")
+
+
+def _fields(asked: ChangedAcl, suffix: str) -> dict[str, Any]:
+    """The fields of a request of Kafka, whose filters have a suffix in their names."""
+    pattern = "pattern_type_filter" if suffix else "resource_pattern_type"
+    return {
+        f"resource_type{suffix}": ResourceType[asked.resource_type],
+        f"resource_name{suffix}": asked.resource_name,
+        pattern: PatternType[asked.pattern_type],
+        f"principal{suffix}": asked.principal,
+        f"host{suffix}": asked.host,
+        "operation": Operation[asked.operation],
+        "permission_type": Permission[asked.permission],
+    }
+
+
+async def _why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
+    if not asked.principal:
+        return None
+    kind = ResourceType[asked.resource_type]
+    return why(
+        *(console.services.acls.authorizer, asked.principal, asked.host, Operation[asked.operation], kind),
+        _resource_name(kind, asked.resource_name),
+    )
+
+
+async def _who(console: Console, caller: Caller, asked: AskedWho) -> Who:
+    services, kind = console.services, ResourceType[asked.resource_type]
+    name = _resource_name(kind, asked.resource_name)
+    return await services.turns.run(who(services.acls.authorizer, asked.host, kind, name, asked.limit))
+
+
+def _resource_name(kind: ResourceType, name: str) -> str:
+    return CLUSTER_NAME if kind == ResourceType.CLUSTER else name
+
+
+_SEES: Final = (whole(DESCRIBE_CLUSTER),)
+_CHANGES: Final = (whole(ALTER_CLUSTER),)
+_OF_ACL: Final = (
+    "principal",
+    "host",
+    "permission",
+    "operation",
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+)
+USERS: Final = ApiRoute("GET", "/api/v1/users", _users, AskedUsers, UserList, "All users.", _SEES)
+ACLS: Final = ApiRoute("GET", "/api/v1/acls", _acls, AskedAcls, AclList, "All ACLs.", _SEES)
+WHY: Final = ApiRoute(
+    "GET", "/api/v1/access/why", _why, AskedWhy, Why | None, "Why somebody may do something, or not.", _SEES
+)
+WHO: Final = ApiRoute(
+    "GET", "/api/v1/access/who", _who, AskedWho, Who, "Who may do something with a resource.", _SEES
+)
+ROUTES: Final[Sequence[ApiRoute]] = (
+    USERS,
+    ApiRoute(
+        *("PUT", "/api/v1/users", _store_user, NewUser, None),
+        "Make a user, or change a password.",
+        _CHANGES,
+        logged=("name", "mechanism", "iterations"),
+    ),
+    ApiRoute(
+        *("DELETE", "/api/v1/users", _delete_user, DeletedUser, None),
+        "Delete a user.",
+        _CHANGES,
+        logged=("name",),
+    ),
+    ACLS,
+    ApiRoute("POST", "/api/v1/acls", _create_acl, ChangedAcl, None, "Make an ACL.", _CHANGES, logged=_OF_ACL),
+    ApiRoute(
+        "DELETE", "/api/v1/acls", _delete_acl, ChangedAcl, None, "Delete an ACL.", _CHANGES, logged=_OF_ACL
+    ),
+    WHY,
+    WHO,
+)
+PAGES: Final[Sequence[Page]] = (
+    Page("/console/access", "Access", "access.html", {"users": USERS, "why": WHY, "who": WHO}),
+    Page("/console/access/acls", "ACLs", "acls.html", {"acls": ACLS}),
+)
