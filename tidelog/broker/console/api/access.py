@@ -242,5 +242,5 @@ ROUTES: Final[Sequence[ApiRoute]] = (
 )
 PAGES: Final[Sequence[Page]] = (
     Page("/console/access", "Access", "access.html", {"users": USERS, "why": WHY, "who": WHO}),
-    Page("/console/access/acls", "ACLs", "acls.html", {"acls": ACLS}),
+    Page("/console/access/acls", "ACLs", "acls.html", {"acls": ACLS}, is_detail=True),
 )
