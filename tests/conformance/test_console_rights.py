@@ -43,6 +43,10 @@ OTHERS: Final[Mapping[str, Any]] = {
     "offset": 0,
     "settings": {},
     "producer_epoch": 0,
+    "quota": "producer_byte_rate",
+    "password": "covert-password",
+    "operation": "READ",
+    "resource_type": "TOPIC",
 }
 """Parameters that some route needs."""
 CHANGES = [route for route in ROUTES if route.is_change]
@@ -281,7 +285,7 @@ async def test_each_answer_has_the_headers_and_the_method_must_be_one_of_the_rou
             assert "unsafe" not in policy
             assert "frame-ancestors 'none'" in policy
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert answer.headers["Referrer-Policy"] == "same-origin"
             assert answer.headers["Cache-Control"] == "no-store"
 
 
