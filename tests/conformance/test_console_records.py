@@ -1,0 +1,267 @@
+"""The console's topics and records over a real broker, beside what other clients write and read."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import urlencode
+from uuid import uuid4
+
+import fastavro
+import pytest
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import Producer as ConfluentProducer
+
+from tests.conformance.commands import Type
+from tests.conformance.conftest import RunningBroker
+from tests.conformance.console_site import Visitor
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.app import Broker
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.client import Admin, NewTopic, Producer
+
+SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+
+
+@pytest.fixture
+def visitor(broker: RunningBroker) -> Visitor:
+    return Visitor(broker.broker)
+
+
+@pytest.fixture
+async def topic(broker: RunningBroker) -> str:
+    name = f"t{uuid4().hex}"
+    async with Admin(bootstrap_servers=broker.address) as admin:
+        await admin.create_topics([NewTopic(name, 2, 1, {})])
+    return name
+
+
+def path_of(topic: str, part: str, **query: object) -> str:
+    return f"/api/v1/topics/{topic}/partitions/0/{part}?{urlencode(query)}"
+
+
+async def answered(visitor: Visitor, topic: str, part: str, **query: object) -> Any:
+    answer = await visitor.get(path_of(topic, part, **query))
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+async def write(broker: RunningBroker, topic: str, values: list[bytes], **settings: Any) -> None:
+    async with Producer(bootstrap_servers=broker.address, **settings) as producer:
+        for value in values:
+            await producer.send(topic, value, key=b"k", partition=0)
+
+
+def written_by_librdkafka(address: str, topic: str, codec: str) -> None:
+    producer = ConfluentProducer({"bootstrap.servers": address, "compression.type": codec, "linger.ms": 50})
+    for number in range(20):
+        value = f"{codec} {number} {'x' * 100}"
+        producer.produce(topic, value, key=f"key {number}", partition=0, headers={"n": str(number)})
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_what_another_client_wrote_is_shown(
+    broker: RunningBroker, visitor: Visitor, topic: str, codec: str
+) -> None:
+    await asyncio.to_thread(written_by_librdkafka, broker.address, topic, codec)
+    rows = (await answered(visitor, topic, "records", offset=0))["rows"]
+    assert [(row["offset"], row["key"]["text"], row["headers"][0]["value"]["text"]) for row in rows] == [
+        (number, f"key {number}", str(number)) for number in range(20)
+    ]
+    assert {row["compression"] for row in (await answered(visitor, topic, "batches"))["rows"]} == {codec}
+    events = []
+    async with visitor.follow(path_of(topic, "search", text=f"{codec} 1", header="n=13")) as following:
+        async for name, message in following:
+            events.append((name, message))
+            if name == "end":
+                break
+    (found,) = [row for name, message in events if name == "message" for row in message["rows"]]
+    assert found["offset"] == 13
+    assert events[-2][1]["state"] == "done"
+
+
+async def test_what_is_produced_here_is_durable_and_read_by_another_client(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    records = f"/api/v1/topics/{topic}/records"
+    asked = {"partition": 0, "key": "k", "value": "ü", "headers": {"a": "b"}}
+    assert (await visitor.ask("POST", records, asked)).json == {"topic": topic, "partition": 0, "offset": 0}
+    assert broker.broker.services.replicas[topic, 0].log.flushed_end_offset == 1
+    asked = {"partition": 0, "value": "/wA=", "value_encoding": "base64"}
+    assert (await visitor.ask("POST", records, asked)).json["offset"] == 1
+    asked = {"partition": 0, "key": "00ff", "key_encoding": "hex"}
+    assert (await visitor.ask("POST", records, asked)).json["offset"] == 2
+    consumer = ConfluentConsumer(
+        {"bootstrap.servers": broker.address, "group.id": uuid4().hex, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    read = await asyncio.to_thread(consumer.consume, 3, DEADLINE_SECONDS)
+    consumer.close()
+    assert [(each.key(), each.value(), each.headers()) for each in read] == [
+        (b"k", "ü".encode(), [("a", b"b")]),
+        (None, b"\xff\x00", None),
+        (b"\x00\xff", None, None),
+    ]
+
+
+async def test_a_key_chooses_the_partition_that_clients_choose(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    async with Producer(bootstrap_servers=broker.address) as producer:
+        for key in ("a", "b", "foobar", "21", "ü"):
+            theirs = await producer.send_and_wait(topic, b"v", key=key.encode())
+            ours = await visitor.ask("POST", f"/api/v1/topics/{topic}/records", {"key": key, "value": "v"})
+            assert ours.json["partition"] == theirs.partition
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "problem"),
+    [
+        ({"partition": 9}, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"key": "g", "key_encoding": "hex"}, 400, "key: expected hex"),
+        ({"value": "*", "value_encoding": "base64"}, 400, "value: expected base64"),
+        ({"value": "\ud800"}, 400, "value: expected text"),
+        ({"headers": {"\ud800": "x"}}, 400, "surrogates not allowed"),
+        ({"value": 5}, 400, "Expected `str | null`, got `int`"),
+        ({"valeu": "x"}, 400, "unknown field `valeu`"),
+    ],
+)
+async def test_a_record_that_cannot_be_stored_is_refused(
+    broker: RunningBroker, visitor: Visitor, topic: str, asked: dict[str, Any], status: int, problem: str
+) -> None:
+    answer = await visitor.ask("POST", f"/api/v1/topics/{topic}/records", asked)
+    assert answer.status == status
+    assert problem in answer.text
+    assert broker.broker.services.replicas[topic, 0].log.end_offset == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"offset": -1},
+        {"offset": 1 << 63},
+        {"offset": "x"},
+        {"limit": 501},
+        {"time": "soon"},
+        {"time": "99999-01-01"},
+        {"offset": 1, "time": "2026-01-01"},
+        {"isolation_level": "none"},
+        {"value_format": "xml"},
+        {"header": "=x"},
+        {"text": "x" * 5_000},
+        {"nonsense": 1},
+    ],
+)
+async def test_parameters_out_of_bounds_are_refused(
+    visitor: Visitor, topic: str, query: dict[str, Any]
+) -> None:
+    answer = await visitor.get(path_of(topic, "records", **query))
+    assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
+
+
+async def test_a_download_is_what_the_command_prints(
+    broker: RunningBroker, visitor: Visitor, topic: str, tidelog: Type
+) -> None:
+    await write(broker, topic, [b"plain", b"\xff", b"line\nline", b"x" * 100_000])
+    download = await visitor.get(path_of(topic, "download"))
+    assert (download.status, download.headers["Content-Type"]) == (200, "application/x-ndjson")
+    read = ("--from-beginning", "--max-messages", "4", "--json")
+    _, printed, _ = await asyncio.to_thread(tidelog, "consume", topic, *read)
+    assert list(map(json.loads, download.text.splitlines())) == list(map(json.loads, printed.splitlines()))
+    assert len(download.text.splitlines()) == 4
+
+
+async def test_a_visitor_who_leaves_ends_the_search_and_the_watching(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    await write(broker, topic, [b"value %d" % number for number in range(500)])
+    replica = broker.broker.services.replicas[topic, 0]
+    async with visitor.follow(path_of(topic, "live")) as following:
+        assert (await anext(following))[1]["end_offset"] == 500
+        await write(broker, topic, [b"news"])
+        _, message = await anext(following)
+        assert [row["value"]["text"] for row in message["rows"]] == ["news"]
+        assert replica._watchers
+    await until(lambda: not replica._watchers)
+
+
+async def test_topics_are_changed_as_the_protocol_would_change_them(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    made = f"{topic}.made"
+    new = {"name": made, "partitions": 3, "settings": {"retention.ms": "5000"}}
+    assert (await visitor.ask("POST", "/api/v1/topics", new)).status == 200
+    again = await visitor.ask("POST", "/api/v1/topics", new)
+    assert (again.status, again.json["code"]) == (409, "TOPIC_ALREADY_EXISTS")
+    changed = {"settings": {"segment.ms": "7000"}, "remove": ["retention.ms"]}
+    assert (await visitor.ask("PUT", f"/api/v1/topics/{made}/settings", changed)).status == 200
+    assert (await visitor.ask("PUT", f"/api/v1/topics/{made}/partitions", {"count": 4})).status == 200
+    fewer = await visitor.ask("PUT", f"/api/v1/topics/{made}/partitions", {"count": 2})
+    assert (fewer.status, fewer.json["code"]) == (400, "INVALID_PARTITIONS")
+    async with Admin(bootstrap_servers=broker.address) as admin:
+        (described,) = await admin.describe_topics([made])
+        assert len(described.partitions) == 4
+        rows = (await visitor.get(f"/api/v1/topics/{made}/settings")).json
+        own = {row["name"]: row["value"] for row in rows if row["source"] == "DYNAMIC_TOPIC_CONFIG"}
+        assert own == {"segment.ms": "7000"}
+        assert (await visitor.ask("DELETE", f"/api/v1/topics/{made}", {})).status == 200
+        assert made not in await admin.list_topics()
+    assert (await visitor.get(f"/api/v1/topics/{made}")).status == 404
+
+
+@contextmanager
+def registry(schemas: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """A schema registry on loopback: its address, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = json.dumps(schemas.get(self.path, {"error_code": 40403})).encode()
+            self.send_response(200 if self.path in schemas else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_avro_values_are_read_with_the_schemas_of_the_configured_registry(tmp_path: Path) -> None:
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(SCHEMA), {"id": 42})
+    value = b"\0\0\0\0\7" + stream.getvalue()
+    with registry({"/schemas/ids/7": {"schema": json.dumps(SCHEMA)}}) as (url, asked):
+        config = BrokerConfig.load(
+            {"port": 0, "http.port": 0, "data.dir": tmp_path / "data", "console.schema.registry.url": url}
+        )
+        async with await Broker.start(config) as broker:
+            await broker.services.topics.create("orders")
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                for each in (value, b"\0\0\0\0\x08x", b"text"):
+                    await producer.send_and_wait("orders", each)
+            visitor = Visitor(broker)
+            rows = (await answered(visitor, "orders", "records", offset=0))["rows"]
+            shown = [(row["value"]["format"], row["value"]["schema_id"]) for row in rows]
+            assert shown == [("avro", 7), ("text", None), ("text", None)]
+            assert json.loads(rows[0]["value"]["text"]) == {"id": 42}
+            assert rows[1]["value"]["problem"] == "the schema registry answers 404 to /schemas/ids/8"
+            page = await visitor.get("/console/topics/orders/partitions/0/records/0")
+            assert "schema 7" in page.text
+            assert asked == ["/schemas/ids/7", "/schemas/ids/8"]
