@@ -287,7 +287,6 @@ def _add_routes(
     """Add what HTTP serves beside metrics and health. The first connection to the HTTP port loads it."""
     from tidelog.broker.net.http_console import ConsoleRoutes
     from tidelog.broker.net.http_faults import FaultRoutes
-    from tidelog.broker.net.http_producers import ProducerRoutes
 
     def load() -> Callable[[], ConsoleSite]:
         from tidelog.broker.console.route import Console
@@ -295,7 +294,6 @@ def _add_routes(
 
         return lambda: Site(Console(services, server, faults), handlers)
 
-    ProducerRoutes(services).add_to(application)
     FaultRoutes(faults).add_to(application)
     if services.config.console_enable:
         ConsoleRoutes(load).add_to(application)

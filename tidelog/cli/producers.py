@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.wire.cluster_config import ClusterConfig
 
 _MOST_PRODUCERS = 10_000
+_ROWS_AT_ONCE = 500
 _COLUMNS = (
     "PARTITION",
     "PRODUCER ID",
@@ -69,21 +70,27 @@ def _batches(
     """The batches from the HTTP port, or none and the reason."""
     if address is None:
         return {}, "the broker does not name its HTTP port. Name it with --http"
-    query = urlencode({"topic": topic, "limit": _MOST_PRODUCERS})
-    try:
-        status, answer = ask(address, cluster, "GET", f"/producers?{query}")
-    except NoAnswerError as error:
-        return {}, f"{error}; name the broker's HTTP port with --http"
-    if status != 200:
-        return {}, f"{url(address)} says: {answer.get('error', status)}"
-    if answer.get("cluster_id") != cluster_id:
-        return {}, f"{url(address)} is a broker of another cluster; name this one's with --http"
-    batches = {
-        (partition["partition"], producer["producer_id"], producer["producer_epoch"]): producer["batches"]
-        for partition in answer["partitions"]
-        for producer in partition.get("producers", ())
-    }
-    return batches, ""
+    batches: _Batches = {}
+    offset = 0
+    while True:
+        query = urlencode({"topic": topic, "offset": offset, "limit": _ROWS_AT_ONCE})
+        try:
+            status, answer = ask(address, cluster, "GET", f"/api/v1/producers?{query}")
+        except NoAnswerError as error:
+            return {}, f"{error}; name the broker's HTTP port with --http, or set console.enable=true there"
+        if status != 200:
+            return {}, f"{url(address)} says: {answer.get('message', status)}"
+        if answer.get("cluster_id") != cluster_id:
+            return {}, f"{url(address)} is a broker of another cluster; name this one's with --http"
+        rows = answer["rows"]
+        batches |= {
+            (row["partition"], row["producer_id"], row["producer_epoch"]): row["batches"]
+            for row in rows
+            if row["is_known"]
+        }
+        offset += len(rows)
+        if not rows or offset >= min(answer["total"], _MOST_PRODUCERS):
+            return batches, ""
 
 
 def _print_table(found: dict[TopicPartition, list[ProducerDescription]], batches: _Batches) -> None:

@@ -16,7 +16,6 @@
 - `http_console`: the way to the console, which loads it with its first visitor
 - `http_faults`: /faults on the HTTP port: used by `tidelog fault` and by tests in any language
 - `http_places`: the connections of the HTTP port: how many there may be, and which of them make way
-- `http_producers`: /producers: what partitions remember of idempotent producers
 - `http_sessions`: the sessions of the console: who signed in, until when, and by which cookie
 - `memory_guard`: measures the memory of all connections, and carries out what `queued_memory` decides
 - `metering`: charges requests to the quotas of their clients, and has a client that is above one wait
