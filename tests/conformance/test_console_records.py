@@ -165,6 +165,18 @@ async def test_parameters_out_of_bounds_are_refused(
     assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize("part", ["search", "live", "download"])
+async def test_a_stream_that_cannot_begin_is_refused_with_its_status(
+    visitor: Visitor, topic: str, part: str
+) -> None:
+    absent = await visitor.get(path_of(f"{topic}.absent", part, text="x"))
+    assert (absent.status, absent.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+    wrong = await visitor.get(path_of(topic, part, header="=x"))
+    assert (wrong.status, wrong.json["code"]) == (400, "INVALID_REQUEST")
+    nothing = await visitor.begin(path_of(topic, part))
+    assert nothing.status == (400 if part == "search" else 200)
+
+
 async def test_a_download_is_what_the_command_prints(
     broker: RunningBroker, visitor: Visitor, topic: str, tidelog: Type
 ) -> None:

@@ -150,16 +150,27 @@ async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> Batc
 
 
 def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncIterator[Found]:
-    view, visitor = console.records.search, f"{caller.user} {caller.host}"
-    return view(visitor, asked.topic, asked.partition, asked.place(), asked.limit, asked.reading())
+    reading, place = asked.reading(), _served(console, asked)
+    if reading.wanted.is_empty:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "say what to search: a key, a header or a text")
+    visitor = f"{caller.user} {caller.host}"
+    return console.records.search(visitor, asked.topic, asked.partition, place, asked.limit, reading)
 
 
 def _live(console: Console, caller: Caller, asked: Read) -> AsyncIterator[Followed]:
+    _served(console, asked)
     return console.records.follow(asked.topic, asked.partition, asked.reading())
 
 
 def _download(console: Console, caller: Caller, asked: Read) -> AsyncIterator[bytes]:
-    return console.records.lines(asked.topic, asked.partition, asked.place(), asked.reading())
+    place = _served(console, asked)
+    return console.records.lines(asked.topic, asked.partition, place, asked.reading())
+
+
+def _served(console: Console, asked: Read) -> Place:
+    """The place. Raises ApiError before the stream begins, which would hide the status."""
+    console.services.replica(asked.topic, asked.partition)
+    return asked.place()
 
 
 async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produced:

@@ -256,8 +256,6 @@ class Records:
     ) -> AsyncIterator[Found]:
         """The records that match, from `place` (else the start) to the present end, at most `most`. Raises
         ApiError."""
-        if reading.wanted.is_empty:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "say what to search: a key, a header or a text")
         if visitor not in self._searches and len(self._searches) >= MOST_SEARCHES:
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{MOST_SEARCHES} searches run, which is the most"

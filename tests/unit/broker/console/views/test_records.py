@@ -145,12 +145,6 @@ async def test_a_search_ends_with_as_many_records_as_were_wanted(filled: Records
     assert [row["offset"] for message in again for row in message["rows"]] == [29, 41, 53]
 
 
-async def test_a_search_for_nothing_is_refused(filled: Records) -> None:
-    with pytest.raises(ApiError) as caught:
-        await found_by(filled, Reading())
-    assert caught.value.code == ErrorCode.INVALID_REQUEST
-
-
 async def test_the_next_search_of_a_visitor_ends_the_one_before(
     filled: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
