@@ -39,6 +39,9 @@ def describe(routes: Sequence[ApiRoute], version: str) -> dict[str, Any]:
     types = [Problem, *(route.parameters for route in routes), *(route.answer for route in routes)]
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     parameters, answers = schemas[1 : len(routes) + 1], schemas[len(routes) + 1 :]
+    for schema in components.values():
+        if "properties" in schema:  # An answer has what is described, and nothing else.
+            schema["additionalProperties"] = False
     paths: dict[str, dict[str, Any]] = {}
     described = set()
     for route, reference, answer in zip(routes, parameters, answers, strict=True):

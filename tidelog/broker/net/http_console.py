@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
+_REST: Final = r"{rest:[\s\S]*}"
+"""A dot would not match a newline."""
+
+
 class Site(Protocol):
     """What answers below those paths."""
 
@@ -82,7 +86,7 @@ class ConsoleRoutes:
         self._loading: asyncio.Future[Callable[[], Site]] | None = None
 
     def add_to(self, application: web.Application) -> None:
-        for path in ("/", PAGES_PATH, f"{PAGES_PATH}/{{rest:.*}}", API, f"{API}/{{rest:.*}}"):
+        for path in ("/", PAGES_PATH, f"{PAGES_PATH}/{_REST}", API, f"{API}/{_REST}"):
             application.router.add_route("*", path, self.answer)
         application.on_shutdown.append(self._stop)
 
