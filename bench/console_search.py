@@ -70,7 +70,7 @@ def _fill(port: int, topic: str, compression: Compression, size_bytes: int) -> N
 
 
 @contextmanager
-def _asked(port: int) -> Iterator[list[float]]:
+def asked(port: int) -> Iterator[list[float]]:
     """Seconds of each request that is sent while the block runs."""
     taken: list[float] = []
     stop = threading.Event()
@@ -104,7 +104,8 @@ def _search(http_port: int, topic: str, query: dict[str, str]) -> int:
     return size_bytes
 
 
-def _show(name: str, taken: list[float], more: str = "") -> None:
+def show(name: str, taken: list[float], more: str = "") -> None:
+    """Print the distribution of sorted seconds."""
     shares = ", ".join(
         f"p{share * 100:g} {percentile(taken, share) * 1000:.2f} ms" for share in (0.5, 0.99, 0.999)
     )
@@ -119,24 +120,24 @@ def main() -> int:
         for codec in (Compression.NONE, Compression.ZSTD):
             _fill(broker.port, codec.name.lower(), codec, size_bytes)
         _search(broker.http_port, TOPIC, {"text": "the first visitor, for whom the console is imported"})
-        with _asked(broker.port) as taken:
+        with asked(broker.port) as taken:
             time.sleep(_QUIET_SECONDS)
-        _show("without a search", taken)
+        show("without a search", taken)
         for topic in ("none", "zstd"):
             for name, query in _SEARCHES.items():
                 begin, cpu = time.perf_counter(), broker.cpu_seconds()
-                with _asked(broker.port) as taken:
+                with asked(broker.port) as taken:
                     searched = _search(broker.http_port, topic, query)
                 seconds = time.perf_counter() - begin
-                _show(
+                show(
                     f"{name}, compression {topic}",
                     taken,
                     f"; {searched / 1e6:.0f} MB of log in {seconds:.1f} s,"
                     f" {broker.cpu_seconds() - cpu:.1f} s of processor",
                 )
-        with _asked(broker.port) as taken:
+        with asked(broker.port) as taken:
             time.sleep(_QUIET_SECONDS)
-        _show("without a search, again", taken)
+        show("without a search, again", taken)
     return 0
 
 

@@ -7,6 +7,8 @@ those to whom they show it; what a lag is, from `coordinator/lag`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
@@ -167,14 +169,16 @@ def _rows(services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]
 def visible_lags(services: Services, caller: Caller, group_id: str) -> Iterator[PartitionLag]:
     """Those in topics that the caller may describe."""
     machine = services.groups.machine_of(group_id)
-    if machine is not None:
-        for each in lags_of(machine, group_id, services.catalog, services.replicas):
-            if caller.may(DESCRIBE_TOPIC, each.topic):
-                yield each
+    if machine is None:
+        return
+    lags = lags_of(machine, group_id, services.catalog, services.replicas)
+    for topic, of_topic in groupby(lags, attrgetter("topic")):
+        if caller.may(DESCRIBE_TOPIC, topic):
+            yield from of_topic
 
 
 def _sum(lags: Iterable[PartitionLag]) -> int | None:
-    known = [each.lag for each in lags if each.lag is not None]
+    known = [lag for each in lags if (lag := each.lag) is not None]
     return sum(known) if known else None
 
 

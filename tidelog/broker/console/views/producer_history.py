@@ -86,7 +86,7 @@ class ProducerHistory:
         base_offset, epoch = header.base_offset, header.producer_epoch
         # Each batch is a file of its own, so that no finding is left out as one of too many in a file.
         self._check.batch(str(base_offset), FoundBatch(0, header, header.crc, marker))
-        if self._epoch not in (None, epoch):
+        if self._epoch is not None and epoch > self._epoch:
             text = f"epoch {epoch} follows epoch {self._epoch}, whose batches are refused from here on"
             self._note("epoch", base_offset, epoch, text)
         self._epoch = epoch
