@@ -103,7 +103,8 @@ async def site(tmp_path: Path, **settings: object) -> AsyncIterator[Site]:
 def values_of(route: ApiRoute, site: Site, name: str = "covert") -> dict[str, Any]:
     """The parameters of a request that names what is hidden, or what does not exist."""
     known = {**NAMES, **OTHERS, "producer_id": site.producer_id}
-    return {
+    sought = {"text": "value"} if route.path.endswith("/search") else {}
+    return sought | {
         field.name: known[field.name].replace("covert", name)
         if isinstance(known[field.name], str)
         else known[field.name]
