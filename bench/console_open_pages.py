@@ -47,13 +47,13 @@ async def measure(seconds: float, pages: int) -> None:
     with TemporaryDirectory() as folder:
         broker = BrokerProcess(Path(folder))
         await broker.start()
-        assert broker.pid is not None
+        pid = broker.pid or sys.exit("the broker has ended")
         address = f"127.0.0.1:{broker.port}"
         async with Producer(bootstrap_servers=address) as producer:
-            for number in range(1_000):
-                await producer.send_and_wait("orders", b"%d" % number)
+            sent = [await producer.send("orders", b"%d" % number) for number in range(1_000)]
+            await asyncio.gather(*sent)
         async with Consumer("orders", bootstrap_servers=address, group_id="readers"):
-            idle = await share(broker.pid, seconds)
+            idle = await share(pid, seconds)
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(
                     executable_path=path_of_browser(), args=["--no-sandbox"]
@@ -61,8 +61,8 @@ async def measure(seconds: float, pages: int) -> None:
                 for path in islice(cycle(PATHS), pages):
                     page = await (await browser.new_context()).new_page()
                     await page.goto(f"http://127.0.0.1:{broker.http_port}/console/{path}")
-                await share(broker.pid, 5)
-                open_ = await share(broker.pid, seconds)
+                await share(pid, 5)
+                open_ = await share(pid, seconds)
                 await browser.close()
         await broker.terminate()
     print(f"a broker without visitors: {idle:.2%} of a core; with {pages} pages open: {open_:.2%}")
