@@ -18,7 +18,7 @@ from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-SHARED_SECONDS: Final = 5.0
+SHARED_SECONDS: Final = 8.0
 MOST_NAMED: Final = 100
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
@@ -125,12 +125,13 @@ def _partitions(services: Services) -> Steps[Partitions]:
     offline = set(services.partitions.unopened)
     with_holes, held_back, size_bytes = [], [], 0
     for key, replica in list(services.replicas.items()):  # It may change between two steps.
-        size_bytes += replica.log.size_bytes
+        log = replica.log
+        size_bytes += log.size_bytes
         if replica.stopped is not None:
             offline.add(key)
-        if replica.log.holes:
+        if log.recovery.holes and log.holes:
             with_holes.append(key)
-        if (oldest := replica.log.transactions.oldest()) is not None:
+        if log.transactions and (oldest := log.transactions.oldest()) is not None:
             held_back.append((key, oldest[0]))
         if pace.spent():
             yield
