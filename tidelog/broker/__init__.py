@@ -16,6 +16,7 @@
 - `limits/`: limits of what peers may use: memory, file handles, time of the loop, quotas
 - `net/`: connections, from bytes to handlers and back. Only here, errors become error codes
 - `observability/`: metrics and log events
+- `peers/`: this broker as a client of the other brokers of its cluster
 - `replicas/`: the replicas of this broker: from a topic in the catalog to records in a log that are durable
 - `security/`: who a peer is, and what it may do
 - `storage/`: the log on disk

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from tidelog.broker.clock import SteadyClock, clock_ms
-from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.collector import PERIOD_SECONDS, Collector
 from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConfig
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
@@ -87,10 +87,13 @@ class Broker:
         self.is_ready = False
 
     @classmethod
-    async def start(cls, config: BrokerConfig, *, disk: Disk | None = None) -> Self:
+    async def start(
+        cls, config: BrokerConfig, *, disk: Disk | None = None, store: ClusterStore | None = None
+    ) -> Self:
         """Open the data folder and serve. Raises StartError; then nothing is left open.
 
-        `disk` replaces the system calls on the logs, for tests with a disk that fails.
+        `disk` replaces the system calls on the logs, for tests with a disk that fails; `store` the store that
+        the settings name. The broker closes it.
         """
         sockets = _Sockets(config)
         config = sockets.as_bound(config)
@@ -104,6 +107,7 @@ class Broker:
                 clock_ms,
                 listeners=[endpoint.listener_at(None) for endpoint in sockets.endpoints],
                 steady_ms=SteadyClock().now_ms,
+                store=store,
                 disk=disk,
             )
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):

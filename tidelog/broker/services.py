@@ -33,7 +33,9 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
+from tidelog.broker.coordinator.participation import TransactionParticipation
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -42,6 +44,7 @@ from tidelog.broker.limits.quotas import QuotaStore
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability import log_events
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
@@ -90,6 +93,8 @@ class Services:
         topics: Topics,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        remote: RemoteTransactions,
+        peers: Peers,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -124,6 +129,10 @@ class Services:
         self.users = Users(cluster)
         self.authentication = Authentication(settings, self.users, metrics, events, clock_ms)
         self.transaction_verifier: TransactionVerifier = transactions
+        self.participation = TransactionParticipation(
+            transactions, remote, partitions.replicas, partitions.node_id
+        )
+        self._peers = peers
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -132,6 +141,15 @@ class Services:
     def config(self) -> BrokerConfig:
         """The settings in force. Some may change at run time: ask again, do not keep it."""
         return self.settings.config
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that a client is told to be the controller: the same one by every broker."""
+        return min(filter(self.is_live, self.catalog.brokers), default=self.node_id)
+
+    def is_live(self, node_id: int) -> bool:
+        """Whether a broker may serve, as the catalog says; this one does."""
+        return node_id == self.node_id or node_id in self.catalog.brokers
 
     def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica that serves a partition, for a client that knows `leader_epoch`.
@@ -170,6 +188,7 @@ class Services:
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
+        await self._peers.close()
         await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()
@@ -216,7 +235,6 @@ async def open_services(
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
-        await held[0].start()
         partitions = Partitions(
             logs,
             topic_settings,
@@ -235,6 +253,9 @@ async def open_services(
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
+    peers = Peers(settings, cluster.catalog, events)
+    cluster.follow(peers.follow)
+    remote = RemoteTransactions(peers)
     return Services(
         settings,
         metrics,
@@ -247,8 +268,10 @@ async def open_services(
         topics=topics,
         groups=groups,
         transactions=_transactions(
-            settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events
+            settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, remote, events
         ),
+        remote=remote,
+        peers=peers,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
@@ -278,6 +301,7 @@ def _transactions(
     clock_ms: Callable[[], int],
     steady_ms: Callable[[], int],
     partitions: Partitions,
+    remote: RemoteTransactions,
     events: PeerEvents,
 ) -> TransactionCoordinator:
     transactions = TransactionCoordinator(
@@ -289,9 +313,12 @@ def _transactions(
         producer_ids,
         clock_ms,
         steady_ms,
+        partitions.node_id,
+        remote,
         events,
     )
     transactions.start()
+    cluster.follow(transactions.follow)
     return transactions
 
 
@@ -319,7 +346,9 @@ def _groups(
     clock_ms: Callable[[], int],
     steady_ms: Callable[[], int],
 ) -> GroupCoordinator:
-    groups = GroupCoordinator(settings, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
+    groups = GroupCoordinator(
+        settings, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms, partitions.node_id
+    )
     groups.start()
     cluster.follow(groups.follow)
     return groups

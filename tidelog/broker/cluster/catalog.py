@@ -407,7 +407,7 @@ class Catalog:
             )
         check_partition_count(total - present)
         if assignments is None:
-            added = assign(total - present, brokers)
+            added = assign(total - present, brokers, begin=topic.topic_id.int + present)
         else:
             if len(assignments) != total - present:
                 raise ApiError(
@@ -463,15 +463,16 @@ def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
 
 
 def assign(
-    count: int, brokers: Sequence[int], replication_factor: int = 1
+    count: int, brokers: Sequence[int], replication_factor: int = 1, *, begin: int = 0
 ) -> tuple[PartitionAssignment, ...]:
-    """Spread `count` new partitions over the brokers, round robin."""
+    """Spread `count` new partitions over the brokers, round robin. `begin` chooses the first leader: others
+    for other topics, so that topics of one partition are spread too."""
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
     copies = max(replication_factor, 1)
     # The assignments repeat: thousands of partitions share as many objects as there are brokers.
     assigned = []
-    for index in range(len(brokers)):
+    for index in range(begin, begin + len(brokers)):
         replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
         assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
     return tuple(islice(cycle(assigned), count))

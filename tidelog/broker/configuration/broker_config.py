@@ -28,7 +28,7 @@ from tidelog.broker.configuration.listener_overrides import (
     plain,
 )
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
-from tidelog.broker.configuration.listeners import ListenerConfig, listeners_of
+from tidelog.broker.configuration.listeners import ListenerConfig, inter_broker_listener, listeners_of
 from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
@@ -303,7 +303,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
             raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
-        _ = self.listener_configs, self._by_mechanism, self.super_user_names  # All raise ConfigError.
+        # All raise ConfigError.
+        _ = self.inter_broker_listener, self._by_mechanism, self.super_user_names
 
     def _check_within(self, setting: str) -> None:
         """Raise ConfigError unless the setting is within its own minimum and maximum."""
@@ -319,6 +320,11 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     def listener_configs(self) -> tuple[ListenerConfig, ...]:
         """The listeners that the settings describe, at least one."""
         return listeners_of(self)
+
+    @cached_property
+    def inter_broker_listener(self) -> ListenerConfig:
+        """The listener by which brokers reach each other: of each broker the one of this name."""
+        return inter_broker_listener(self, self.listener_configs)
 
     @property
     def is_secured(self) -> bool:

@@ -116,7 +116,7 @@ class Topics:
     def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> Steps[TopicCreated]:
         # The name first, as Kafka does: a repeated request gets the answer that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
-        brokers = self._brokers()
+        brokers, topic_id = self._brokers(), uuid.uuid4()
         defaults = self._broker_settings.config
         internal = self._internal.get(name, NewTopic())
         if wanted.assignments:
@@ -125,10 +125,9 @@ class Topics:
             count = wanted.num_partitions if wanted.num_partitions != -1 else internal.num_partitions
             count = defaults.num_partitions if count == -1 else count
             factor = wanted.replication_factor
-            partitions = assign(
-                count, brokers, defaults.default_replication_factor if factor == -1 else factor
-            )
-        return catalog.plan_topic(name, uuid.uuid4(), partitions, self._checked(name, wanted.configs))
+            factor = defaults.default_replication_factor if factor == -1 else factor
+            partitions = assign(count, brokers, factor, begin=topic_id.int)
+        return catalog.plan_topic(name, topic_id, partitions, self._checked(name, wanted.configs))
 
     def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
         """A topic's own settings; an internal topic gets its defaults even if none is named."""
@@ -303,6 +302,10 @@ class Topics:
     async def _in_turn(self, key: str, work: Coroutine[Any, Any, _T]) -> _T:
         async with self._locks.setdefault(key, asyncio.Lock()):
             return await work
+
+    async def settled(self) -> None:
+        """Return when the replicas of this broker match the catalog as it is now."""
+        await self._reconciler.settled()
 
     async def close(self) -> None:
         """Let changes that are under way finish."""

@@ -1,0 +1,120 @@
+"""Topics over several brokers: each partition is on one of them, and each broker says so."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.raw import connected
+from tests.several.brokers import Brokers, brokers
+from tests.waiting import until
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.client import Admin, Consumer, Producer
+from tidelog.client import NewTopic as Wanted
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers(tmp_path) as running:
+        yield running
+
+
+async def asked(cluster: Brokers, node_id: int, key: ApiKey, version: int, /, **values: Any) -> Any:
+    """The answer of one broker."""
+    async with connected(cluster[node_id].port) as client:
+        await client.send_request(key, version, values)
+        return await client.receive()
+
+
+async def test_partitions_are_spread_and_each_broker_has_the_folders_of_its_own(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    for number in range(12):
+        await cluster[1 + number % 3].services.topics.create(f"t{number}", NewTopic(num_partitions=3))
+    await cluster.agreed()
+    assert Counter(cluster.leader_of(f"t{number}", 0) for number in range(12)).keys() == {1, 2, 3}
+    for number in range(12):
+        for index in range(3):
+            leader_id = cluster.leader_of(f"t{number}", index)
+            have = {
+                node_id
+                for node_id in cluster.running
+                if (tmp_path / f"broker-{node_id}" / f"t{number}-{index}").exists()
+            }
+            assert have == {leader_id}
+            assert [
+                each for each in (1, 2, 3) if (f"t{number}", index) in cluster[each].services.replicas
+            ] == [leader_id]
+
+
+async def test_every_broker_names_all_brokers_all_leaders_and_one_controller(cluster: Brokers) -> None:
+    await cluster[2].services.topics.create("t", NewTopic(num_partitions=3))
+    await cluster.agreed()
+    addresses = {(node_id, "127.0.0.1", broker.port) for node_id, broker in cluster.running.items()}
+    leaders = {index: cluster.leader_of("t", index) for index in range(3)}
+    for node_id in (1, 2, 3):
+        metadata = await asked(cluster, node_id, ApiKey.METADATA, 9, topics=[{"name": "t"}])
+        assert {(each.node_id, each.host, each.port) for each in metadata.brokers} == addresses
+        assert metadata.controller_id == 1
+        (topic,) = metadata.topics
+        assert {each.partition_index: each.leader_id for each in topic.partitions} == leaders
+        assert {each.error_code for each in topic.partitions} == {ErrorCode.NONE}
+        described = await asked(cluster, node_id, ApiKey.DESCRIBE_CLUSTER, 0)
+        assert {(each.broker_id, each.host, each.port) for each in described.brokers} == addresses
+        assert described.controller_id == 1
+
+
+async def test_a_broker_that_does_not_lead_sends_clients_to_look_again(cluster: Brokers) -> None:
+    await cluster[1].services.topics.create("t")
+    await cluster.agreed()
+    leader_id = cluster.leader_of("t", 0)
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"v", ())
+    batch = bytes(builder.build())
+    for node_id in {1, 2, 3} - {leader_id}:
+        async with connected(cluster[node_id].port) as client:
+            code, _ = await client.produce(batch)
+            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await client.fetch()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        listed = await asked(cluster, node_id, ApiKey.LIST_OFFSETS, 5, replica_id=-1, topics=wanted)
+        assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_client_of_one_address_writes_to_and_reads_from_all_brokers(cluster: Brokers) -> None:
+    address = cluster[3].bootstrap_servers
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([Wanted("t", 6, 1, {})])
+    async with Producer(bootstrap_servers=address, enable_idempotence=True) as producer:
+        for number in range(60):
+            await producer.send("t", b"%d" % number, partition=number % 6)
+        await producer.flush()
+    await until(lambda: Counter(cluster.leader_of("t", index) for index in range(6)) == {1: 2, 2: 2, 3: 2})
+    async with Consumer("t", bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+        values = [int((await consumer.getone()).value or b"") for _ in range(60)]
+    assert sorted(values) == list(range(60))
+    for index in range(6):
+        assert [value for value in values if value % 6 == index] == list(range(index, 60, 6))
+
+
+async def test_topics_are_created_grown_changed_and_deleted_at_any_broker(cluster: Brokers) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.create_topics([Wanted("t", 1, 1, {})])
+    services = [cluster[node_id].services for node_id in (1, 2, 3)]
+    await cluster.agreed()
+    await services[1].topics.add_partitions("t", 4)
+    await services[2].topics.change_configs("t", lambda _: {"retention.ms": "77"})
+    await cluster.agreed()
+    for each in services:
+        for index, assigned in enumerate(cluster.topic("t").partitions):
+            replica = each.replicas.get(("t", index))
+            assert (replica is not None) == (assigned.leader_id == each.node_id)
+            assert replica is None or replica.log.config.retention_ms == 77
+    await services[0].topics.delete(cluster.topic("t").topic_id)
+    await cluster.agreed()
+    assert not any(each.replicas for each in services)
