@@ -55,10 +55,14 @@ class Brokers:
         self._ports: dict[int, dict[str, int]] = {}
 
     async def start(self, node_id: int, **settings: Any) -> Broker:
-        """A broker in its own folder; once more at its address of before."""
-        wanted = {"port": 0, **self._settings, **settings}
-        if node_id in self._ports and not wanted.get("listeners"):
-            wanted["port"] = next(iter(self._ports[node_id].values()))
+        """A broker in its own folder; once more at its addresses of before. `listeners` are names."""
+        wanted = {**self._settings, **settings}
+        ports = self._ports.get(node_id, {})
+        if "listeners" in wanted:
+            names = wanted["listeners"]
+            wanted["listeners"] = [f"{name}://127.0.0.1:{ports.get(name, 0)}" for name in names]
+        else:
+            wanted["port"] = next(iter(ports.values()), 0)
         config = BrokerConfig(
             node_id=node_id, data_dir=self._folder / f"broker-{node_id}", http_port=-1, **QUICK, **wanted
         )

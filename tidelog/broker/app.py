@@ -290,7 +290,7 @@ def _add_routes(services: Services, faults: FaultInjector | None, application: w
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:
     """One line for a failure that the environment caused; None for any other."""
-    if isinstance(error, BindError | DataFolderError | StoreError | KeysError):
+    if isinstance(error, BindError | DataFolderError | StoreError | KeysError | ConfigError):
         return str(error)
     if is_out_of_handles(error):
         return f"cannot open all that {data_dir} holds: {HANDLES_ADVICE}"

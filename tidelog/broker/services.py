@@ -220,6 +220,7 @@ async def open_services(
     embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
     disk, steady_ms, events, turns = disk or Disk(), steady_ms or clock_ms, PeerEvents(), Turns()
+    is_shared = store is not None
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
@@ -232,6 +233,9 @@ async def open_services(
     topic_settings = TopicConfigs(settings)
     try:
         cluster = await _cluster(store, settings)
+        peers = Peers(settings, cluster.catalog, events)
+        if is_shared:
+            peers.check_settings()
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
@@ -253,7 +257,6 @@ async def open_services(
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
-    peers = Peers(settings, cluster.catalog, events)
     cluster.follow(peers.follow)
     remote = RemoteTransactions(peers)
     return Services(

@@ -124,9 +124,10 @@ class RemoteTransactions:
         answer: types.AddPartitionsToTxnResponse = await self._peers.call(
             node_id, ApiKey.ADD_PARTITIONS_TO_TXN, {"transactions": transactions}
         )
+        if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise self._peers.not_authorized(node_id, ApiKey.ADD_PARTITIONS_TO_TXN)
         if answer.error_code:
-            code = error_code(answer.error_code)
-            raise ApiError(code, f"broker {node_id} refuses AddPartitionsToTxn of this broker: {code.name}")
+            raise ApiError(error_code(answer.error_code), f"broker {node_id} cannot say who takes part")
         codes = {
             answered.transactional_id: {
                 TopicPartition(topic.name, each.partition_index): error_code(each.partition_error_code)

@@ -17,6 +17,7 @@ from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.settings import ConfigError
 
 if TYPE_CHECKING:
     from tidelog.broker.peers.connections import Connections
@@ -33,6 +34,12 @@ class Peers:
         self._events = events
         self._connections: Connections | None = None
         self._is_closed = False
+
+    def check_settings(self) -> None:
+        """Raise ConfigError unless the settings say how other brokers are reached."""
+        from tidelog.broker.peers.connection_settings import connection_settings
+
+        connection_settings(self._settings.config)
 
     async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
         """The decoded answer of a broker. Raises ApiError(NETWORK_EXCEPTION)."""
@@ -55,13 +62,31 @@ class Peers:
                 ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} does not answer: {error.message}"
             ) from error
 
+    def not_authorized(self, node_id: int, api_key: ApiKey) -> ApiError:
+        """The error where a broker refuses to this one what only brokers may ask for."""
+        self._events.error(
+            "broker_not_authorized",
+            "",
+            broker_id=node_id,
+            request=api_key.name,
+            advice="let the user of this broker do ClusterAction on the cluster, or add it to super.users",
+        )
+        return ApiError(
+            ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} refuses {api_key.name} of this broker"
+        )
+
     def _opened(self) -> Connections:
         if self._is_closed:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "this broker is stopping")
         if self._connections is None:
             from tidelog.broker.peers.connections import Connections
 
-            self._connections = Connections(self._settings.config)
+            try:
+                self._connections = Connections(self._settings.config)
+            except ConfigError as error:  # No other broker was there at the start.
+                advice = "change the settings, and restart the broker: no other broker can be asked"
+                self._events.error("peers_not_configured", "", error=str(error), advice=advice)
+                raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         return self._connections
 
     def _address_of(self, node_id: int) -> tuple[str, int]:
