@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from faults.power import cut_power
 from tests.simulation.virtual_loop import Node, NodeDied
@@ -121,7 +122,14 @@ class VirtualStore:
         self._feed.begin(catalog.revision)
         return catalog
 
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+    async def commit(
+        self,
+        deltas: Sequence[Delta],
+        expected_revision: int,
+        *,
+        nonce: UUID | None = None,
+        without_session: int | None = None,
+    ) -> None:
         await asyncio.sleep(0)
         if self._node.is_dead:
             raise NodeDied
@@ -130,6 +138,9 @@ class VirtualStore:
             raise StoreConflict
         self._commits.append(tuple(deltas))
         self._feed.publish(Commit(revision + len(deltas), tuple(deltas)))
+
+    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
+        return False  # A commit either returns or its node is dead.
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         return self._feed.watch(revision)

@@ -6,9 +6,11 @@
 - `commit_feed`: the commits of one store as a stream, for its watchers in this process
 - `disk_space`: disk space reserved for the cluster store, so that a full disk allows deletions
 - `facts`: the catalog's facts as text, and the digest over all of them
+- `image_difference`: the deltas that make one image of the catalog into a later one
 - `second_copy`: the second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder
 - `sqlite_file`: the catalog in a SQLite file: its tables, what is read from them, what a delta writes
 - `sqlite_store`: the embedded store of one broker: a SQLite file in the data folder, and its copy
 - `store`: where the catalog persists: the interface that any transactional store can serve
+- `store_sharing`: one store for several brokers of this machine, each with a session
 - `together`: work of many callers that shares its syncs of the disk
 """

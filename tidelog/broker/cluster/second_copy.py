@@ -31,6 +31,8 @@ from tidelog.broker.cluster.facts import (
     broker_of,
     configs_from,
     decoded,
+    deleted_fields,
+    deleted_of,
     delta_fields,
     delta_of,
     encoded,
@@ -42,13 +44,12 @@ from tidelog.broker.cluster.facts import (
     topic_of,
     user_fields,
     user_of,
-    uuid_of,
     whole_number,
 )
 
 _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
-FORMAT: Final = 4
+FORMAT: Final = 5
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
@@ -149,7 +150,7 @@ def _first_line(cluster: StoredCluster, size: int) -> bytes:
         "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
         "topics": len(catalog),
         "users": len(catalog.users),
-        "deleted": sorted(each.hex for each in catalog.deleted),
+        "deleted": deleted_fields(catalog.deleted),
     }
     return _line(fields)
 
@@ -214,7 +215,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         topics,
         whole_number(first["next_producer_id"]),
         whole_number(first["revision"]),
-        map(uuid_of, list_of(first["deleted"])),
+        deleted_of(first["deleted"]),
         map(broker_of, list_of(first["brokers"])),
         {name: configs_from(configs) for name, configs in dict(first["broker_configs"]).items()},
         acls_from(first["acls"]),

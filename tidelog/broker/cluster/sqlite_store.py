@@ -19,11 +19,12 @@ import asyncio
 import errno
 import os
 import sqlite3
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
+from uuid import UUID
 
 import structlog
 
@@ -39,6 +40,8 @@ from tidelog.broker.cluster.store import Commit, StoreConflict, StoreError, new_
 logger = structlog.get_logger(__name__)
 DATABASE_SUFFIXES = ("", "-wal", "-shm")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NONCES: Final = 100
+"""How many commits are remembered by their nonces: more than there are brokers on one SQLite file."""
 _T = TypeVar("_T")
 
 
@@ -71,33 +74,32 @@ class SqliteStore:
         """None too if the disk had no space for one."""
         self._is_in_doubt = False
         self._feed = CommitFeed()
-        self._unknown: Commit | None = None
-        """A commit that failed, until a `load` shows whether it is stored."""
+        self._unknown: tuple[Commit, UUID | None] | None = None
+        """A commit that failed, until a load shows whether it is stored."""
+        self._stored: deque[UUID] = deque(maxlen=_NONCES)
+        """The nonces of the last commits."""
 
     async def load(self) -> Catalog:
-        catalog = await self._run(self._load)
-        unknown, self._unknown = self._unknown, None
-        if unknown is not None and unknown.revision == catalog.revision:
-            self._feed.publish(unknown)
+        loop = asyncio.get_running_loop()
+        catalog = await self._run(lambda: self._certain(loop))
         self._feed.begin(catalog.revision)
         return catalog
 
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
-        made = Commit(expected_revision + len(deltas), tuple(deltas))
-        running = self._run(lambda: self._commit(made.deltas, expected_revision))
-        running.add_done_callback(partial(self._ended, made))
-        # Shielded: the watchers get the commit even if the caller is cancelled.
-        try:
-            await asyncio.shield(running)
-        finally:
-            del running  # An error would refer to this frame, and this frame through the future to the error.
+    async def commit(
+        self,
+        deltas: Sequence[Delta],
+        expected_revision: int,
+        *,
+        nonce: UUID | None = None,
+        without_session: int | None = None,
+    ) -> None:
+        # No broker has a session here.
+        made, loop = Commit(expected_revision + len(deltas), tuple(deltas)), asyncio.get_running_loop()
+        await self._run(lambda: self._commit_one(made, expected_revision, nonce, loop))
 
-    def _ended(self, made: Commit, running: asyncio.Future[None]) -> None:
-        error = running.exception()
-        if error is None:
-            self._feed.publish(made)
-        elif not isinstance(error, StoreConflict):
-            self._unknown = made
+    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
+        loop = asyncio.get_running_loop()
+        return await self._run(lambda: self._certain(loop) is not None and nonce in self._stored)
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         return self._feed.watch(revision)
@@ -125,6 +127,34 @@ class SqliteStore:
             else:
                 what_to_do = "Check that the disk has free space, works, and lets this user write."
             raise StoreError(f"{self._path} cannot be used: {error}. {what_to_do}") from error
+
+    def _commit_one(
+        self, made: Commit, expected_revision: int, nonce: UUID | None, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        if self._unknown is not None:
+            self._certain(loop)
+        try:
+            self._commit(made.deltas, expected_revision)
+        except StoreConflict:
+            raise
+        except BaseException:
+            self._unknown = made, nonce
+            raise
+        self._is_stored(made, nonce, loop)
+
+    def _certain(self, loop: asyncio.AbstractEventLoop) -> Catalog:
+        """What is stored. It shows what became of a commit that failed."""
+        catalog = self._load()
+        unknown, self._unknown = self._unknown, None
+        if unknown is not None and unknown[0].revision == catalog.revision:
+            self._is_stored(*unknown, loop)
+        return catalog
+
+    def _is_stored(self, made: Commit, nonce: UUID | None, loop: asyncio.AbstractEventLoop) -> None:
+        # From the store's thread, so that the watchers get it in order, and also if the caller was cancelled.
+        loop.call_soon_threadsafe(self._feed.publish, made)
+        if nonce is not None:
+            self._stored.append(nonce)
 
     def _load(self) -> Catalog:
         if self._connection is None:

@@ -71,7 +71,7 @@ class CatalogRebuilding:
         old, newest_revision, is_usable = self._old_catalog()
         identity = self._identity(old, cluster_id, node_id)
         topics = {topic.name: topic for topic in old.catalog.topics()} if old is not None else {}
-        deleted = old.catalog.deleted if old is not None else set()
+        deleted = old.catalog.deleted if old is not None else {}
         by_name: dict[str, list[FoundPartition]] = defaultdict(list)
         for found in self._folders.found():
             if found.topic_id not in deleted and self._is_name(found):

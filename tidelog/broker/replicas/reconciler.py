@@ -206,7 +206,7 @@ class Reconciler:
         match delta:
             case TopicCreated():
                 logger.info("topic_created", **known, partitions=len(topic.partitions))
-            case TopicDeleted(_, gone):
+            case TopicDeleted(gone=gone):
                 self.gone.difference_update(gone)
                 self._partitions.forget_topic(topic)
                 logger.info("topic_deleted", **known)

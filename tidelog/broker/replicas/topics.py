@@ -185,9 +185,12 @@ class Topics:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
 
         def plan(catalog: Catalog) -> TopicDeleted:
-            if catalog.topic_by_id(topic_id) is None:
+            topic = catalog.topic_by_id(topic_id)
+            if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-            return TopicDeleted(topic_id, tuple(self._reconciler.gone & catalog.deleted))
+            node_id = self._broker_settings.config.node_id
+            gone = [each for each in self._reconciler.gone if node_id in catalog.deleted.get(each, ())]
+            return TopicDeleted(topic_id, catalog.holders(topic), tuple(gone), node_id)
 
         topic = self._cluster.catalog.topic_by_id(topic_id)
         await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))

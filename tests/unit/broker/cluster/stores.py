@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     broker_configs: dict[str, Mapping[str, str]]
     acls: set[Acl]
     topics: list[Topic]
-    deleted: set[UUID]
+    deleted: dict[UUID, frozenset[int]]
     client_quotas: dict[QuotaEntity, Mapping[str, float]]
     users: dict[str, Mapping[ScramMechanism, ScramCredential]]
     next_producer_id: int
@@ -56,7 +56,7 @@ def facts_of(catalog: Catalog) -> Facts:
         dict(catalog.broker_configs),
         set(catalog.acls),
         list(catalog.topics()),
-        set(catalog.deleted),
+        dict(catalog.deleted),
         dict(catalog.client_quotas),
         dict(catalog.users),
         catalog.next_producer_id,
@@ -121,8 +121,8 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     topics = [topic(f"t{number}", rng.randint(1, 6)) for number in range(20)]
     for made in topics:
         await commit(store, catalog, TopicCreated(made))
-    await commit(store, catalog, ProducerIdsReserved(3000), TopicDeleted(topics[3].topic_id))
-    await commit(store, catalog, TopicDeleted(topics[4].topic_id, (topics[3].topic_id,)))
+    await commit(store, catalog, ProducerIdsReserved(3000), TopicDeleted(topics[3].topic_id, (1, 2)))
+    await commit(store, catalog, TopicDeleted(topics[4].topic_id, (1, 2), (topics[3].topic_id,), 1))
     await commit(store, catalog, TopicConfigsChanged(topics[5].topic_id, {"segment.bytes": "12345"}))
     await commit(store, catalog, PartitionsAdded(topics[6].topic_id, assign(3, [1])))
     await commit(store, catalog, led_anew(topics[7], 0), broker(2, 9094))

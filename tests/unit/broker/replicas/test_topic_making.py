@@ -221,9 +221,9 @@ async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) 
     seen: list[bool] = []
 
     class Store(SqliteStore):
-        async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
             seen.append(tmp_path in disk.synced_directories)
-            await super().commit(deltas, expected_revision)
+            super()._commit(deltas, expected_revision)
 
     services = await opened(tmp_path, disk=disk, store=Store(tmp_path / STORE_FILE, node_id=1))
     disk.synced_directories.clear()
