@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.waiting import until
 from tidelog.broker.app import Broker
-from tidelog.broker.cluster.catalog import Catalog, Delta, PartitionsChanged, Topic
+from tidelog.broker.cluster.catalog import PartitionsChanged, Topic
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store import ClusterStore, Commit
+from tidelog.broker.cluster.store_sharing import StoreSharing
 from tidelog.broker.configuration.broker_config import BrokerConfig
 
 QUICK = {
@@ -22,32 +22,10 @@ QUICK = {
 }
 
 
-class SharedStore:
-    """One broker's view of a store: the store outlives the broker."""
-
-    def __init__(self, store: ClusterStore) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def load(self) -> Catalog:
-        return await self._store.load()
-
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
-        await self._store.commit(deltas, expected_revision)
-
-    def watch(self, revision: int) -> AsyncIterator[Commit]:
-        return self._store.watch(revision)
-
-    async def close(self) -> None:
-        """The broker ends; it cancels its watch."""
-
-
 class Brokers:
     """Those that run, by their ids."""
 
-    def __init__(self, folder: Path, store: ClusterStore, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, store: StoreSharing, settings: dict[str, Any]) -> None:
         self.running: dict[int, Broker] = {}
         self._folder = folder
         self._store = store
@@ -66,7 +44,7 @@ class Brokers:
         config = BrokerConfig(
             node_id=node_id, data_dir=self._folder / f"broker-{node_id}", http_port=-1, **QUICK, **wanted
         )
-        broker = await Broker.start(config, store=SharedStore(self._store))
+        broker = await Broker.start(config, store=self._store.member())
         self.running[node_id] = broker
         self._ports[node_id] = broker.ports
         return broker
@@ -121,7 +99,8 @@ async def brokers(
     """Brokers that share a store in `folder`; all that run are stopped at the end."""
     store = SqliteStore(folder / "cluster.db", node_id=0)
     await store.load()
-    cluster = Brokers(folder, store, settings)
+    sharing = StoreSharing(store)
+    cluster = Brokers(folder, sharing, settings)
     try:
         for node_id in node_ids:
             await cluster.start(node_id)
@@ -130,4 +109,4 @@ async def brokers(
     finally:
         for node_id in list(cluster.running):
             await cluster.stop(node_id)
-        await store.close()
+        await sharing.close()

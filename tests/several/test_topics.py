@@ -1,7 +1,9 @@
 """Topics over several brokers: each partition is on one of them, and each broker says so."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import pytest
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
 from tests.waiting import until
-from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.cluster.catalog import BrokerRegistered
+from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client import NewTopic as Wanted
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
@@ -102,6 +105,35 @@ async def test_a_client_of_one_address_writes_to_and_reads_from_all_brokers(clus
         assert [value for value in values if value % 6 == index] == list(range(index, 60, 6))
 
 
+async def test_a_broker_that_was_down_removes_the_folders_of_topics_deleted_meanwhile(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    for name in ("old", "again"):
+        await cluster[1].services.topics.create(name, NewTopic(num_partitions=3))
+    await cluster.agreed()
+    for name in ("old", "again"):
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for index in range(3):
+                await producer.send_and_wait(name, b"record", partition=index)
+    await cluster.stop(3)
+    old = [cluster.topic(name) for name in ("old", "again")]
+    for topic in old:
+        await cluster[1].services.topics.delete(topic.topic_id)
+    await cluster[1].services.topics.create("again", NewTopic(assignments={0: [3], 1: [3]}))
+    assert len(list((tmp_path / "broker-3").glob("old-?"))) == 1
+    for _ in range(2):  # Once more: nothing of it is left to do.
+        broker = await cluster.start(3)
+        await cluster.agreed()
+        assert not list((tmp_path / "broker-3").glob("old-?"))
+        assert all(3 not in held_by for held_by in broker.services.catalog.deleted.values())
+        new = cluster.topic("again").topic_id
+        for index in range(2):
+            replica = broker.services.replicas["again", index]
+            assert replica.topic_id == new
+            assert replica.log.end_offset == 0
+        await cluster.stop(3)
+
+
 async def test_topics_are_created_grown_changed_and_deleted_at_any_broker(cluster: Brokers) -> None:
     async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         await admin.create_topics([Wanted("t", 1, 1, {})])
@@ -118,3 +150,56 @@ async def test_topics_are_created_grown_changed_and_deleted_at_any_broker(cluste
     await services[0].topics.delete(cluster.topic("t").topic_id)
     await cluster.agreed()
     assert not any(each.replicas for each in services)
+
+
+async def test_a_topic_that_all_brokers_create_at_once_is_created_once(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    async def create(node_id: int, name: str) -> ErrorCode:
+        try:
+            await cluster[node_id].services.topics.create(name, NewTopic(num_partitions=3))
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    for number in range(10):
+        name = f"t{number}"
+        codes = await asyncio.gather(*(create(node_id, name) for node_id in (1, 2, 3)))
+        assert sorted(codes) == [ErrorCode.NONE, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 2]
+        await cluster.agreed()
+        for index in range(3):
+            leader_id = cluster.leader_of(name, index)
+            replica = cluster[leader_id].services.replicas[name, index]
+            assert replica.topic_id == cluster.topic(name).topic_id
+            folders = glob(f"{tmp_path}/broker-?/{name}-{index}")
+            assert folders == [f"{tmp_path}/broker-{leader_id}/{name}-{index}"]
+
+
+async def test_a_fenced_broker_gets_no_new_partition_and_clients_are_not_sent_to_it(cluster: Brokers) -> None:
+    await cluster[1].services.topics.create("old", NewTopic(num_partitions=3))
+    some = cluster[1].services
+    fenced = some.catalog.brokers[3]._replace(is_fenced=True)
+    await some._cluster.change(lambda _: BrokerRegistered(fenced))
+    await some.topics.create("new", NewTopic(num_partitions=6))
+    await cluster.agreed()
+    assert {cluster.leader_of("new", index) for index in range(6)} == {1, 2}
+    metadata = await asked(cluster, 1, ApiKey.METADATA, 9, topics=[{"name": "old"}])
+    assert {each.node_id for each in metadata.brokers} == {1, 2}
+    codes = {
+        cluster.leader_of("old", each.partition_index): (each.error_code, each.offline_replicas)
+        for each in metadata.topics[0].partitions
+    }
+    assert codes == {
+        1: (ErrorCode.NONE, []),
+        2: (ErrorCode.NONE, []),
+        3: (ErrorCode.LEADER_NOT_AVAILABLE, [3]),
+    }
+
+
+async def test_deleted_topics_are_forgotten_once_no_broker_has_a_folder_of_them(cluster: Brokers) -> None:
+    topics = cluster[1].services.topics
+    for number in range(MOST_UNREPORTED + 1):
+        created = await topics.create(f"t{number}")
+        await topics.delete(created.topic_id)
+    catalog = cluster[1].services.catalog
+    await until(lambda: len(catalog.deleted) <= 2)

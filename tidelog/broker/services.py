@@ -149,7 +149,10 @@ class Services:
 
     def is_live(self, node_id: int) -> bool:
         """Whether a broker may serve, as the catalog says; this one does."""
-        return node_id == self.node_id or node_id in self.catalog.brokers
+        if node_id == self.node_id:
+            return True
+        broker = self.catalog.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
 
     def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica that serves a partition, for a client that knows `leader_epoch`.
@@ -255,6 +258,9 @@ async def open_services(
         await _give_up(group_commit, store, logs)
         raise
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
+    if is_shared:
+        cluster.follow(topics.follow)
+        await topics.report_gone()
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
     cluster.follow(peers.follow)
@@ -457,7 +463,7 @@ def _topics(
         topic_settings,
         events,
         turns,
-        brokers=lambda: tuple(cluster.catalog.brokers),
+        brokers=lambda: [each.node_id for each in cluster.catalog.brokers.values() if not each.is_fenced],
         internal={
             OFFSETS_TOPIC: _internal_topic(
                 config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes

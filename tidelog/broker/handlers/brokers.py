@@ -13,10 +13,10 @@ from tidelog.broker.services import Services
 
 
 def reachable(services: Services, context: RequestContext) -> Iterator[tuple[int, Listener]]:
-    """The id and the address of each broker that has the listener of the request."""
+    """The id and the address of each live broker that has the listener of the request."""
     for node_id in services.catalog.brokers:
         listener = address_of(services, context, node_id)
-        if listener is not None:
+        if listener is not None and services.is_live(node_id):
             yield node_id, listener
 
 
