@@ -17,6 +17,7 @@ import structlog
 from tidelog.broker.cluster.catalog import (
     ALL_BROKERS,
     INTERNAL_TOPIC_CONFIGS,
+    NO_LEADER,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerConfigsChanged,
@@ -153,6 +154,17 @@ class Services:
             return True
         broker = self.catalog.brokers.get(node_id)
         return broker is not None and not broker.is_fenced
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The live broker that leads a partition of the catalog; -1 where none does."""
+        known = self.catalog.topic(topic)
+        leader_id = NO_LEADER if known is None else known.partitions[partition].leader_id
+        if leader_id == self.node_id:
+            replica = self.replicas.get((topic, partition))
+            is_served = replica is not None and replica.stopped is None
+        else:
+            is_served = self.is_live(leader_id)
+        return leader_id if is_served else NO_LEADER
 
     def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica that serves a partition, for a client that knows `leader_epoch`.

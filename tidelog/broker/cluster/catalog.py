@@ -62,6 +62,8 @@ class Listener(NamedTuple):
     port: int
 
 
+NO_LEADER: Final = -1
+"""The `leader_id` of a partition without one."""
 NO_ID: Final = UUID(int=0)
 """Kafka's id of nothing."""
 

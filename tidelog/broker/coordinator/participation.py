@@ -11,8 +11,8 @@ Kafka's VerificationGuard.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.broker.coordinator.remote_transactions import Participation, RemoteTransactions
-from tidelog.broker.coordinator.shards import NO_LEADER
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.replicas.replica import MarkerWatch, Replica

@@ -25,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog, Change
+from tidelog.broker.cluster.catalog import NO_LEADER, Catalog, Change
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime, Machine
@@ -33,7 +33,6 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
-NO_LEADER = -1
 LOAD_WAIT_SECONDS = 1.0
 RELOAD_AFTER_MS = 10_000
 KEYS_AT_ONCE = 100

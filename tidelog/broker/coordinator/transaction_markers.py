@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog
+from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Catalog
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.remote_transactions import Marked, RemoteTransactions
-from tidelog.broker.coordinator.shards import NO_LEADER
 from tidelog.broker.coordinator.transactions.transaction import TopicPartition
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.errors import ApiError, ErrorCode, again

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import Topic, check_topic_name
+from tidelog.broker.cluster.catalog import NO_LEADER, Topic, check_topic_name
 from tidelog.broker.features import api_versions_features
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.brokers import reachable
@@ -31,7 +31,6 @@ from tidelog.protocol.steps import Pace, Steps
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
 MAX_CREATED_AT_ONCE = 100
 """How many topics one Metadata request may create."""
@@ -241,13 +240,9 @@ def described_partition(services: Services, topic: Topic, index: int) -> types.M
     """A partition as Metadata and DescribeTopicPartitions answer it."""
     assigned = topic.partitions[index]
     offline = [node_id for node_id in assigned.replicas if not services.is_live(node_id)]
-    leader_id = assigned.leader_id
-    if leader_id == services.node_id:
-        replica = services.replicas.get((topic.name, index))
-        if replica is None or replica.stopped is not None:
-            leader_id, offline = NO_LEADER, [*offline, services.node_id]
-    elif leader_id in offline:
-        leader_id = NO_LEADER
+    leader_id = services.leader_of(topic.name, index)
+    if leader_id == NO_LEADER and assigned.leader_id == services.node_id:
+        offline.append(services.node_id)
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
         "partition_index": index,
