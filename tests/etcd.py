@@ -1,4 +1,4 @@
-"""Real members of etcd on loopback: started, stopped, continued, killed and started again, each by its number.
+"""Real members of etcd on loopback: started, stopped, continued and killed, each by its number.
 
 Owns their processes and their ports. Data goes to a folder of the caller. Invariant: none is left behind.
 """
@@ -92,8 +92,7 @@ class EtcdMembers:
 
 @asynccontextmanager
 async def running_etcd(folder: Path, count: int = 1) -> AsyncIterator[EtcdMembers]:
-    """Members that answer."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Members that answer, with their data in `folder`, which exists."""
     members = EtcdMembers(folder, count)
     try:
         for number in range(count):

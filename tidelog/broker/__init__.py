@@ -2,6 +2,7 @@
 
 - `app`: a whole broker: the order in which its parts are opened, and closed in reverse
 - `clock`: the broker's two clocks: the time of day, and the time that has passed
+- `cluster_stores`: the store that a broker's settings name
 - `collector`: when Python's collector of cycles runs in a broker process
 - `command`: the command line of the broker: `python -m tidelog.broker`, which is `tidelog serve`
 - `features`: the features of Kafka that this broker has finalized, and in which versions

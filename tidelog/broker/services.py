@@ -28,8 +28,8 @@ from tidelog.broker.cluster.catalog import (
     Listener,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
+from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
@@ -69,7 +69,6 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
 logger = structlog.get_logger(__name__)
-STORE_FILE = "cluster.db"
 _READ_FOR_IDS = (
     "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
     "batches are read to give no producer id twice"
@@ -235,13 +234,14 @@ async def open_services(
     embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
     disk, steady_ms, events, turns = disk or Disk(), steady_ms or clock_ms, PeerEvents(), Turns()
-    is_shared = store is not None
+    is_shared = store is not None or bool(config.cluster_store)
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
     )
     await asyncio.to_thread(logs.lock)
-    store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
+    is_in_use_already = is_in_use(disk, config.data_dir)
+    store = store or store_of(config, may_begin=not is_in_use_already, was_clean=logs.was_clean)
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
     settings = BrokerSettings(config)
     settings.when_changed(lambda: log_events.set_level(settings.config.log_level))
@@ -490,16 +490,6 @@ def _topics(
 def _internal_topic(num_partitions: int, segment_bytes: int) -> NewTopic:
     configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
     return NewTopic(num_partitions=num_partitions, configs=configs)
-
-
-def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) -> ClusterStore:
-    return SqliteStore(
-        config.data_dir / STORE_FILE,
-        node_id=config.node_id,
-        cluster_id=config.cluster_id or None,
-        may_begin=may_begin,
-        was_clean=logs.was_clean,
-    )
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration.address_overrides import checked_overrides
+from tidelog.broker.configuration.cluster_settings import ClusterSettings
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds, source_of
 from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
 from tidelog.broker.configuration.listener_overrides import (
@@ -91,7 +92,7 @@ def _default_of(topic_setting: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(SecuritySettings, CoordinatorSettings):
+class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """

@@ -28,8 +28,8 @@ from tidelog.broker.cluster.choice import Found, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store, set_aside, write_store
 from tidelog.broker.cluster.store import StoreError, new_cluster_id
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage import checkpoints
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders, FoundPartition

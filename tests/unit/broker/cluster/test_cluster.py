@@ -23,8 +23,8 @@ from tidelog.broker.cluster.catalog import (
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import Commit, StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opened, stored
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
     LEADER_EPOCHS,
     META_PROPERTIES,

@@ -19,8 +19,9 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import Delta, TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import NewPartitions
 from tidelog.protocol.errors import ApiError, ErrorCode
