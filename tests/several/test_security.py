@@ -15,17 +15,22 @@ from tests.several.test_coordinators import PARTITIONS, coordinated_by
 from tests.several.test_transactions import is_open
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker, StartError
-from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
+from tidelog.broker.cluster.catalog import NOBODY, TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.broker.security.broker_user import BROKER_USER, broker_password
+from tidelog.broker.security.unknown_users import STRONGEST
+from tidelog.broker.security.users import check_name
 from tidelog.client import (
     Admin,
+    ClientError,
     ClusterConfig,
     NewTopic,
     Producer,
     TopicAuthorizationFailedError,
 )
 from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 PASSWORD = "secret"
@@ -150,13 +155,56 @@ async def test_a_broker_whose_user_may_not_act_for_the_cluster_gets_no_answers_u
         await until(lambda: not is_open(cluster, "t", elsewhere))
 
 
+async def test_brokers_need_no_user_of_their_own(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    settings = {
+        **BY_PASSWORD,
+        "listener_security_protocol_map": ("CLIENTS:SASL_PLAINTEXT", "BROKERS:SASL_SSL"),
+        "listener_overrides": {"listener.name.brokers.ssl.keystore.location": certificates.keystore},
+        "super_users": "User:admin",
+    }
+    async with brokers(tmp_path, **settings) as running:
+        await with_users(running)
+        await write_in_transactions(running)
+
+
+async def test_nobody_else_is_the_user_of_the_brokers(tmp_path: Path) -> None:
+    settings = {**BY_PASSWORD, "listener_overrides": {}, "super_users": "User:admin"}
+    async with brokers(tmp_path, (1,), **settings) as running:
+        services = running[1].services
+        secret = services.catalog.users[NOBODY][STRONGEST]
+        with pytest.raises(ApiError) as refused:
+            check_name(BROKER_USER)
+        assert refused.value.code == ErrorCode.UNACCEPTABLE_CREDENTIAL
+        for listener, password, is_admitted in (
+            ("BROKERS", broker_password(secret), True),
+            ("BROKERS", PASSWORD, False),
+            ("CLIENTS", broker_password(secret), False),
+        ):
+            config = ClusterConfig(
+                f"127.0.0.1:{running[1].ports[listener]}",
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism=MECHANISM.sasl_name,
+                sasl_plain_username=BROKER_USER,
+                sasl_plain_password=password,
+            )
+            client = Admin(cluster=config)
+            if not is_admitted:
+                with pytest.raises(ClientError, match="credentials"):
+                    await client.start()
+                continue
+            async with client:
+                await client.create_topics([NewTopic("t", 1, 1, {})])
+
+
 async def test_settings_that_do_not_say_who_a_broker_is_are_refused_at_the_start(tmp_path: Path) -> None:
-    settings = {**BY_PASSWORD, "listener_overrides": {}}
+    settings = {**BY_PASSWORD, "listener_overrides": {}, "sasl_enabled_mechanisms": ("PLAIN",)}
     with pytest.raises(StartError, match=r"sasl\.jaas\.config"):
         async with brokers(tmp_path, (1,), **settings):
             pass
     listeners = {"listeners": ("A://127.0.0.1:0",), "listener_security_protocol_map": ("A:SASL_PLAINTEXT",)}
-    async with await Broker.start(BrokerConfig(data_dir=tmp_path / "one", http_port=-1, **listeners)):
+    alone = {**listeners, "sasl_enabled_mechanisms": ("PLAIN",)}
+    async with await Broker.start(BrokerConfig(data_dir=tmp_path / "one", http_port=-1, **alone)):
         pass  # Alone it needs no user.
 
 

@@ -111,7 +111,7 @@ class Broker:
                 disk=disk,
             )
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
-                await services.authentication.start()
+                await services.authentication.start(has_peers=services.has_peers)
             handlers, faults = _with_faults(config, services, build_handlers(services))
             events = services.events
             dispatcher = Dispatcher(handlers, metrics, events, services.turns)

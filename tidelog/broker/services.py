@@ -58,6 +58,7 @@ from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
 from tidelog.broker.security.acls import Acls
 from tidelog.broker.security.authentication import Authentication
 from tidelog.broker.security.authorizer import Authorizer
+from tidelog.broker.security.broker_user import BROKER_PRINCIPAL
 from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
@@ -95,6 +96,7 @@ class Services:
         transactions: TransactionCoordinator,
         remote: RemoteTransactions,
         peers: Peers,
+        has_peers: bool,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -133,6 +135,8 @@ class Services:
             transactions, remote, partitions.replicas, partitions.node_id
         )
         self._peers = peers
+        self.has_peers = has_peers
+        """Whether other brokers may share the catalog."""
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -293,6 +297,7 @@ async def open_services(
         ),
         remote=remote,
         peers=peers,
+        has_peers=is_shared,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
@@ -380,7 +385,7 @@ def _acls(config: BrokerConfig, cluster: Cluster, groups: GroupCoordinator) -> A
     if config.authorizer_class_name:
         authorizer = Authorizer(
             cluster.catalog.acls,
-            config.super_user_names,
+            (*config.super_user_names, BROKER_PRINCIPAL),
             allow_if_no_acl=config.allow_everyone_if_no_acl_found,
         )
         groups.hide_topics()

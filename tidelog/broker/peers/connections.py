@@ -28,12 +28,12 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
 
 
 class Connections:
-    """Of one broker. Raises ConfigError where its settings do not suffice."""
+    """Of one broker. Raises ConfigError or OSError where its settings do not suffice."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, password: str) -> None:
         self._tasks: set[asyncio.Task[Connection]] = set()
         self._links = Links(
-            connection_settings(config),
+            connection_settings(config, password),
             ASKED_APIS,
             RequestMetrics(),
             random.Random(),

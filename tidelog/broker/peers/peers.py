@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.cluster.catalog import BrokerRegistered, Catalog, Change
+from tidelog.broker.cluster.catalog import NOBODY, BrokerRegistered, Catalog, Change
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.security.broker_user import broker_password
+from tidelog.broker.security.unknown_users import STRONGEST
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.settings import ConfigError
@@ -36,10 +38,10 @@ class Peers:
         self._is_closed = False
 
     def check_settings(self) -> None:
-        """Raise ConfigError unless the settings say how other brokers are reached."""
+        """Raise ConfigError or OSError unless the settings say how other brokers are reached."""
         from tidelog.broker.peers.connection_settings import connection_settings
 
-        connection_settings(self._settings.config)
+        connection_settings(self._settings.config, "no password yet")
 
     async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
         """The decoded answer of a broker. Raises ApiError(NETWORK_EXCEPTION)."""
@@ -51,6 +53,7 @@ class Peers:
             return await connections.call(host, port, api_key, values)
         except ClientError as error:
             if isinstance(error, AuthenticationError):
+                await self._begin_anew(connections)
                 advice = (
                     "let sasl.jaas.config, or the certificate of the inter-broker listener, name a user that "
                     "the other broker accepts"
@@ -61,6 +64,12 @@ class Peers:
             raise ApiError(
                 ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} does not answer: {error.message}"
             ) from error
+
+    async def _begin_anew(self, connections: Connections) -> None:
+        """Read the settings' files again before the next request: a certificate may have been renewed."""
+        if self._connections is connections:
+            self._connections = None
+        await connections.close()
 
     def not_authorized(self, node_id: int, api_key: ApiKey) -> ApiError:
         """The error where a broker refuses to this one what only brokers may ask for."""
@@ -82,12 +91,16 @@ class Peers:
             from tidelog.broker.peers.connections import Connections
 
             try:
-                self._connections = Connections(self._settings.config)
-            except ConfigError as error:  # No other broker was there at the start.
+                self._connections = Connections(self._settings.config, self._password())
+            except (ConfigError, OSError) as error:  # A file may have changed since the start.
                 advice = "change the settings, and restart the broker: no other broker can be asked"
                 self._events.error("peers_not_configured", "", error=str(error), advice=advice)
                 raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         return self._connections
+
+    def _password(self) -> str:
+        secret = self._catalog.users.get(NOBODY, {}).get(STRONGEST)
+        return "" if secret is None else broker_password(secret)
 
     def _address_of(self, node_id: int) -> tuple[str, int]:
         wanted = self._settings.config.inter_broker_listener.name
