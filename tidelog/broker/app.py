@@ -12,10 +12,10 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
@@ -29,6 +29,7 @@ from tidelog.broker.handlers.context import Handler
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.endpoints import BindError, Endpoint, bind, bind_endpoints
 from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.inherited import Inherited
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
@@ -88,14 +89,19 @@ class Broker:
 
     @classmethod
     async def start(
-        cls, config: BrokerConfig, *, disk: Disk | None = None, store: ClusterStore | None = None
+        cls,
+        config: BrokerConfig,
+        *,
+        disk: Disk | None = None,
+        store: ClusterStore | None = None,
+        inherited: Inherited | None = None,
     ) -> Self:
         """Open the data folder and serve. Raises StartError; then nothing is left open.
 
         `disk` replaces the system calls on the logs, for tests with a disk that fails; `store` the store that
-        the settings name. The broker closes it.
+        the settings name. The broker closes it, and `inherited`.
         """
-        sockets = _Sockets(config)
+        sockets = _Sockets(config, inherited or Inherited())
         config = sockets.as_bound(config)
         services: Services | None = None
         server: Server | None = None
@@ -125,7 +131,8 @@ class Broker:
                 services.memory,
                 services.quotas.of_connections,
             )
-            server.start(sockets.endpoints, *([] if sockets.http_tls is None else [sockets.http_tls]))
+            others = [] if sockets.http_tls is None else [sockets.http_tls]
+            server.start([*sockets.endpoints, *sockets.shared], *others)
             http = None
             broker: Self
             if sockets.http is not None:
@@ -139,7 +146,7 @@ class Broker:
                     add_routes,
                     more,
                     sockets.http_tls,
-                    _http_authentication(services, sockets.http_tls),
+                    _http_authentication(services, sockets),
                 )
                 http.start()
             broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
@@ -206,21 +213,20 @@ def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> 
 class _Sockets:
     """The addresses of a broker. They are bound before anything else is started. Raises StartError."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, inherited: Inherited) -> None:
         self.http_tls: ListenerTls | None = None
+        self.has_own_http = inherited.http is None and config.http_port >= 0
         try:
-            if config.http_port >= 0 and config.http_security_protocol == SecurityProtocol.SSL:
+            if self.has_own_http and config.http_security_protocol == SecurityProtocol.SSL:
                 self.http_tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
             self.endpoints = bind_endpoints(config)
+            self.shared = inherited.endpoints(self.endpoints)
+            self.http = inherited.http
             try:
-                self.http = (
-                    bind(self._http_host(config), config.http_port, "http.port")
-                    if config.http_port >= 0
-                    else None
-                )
+                if self.has_own_http:
+                    self.http = bind(http_host(config), config.http_port, "http.port")
             except BindError:
-                for endpoint in self.endpoints:
-                    endpoint.socket.close()
+                self.close()
                 raise
         except (BindError, ConfigError) as error:
             raise StartError(str(error)) from None
@@ -228,17 +234,13 @@ class _Sockets:
     def as_bound(self, config: BrokerConfig) -> BrokerConfig:
         """`config` with the ports that the system chose, so that DescribeConfigs shows them."""
         config = config.with_ports([endpoint.port for endpoint in self.endpoints])
-        if self.http is None:
+        if self.http is None or not self.has_own_http:
             return config
         port = int(self.http.getsockname()[1])
-        return config.with_settings({"http.host": self._http_host(config), "http.port": port})
-
-    @staticmethod
-    def _http_host(config: BrokerConfig) -> str:
-        return config.http_host or config.listener_configs[0].host
+        return config.with_settings({"http.host": http_host(config), "http.port": port})
 
     def close(self) -> None:
-        for endpoint in self.endpoints:
+        for endpoint in (*self.endpoints, *self.shared):
             endpoint.socket.close()
         if self.http is not None:
             self.http.close()
@@ -266,17 +268,22 @@ async def _offset_metrics(services: Services) -> bytes:
     return await services.turns.run(offsets.exposition())
 
 
-def _http_authentication(services: Services, tls: ListenerTls | None) -> Middleware | None:
+def http_host(config: BrokerConfig) -> str:
+    """The address that the HTTP port listens on."""
+    return config.http_host or config.listener_configs[0].host
+
+
+def _http_authentication(services: Services, sockets: _Sockets) -> Middleware | None:
     """What lets only those in who may ask; None without security."""
     config = services.config
     if not config.is_secured:
         return None
     from tidelog.broker.net.http_authentication import HttpAuthentication, is_local
 
-    if tls is None and not is_local(config.http_host):
+    if sockets.has_own_http and sockets.http_tls is None and not is_local(config.http_host):
         advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
         logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
-    return HttpAuthentication(services).answer
+    return HttpAuthentication(services, is_behind_front=not sockets.has_own_http).answer
 
 
 def _add_routes(services: Services, faults: FaultInjector | None, application: web.Application) -> None:
@@ -300,8 +307,40 @@ def _reason(error: BaseException, data_dir: Path) -> str | None:
     return None
 
 
-async def _serve(config: BrokerConfig) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
+def started_event(broker: Broker) -> dict[str, object]:
+    """The fields of `broker_started`."""
+    config = broker.config
+    return {
+        "port": broker.port,
+        "http_port": broker.http_port,
+        "listeners": [listener.listened for listener in config.listener_configs],
+        "advertised_listeners": [listener.advertised for listener in config.listener_configs],
+        "data_dir": str(config.data_dir.absolute()),
+        "node_id": config.node_id,
+        "cluster_id": broker.services.catalog.cluster_id,
+    }
+
+
+def _log_started(broker: Broker) -> None:
+    logger.info("broker_started", **started_event(broker))
+
+
+def _follow_signals(asked: asyncio.Future[str], ask: Callable[[str], None]) -> None:
+    for number in _SIGNALS:
+        asked.get_loop().add_signal_handler(number, ask, number.name)
+
+
+async def serve_until_asked(
+    config: BrokerConfig,
+    *,
+    begin: Callable[[asyncio.Future[str], Callable[[str], None]], None] = _follow_signals,
+    start: Callable[[BrokerConfig], Awaitable[Broker]] = Broker.start,
+    started: Callable[[Broker], None] = _log_started,
+) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code.
+
+    A process that is one of several says otherwise who asks it to end, how it starts, and whom it tells.
+    """
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[str] = loop.create_future()
 
@@ -311,24 +350,14 @@ async def _serve(config: BrokerConfig) -> int:
         else:
             asked.set_result(name)
 
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, ask, number.name)
+    begin(asked, ask)
     gc.disable()  # The start makes objects that stay, a million of them for ten thousand partitions.
     try:
-        broker = await Broker.start(config)
+        broker = await start(config)
     except StartError as error:
         logger.error("broker_not_started", error=str(error))
         return 1
-    logger.info(
-        "broker_started",
-        port=broker.port,
-        http_port=broker.http_port,
-        listeners=[listener.listened for listener in broker.config.listener_configs],
-        advertised_listeners=[listener.advertised for listener in broker.config.listener_configs],
-        data_dir=str(config.data_dir.absolute()),
-        node_id=config.node_id,
-        cluster_id=broker.services.catalog.cluster_id,
-    )
+    started(broker)
     if config.faults_enable:
         logger.warning(
             "faults_enabled",
@@ -359,13 +388,13 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run(config: BrokerConfig) -> int:
-    """Run a broker process on uvloop until it ends; returns its exit code. Logging must be set up."""
+def run(serve: Coroutine[Any, Any, int]) -> int:
+    """Run what serves on uvloop until it ends; returns its exit code. Logging must be set up."""
     import uvloop
 
     _allow_many_files()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_serve(config))
+        code = runner.run(serve)
     sys.stdout.flush()
     return code

@@ -4,10 +4,12 @@ Owns the choice. Invariant: what another store needs is imported only where the 
 with its catalog in the data folder starts as fast as without the others.
 """
 
+from pathlib import Path
+
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.cluster_settings import ETCD
+from tidelog.broker.configuration.cluster_settings import ETCD, UNIX
 
 STORE_FILE = "cluster.db"
 
@@ -20,7 +22,9 @@ def store_of(config: BrokerConfig, *, may_begin: bool, was_clean: bool) -> Clust
     if config.cluster_store.startswith(ETCD):
         return _etcd_store(config, may_begin=may_begin)
     if config.cluster_store:
-        raise StoreError(f"cluster.store: {config.cluster_store} is not served by this release")
+        from tidelog.broker.cluster.remote_store import RemoteStore
+
+        return RemoteStore(Path(config.cluster_store.removeprefix(UNIX)))
     return SqliteStore(
         config.data_dir / STORE_FILE,
         node_id=config.node_id,

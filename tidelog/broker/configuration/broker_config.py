@@ -30,6 +30,7 @@ from tidelog.broker.configuration.listener_overrides import (
 )
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.configuration.listeners import ListenerConfig, inter_broker_listener, listeners_of
+from tidelog.broker.configuration.process_count import checked_processes
 from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
@@ -106,6 +107,12 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
     )
     data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog. It is made if it is missing.")
     node_id: int = int32_setting(1, "Id of this broker in the cluster.", low=0)
+    processes: str = _setting(
+        "1",
+        "Processes of this broker, or auto: one for each core. With more than one, each serves partitions of "
+        "its own, see Several processes.",
+        read=checked_processes,
+    )
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
 
     log_level: str = _setting(

@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.configuration.broker_config import HTTP_LISTENER
-from tidelog.broker.net.writing import CLIENT_USER
+from tidelog.broker.net.writing import CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, Operation, ResourceType
 
@@ -53,20 +53,22 @@ def _user_and_password(header: str) -> tuple[str, str]:
 class HttpAuthentication:
     """The check of one broker."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, *, is_behind_front: bool = False) -> None:
+        """`is_behind_front`: requests come from the HTTP port of several processes, on a private socket."""
         self._services = services
+        self._is_behind_front = is_behind_front
 
     async def answer(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """What `handler` answers to those who may ask; 401 or 403 to others. For aiohttp: a middleware."""
         from aiohttp import web
 
-        user = request.get_extra_info(CLIENT_USER) or await self._user_with_password(request)
+        user = self._user_of_certificate(request) or await self._user_with_password(request)
         if not user:
             error = {"error": "this broker asks for a user and a password, or a client's certificate"}
             realm = {"WWW-Authenticate": 'Basic realm="tidelog", charset="UTF-8"'}
             return web.json_response(error, status=401, headers=realm)
         operation = Operation.DESCRIBE if request.method in _READING else Operation.ALTER
-        if not self._may(user, request.remote or "", operation):
+        if not self._may(user, self._host(request), operation):
             error = {"error": f"User:{user} needs {operation.name} on the cluster"}
             return web.json_response(error, status=403)
         return await handler(request)
@@ -78,8 +80,16 @@ class HttpAuthentication:
         user, password = _user_and_password(header)
         if user and await self._services.users.verify_password(user, password):
             return user
-        await self._failed(request.remote or "")
+        await self._failed(self._host(request))
         return ""
+
+    def _user_of_certificate(self, request: web.Request) -> str:
+        if self._is_behind_front:
+            return request.headers.get(FORWARDED_USER, "")
+        return request.get_extra_info(CLIENT_USER) or ""
+
+    def _host(self, request: web.Request) -> str:
+        return request.headers.get(FORWARDED_HOST, "") if self._is_behind_front else request.remote or ""
 
     async def _failed(self, host: str) -> None:
         services = self._services

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 FIRST_EVENT = "broker_started"
 NOT_STARTED = "broker_not_started"
@@ -60,8 +60,12 @@ class EventStream:
 class _Switch:
     """A structlog processor that lets standard output begin with the first event of a started broker."""
 
+    configured: ClassVar[EventStream | None] = None
+    """That of this process."""
+
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
+        _Switch.configured = stream
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if event.get("event") == FIRST_EVENT:
@@ -80,6 +84,28 @@ class _Level:
 
             raise DropEvent
         return event
+
+
+class _Process:
+    """A structlog processor that names the process where there are several."""
+
+    name = ""
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if self.name:
+            event["process"] = self.name
+        return event
+
+
+def set_process(name: str) -> None:
+    """Name this process in each of its events from now on."""
+    _Process.name = name
+
+
+def open_output() -> None:
+    """Write events to standard output from now on: in a process that does not log `broker_started` itself."""
+    if _Switch.configured is not None:
+        _Switch.configured.start()
 
 
 def set_level(level: str) -> None:
@@ -128,6 +154,7 @@ def configure(out: TextIO | None = None, errors: TextIO | None = None) -> None:
     processors: list[Any] = [
         _Switch(stream),
         _Level(),
+        _Process(),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _Renderer(stream),
