@@ -105,21 +105,29 @@ class VirtualDisk(Disk):
         return 1 << 16
 
 
-class VirtualStore:
-    """A ClusterStore whose commits outlive the broker: `commits` is shared by its lives."""
+class VirtualCommits:
+    """What was committed to a store, and who watches it: shared by all brokers and all their lives."""
 
-    def __init__(self, commits: list[tuple[Delta, ...]], node: Node) -> None:
+    def __init__(self) -> None:
+        self.made: list[tuple[Delta, ...]] = []
+        self.nonces: set[UUID | None] = set()
+        self.feed = CommitFeed()
+
+
+class VirtualStore:
+    """A ClusterStore whose commits outlive the broker. A watch ends with the task that reads it."""
+
+    def __init__(self, commits: VirtualCommits, node: Node) -> None:
         self._commits = commits
         self._node = node
-        self._feed = CommitFeed()
         self.is_newest = True
 
     async def load(self) -> Catalog:
         catalog = Catalog("simulated-cluster-0000")
-        for deltas in self._commits:
+        for deltas in self._commits.made:
             for delta in deltas:
                 catalog.apply(delta)
-        self._feed.begin(catalog.revision)
+        self._commits.feed.begin(catalog.revision)
         return catalog
 
     async def commit(
@@ -133,17 +141,18 @@ class VirtualStore:
         await asyncio.sleep(0)
         if self._node.is_dead:
             raise NodeDied
-        revision = sum(map(len, self._commits))
+        revision = sum(map(len, self._commits.made))
         if revision != expected_revision:
             raise StoreConflict
-        self._commits.append(tuple(deltas))
-        self._feed.publish(Commit(revision + len(deltas), tuple(deltas)))
+        self._commits.made.append(tuple(deltas))
+        self._commits.nonces.add(nonce)
+        self._commits.feed.publish(Commit(revision + len(deltas), tuple(deltas)))
 
     async def settle(self, nonce: UUID, expected_revision: int) -> bool:
-        return False  # A commit either returns or its node is dead.
+        return nonce in self._commits.nonces
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
-        return self._feed.watch(revision)
+        return self._commits.feed.watch(revision)
 
     async def close(self) -> None:
-        self._feed.close()
+        """The commits stay."""

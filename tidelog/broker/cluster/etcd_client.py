@@ -189,7 +189,7 @@ class EtcdClient:
 def _advice(said: str) -> str:
     if "space exceeded" in said:
         return "Compact and defragment etcd, then disarm its alarm"
-    if "too large" in said:
+    if "too large" in said or "larger than max" in said:
         return "Start etcd with a larger --max-request-bytes, or ask for less at once"
     if "user name is empty" in said or "authentication failed" in said or "permission denied" in said:
         return "Check cluster.store.user and cluster.store.password, and the role of that user"

@@ -56,7 +56,7 @@ _MAX_BEHIND_S: Final = 1.0
 _PAUSE_S: Final = 0.1
 IMAGE_AFTER_COMMITS: Final = 1_000
 IMAGE_AFTER_BYTES: Final = 1 << 20
-"""An image is written after so much journal, or as much as the image itself has, if that is more."""
+"""An image is written after so much journal, or twice as much as the image itself has, if that is more."""
 KEPT_COMMITS: Final = 1_000
 """How many revisions before an image stay in the journal, for brokers that are behind."""
 
@@ -122,7 +122,7 @@ class EtcdStore:
         self._since_image = 0
         """Bytes of the journal since the last image, as far as this broker saw it."""
         self._image_bytes = 0
-        self._commits_since_image = 0
+        self._image_revision = 0
         self._is_closed = False
 
     async def load(self) -> Catalog:
@@ -159,7 +159,7 @@ class EtcdStore:
         return catalog
 
     async def _image(self, head: Head, pointer: ImagePointer, at: int) -> Catalog:
-        self._since_image = self._commits_since_image = 0
+        self._since_image, self._image_revision = 0, pointer.revision
         if not pointer.chunks:
             return Catalog(head.cluster_id)
         chunks = []
@@ -208,7 +208,6 @@ class EtcdStore:
 
     def _commit_of(self, entry: Mapping[str, Any]) -> Commit:
         self._since_image += len(entry["value"])
-        self._commits_since_image += 1
         return layout.commit_of(entry)
 
     @staticmethod
@@ -262,7 +261,7 @@ class EtcdStore:
             if answer.get("succeeded"):
                 revision = expected_revision + len(deltas)
                 self._saw(Head(head.cluster_id, revision, layout.revision_in(answer)))
-                self._begin_image()
+                self._begin_image(revision)
                 return
             newest, last_nonce = self._head_and_nonce(answer)
             if last_nonce == nonce.hex.encode():
@@ -397,8 +396,8 @@ class EtcdStore:
             yield living
             await changed.wait()
 
-    def _begin_image(self) -> None:
-        is_due = self._commits_since_image >= self._image_after_commits or self._since_image >= max(
+    def _begin_image(self, revision: int) -> None:
+        is_due = revision - self._image_revision >= self._image_after_commits or self._since_image >= max(
             IMAGE_AFTER_BYTES, 2 * self._image_bytes
         )
         if is_due and (self._image_writing is None or self._image_writing.done()):
@@ -424,7 +423,7 @@ class EtcdStore:
             await self._client.call("/v3/kv/put", {"key": name, "value": packed(chunk)})
         answer = await self._transaction(self._layout.use_image(before, image, self._kept_commits))
         if answer.get("succeeded"):
-            self._since_image = self._commits_since_image = 0
+            self._since_image, self._image_revision = 0, image.revision
             self._image_bytes = sum(map(len, chunks))
         elif layout.pointer_of(layout.found(answer, 0)).image_id != image.image_id:
             unused = self._layout.without_chunks(image.image_id)

@@ -11,9 +11,11 @@ from tidelog.broker.cluster.catalog import (
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
+    BrokerUnregistered,
     Catalog,
     ClientQuotasChanged,
     Delta,
+    FoldersRemoved,
     Listener,
     PartitionAssignment,
     PartitionsAdded,
@@ -27,6 +29,7 @@ from tidelog.broker.cluster.catalog import (
     assign,
 )
 from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import ClusterStore
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE, USER, QuotaEntity
 from tidelog.protocol.scram import ScramCredential, ScramMechanism, credential_of
@@ -98,7 +101,7 @@ def user(name: str, *mechanisms: ScramMechanism) -> UserChanged:
     return UserChanged(name, made)
 
 
-async def commit(store: SqliteStore, catalog: Catalog, *deltas: Delta) -> None:
+async def commit(store: ClusterStore, catalog: Catalog, *deltas: Delta) -> None:
     await store.commit(deltas, catalog.revision)
     for delta in deltas:
         catalog.apply(delta)
@@ -117,6 +120,12 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     """A store that is open, with each kind of delta in it."""
     store = SqliteStore(folder / DATABASE, node_id=1)
     catalog = await store.load()
+    await fill(store, catalog, rng)
+    return store, catalog
+
+
+async def fill(store: ClusterStore, catalog: Catalog, rng: random.Random) -> None:
+    """Commit each kind of delta to a store that is empty."""
     await commit(store, catalog, broker(1, 9092, 9093), broker(2, 9092))
     topics = [topic(f"t{number}", rng.randint(1, 6)) for number in range(20)]
     for made in topics:
@@ -140,4 +149,6 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
         await commit(store, catalog, quotas(((USER, name),), 5.0))
     await commit(store, catalog, quotas(((USER, "alice"),), 7.5), ClientQuotasChanged({((USER, "bob"),): {}}))
     await commit(store, catalog, quotas(((CLIENT_ID, "app"), (USER, None)), 1.0))
-    return store, catalog
+    await commit(store, catalog, BrokerRegistered(BrokerRegistration(3, (), uuid4(), uuid4(), "r")))
+    await commit(store, catalog, TopicDeleted(topics[8].topic_id, (1, 2, 3)), BrokerUnregistered(3))
+    await commit(store, catalog, FoldersRemoved(2, (topics[8].topic_id,)))
