@@ -9,7 +9,9 @@ Invariants:
 - an offset that was committed for a deleted topic is not shown;
 - an offset in a topic of the broker's own is not shown: no group reads there, and programs that keep their
   state as committed offsets have no lag;
-- a lag is never negative: an offset beyond the high watermark has the lag 0.
+- a lag is never negative: an offset beyond the high watermark has the lag 0;
+- the lag in a partition of another broker is not shown, nor a sum that lacks it: the end of that partition is
+  known there.
 
 Event loop only. Source: danielqsj/kafka_exporter.
 """
@@ -83,23 +85,27 @@ class OffsetMetrics(NamedTuple):
             if topic is not None and topic.is_internal:
                 continue
             lag_sum = offset_sum = 0
-            is_shown = False
+            is_shown, has_all_lags = False, True
             labels = f'{group},topic="{name}"'
             for index, committed in offsets:
-                replica = self.replicas.get((name, index))
-                if replica is None or topic is None or not is_of(committed, topic.topic_id):
+                if topic is None or not topic.has_partition(index) or not is_of(committed, topic.topic_id):
                     continue
-                lag = max(0, replica.high_watermark - committed.offset)
                 is_shown = True
-                lag_sum += lag
                 offset_sum += committed.offset
                 of_partition = f'{labels},partition="{index}"'
-                series.add(_LAG, of_partition, lag)
                 series.add(_OFFSET, of_partition, committed.offset)
+                replica = self.replicas.get((name, index))
+                if replica is None:
+                    has_all_lags = False
+                else:
+                    lag = max(0, replica.high_watermark - committed.offset)
+                    lag_sum += lag
+                    series.add(_LAG, of_partition, lag)
                 if pace.spent():
                     yield
             if is_shown:
-                series.add(_LAG_SUM, labels, lag_sum)
+                if has_all_lags:
+                    series.add(_LAG_SUM, labels, lag_sum)
                 series.add(_OFFSET_SUM, labels, offset_sum)
         if pace.spent():
             yield
