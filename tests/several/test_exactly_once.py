@@ -6,16 +6,21 @@ transaction: its coordinator, the group's, a leader.
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.test_client_transactions import committed as read_committed
 from tests.several.brokers import Brokers
+from tests.several.processes import processes
 from tests.several.test_coordinators import PARTITIONS, coordinated_by
 from tests.several.test_transactions import cluster, committed, versions
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
-from tidelog.client import Admin, Consumer, Producer
+from tidelog.client import Admin, Consumer, NewTopic, Producer
 from tidelog.client.errors import ClientError
 
 __all__ = ["cluster", "versions"]
@@ -24,10 +29,8 @@ RECORDS = 90
 QUICK: dict[str, Any] = {"retry_backoff_ms": 10}
 
 
-async def fill(cluster: Brokers, records: range) -> None:
-    async with Producer(
-        bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=True, linger_ms=0, **QUICK
-    ) as source:
+async def fill(addresses: str, records: range) -> None:
+    async with Producer(bootstrap_servers=addresses, enable_idempotence=True, linger_ms=0, **QUICK) as source:
         for number in records:
             await source.send("in", b"%d" % number, partition=number % PARTITIONS)
 
@@ -67,24 +70,47 @@ async def process(addresses: str, group: str, name: str, done: Counter[str]) -> 
             continue
 
 
-@pytest.mark.usefixtures("versions")
-async def test_every_record_is_copied_once_whichever_broker_is_killed(cluster: Brokers) -> None:
-    addresses = cluster.bootstrap_servers
-    group = coordinated_by(cluster, 2)
-    names = [coordinated_by(cluster, node_id, TRANSACTIONS_TOPIC) for node_id in (1, 3)]
+async def copy_while(
+    addresses: str, group: str, names: Sequence[str], kills: Sequence[Callable[[], Awaitable[None]]]
+) -> list[int]:
+    """Two processors copy records of ours; each of `kills` comes while some are copied. What was sent."""
     done: Counter[str] = Counter()
     processors = [asyncio.create_task(process(addresses, group, name, done)) for name in names]
-    for turn, victim in enumerate((1, 2, 3)):
+    for turn, kill in enumerate(kills):
         before = done.total()
-        filling = asyncio.create_task(fill(cluster, range(turn * RECORDS, (turn + 1) * RECORDS)))
+        filling = asyncio.create_task(fill(addresses, range(turn * RECORDS, (turn + 1) * RECORDS)))
         await until(lambda: done.total() > before)  # noqa: B023
-        await cluster.kill(victim)
-        await cluster.start(victim)
+        await kill()
         await filling
+    total = len(kills) * RECORDS
     async with Admin(bootstrap_servers=addresses, **QUICK) as admin, asyncio.timeout(DEADLINE_SECONDS):
-        while sum(each.offset for each in (await admin.groups.offsets(group)).values()) < 3 * RECORDS:  # noqa: ASYNC110
+        while sum(each.offset for each in (await admin.groups.offsets(group)).values()) < total:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     for task in processors:
         task.cancel()
     await asyncio.wait(processors)
-    assert sorted(await committed(cluster, "out", 3 * RECORDS)) == list(range(3 * RECORDS))
+    return list(range(total))
+
+
+@pytest.mark.usefixtures("versions")
+async def test_every_record_is_copied_once_whichever_broker_is_killed(cluster: Brokers) -> None:
+    async def kill(victim: int) -> None:
+        await cluster.kill(victim)
+        await cluster.start(victim)
+
+    group = coordinated_by(cluster, 2)
+    names = [coordinated_by(cluster, node_id, TRANSACTIONS_TOPIC) for node_id in (1, 3)]
+    kills = [partial(kill, victim) for victim in (1, 2, 3)]
+    expected = await copy_while(cluster.bootstrap_servers, group, names, kills)
+    assert sorted(await committed(cluster, "out", len(expected))) == expected
+
+
+async def test_every_record_is_copied_once_whichever_process_is_killed(tmp_path: Path) -> None:
+    async with processes(tmp_path / "data", 3) as broker:
+        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            await admin.create_topics([NewTopic(name, PARTITIONS, 1, {}) for name in ("in", "out")])
+        kills = [partial(broker.kill_and_await, process) for process in sorted(broker.pids())]
+        expected = await copy_while(broker.bootstrap_servers, "group", ["a", "b"], kills)
+        copied = await read_committed(broker, "out", PARTITIONS)
+        assert sorted(map(int, copied)) == expected
+        assert await broker.stop() == 0
