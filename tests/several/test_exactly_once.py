@@ -7,14 +7,19 @@ transaction: its coordinator, the group's, a leader.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.conformance.test_client_transactions import committed as read_committed
+from faults.process import BrokerProcess
+from tests.conformance.test_client_transactions import committed as committed_of
+from tests.etcd import running_etcd
 from tests.several.brokers import Brokers
+from tests.several.processes import QUICK as FEW
 from tests.several.processes import processes
 from tests.several.test_coordinators import PARTITIONS, coordinated_by
 from tests.several.test_transactions import cluster, committed, versions
@@ -70,6 +75,11 @@ async def process(addresses: str, group: str, name: str, done: Counter[str]) -> 
             continue
 
 
+async def read_committed(addresses: str, topic: str, partitions: int) -> list[bytes]:
+    """See `committed` there; it wants something that has addresses."""
+    return await committed_of(SimpleNamespace(bootstrap_servers=addresses), topic, partitions)  # type: ignore[arg-type]
+
+
 async def copy_while(
     addresses: str, group: str, names: Sequence[str], kills: Sequence[Callable[[], Awaitable[None]]]
 ) -> list[int]:
@@ -111,6 +121,31 @@ async def test_every_record_is_copied_once_whichever_process_is_killed(tmp_path:
             await admin.create_topics([NewTopic(name, PARTITIONS, 1, {}) for name in ("in", "out")])
         kills = [partial(broker.kill_and_await, process) for process in sorted(broker.pids())]
         expected = await copy_while(broker.bootstrap_servers, "group", ["a", "b"], kills)
-        copied = await read_committed(broker, "out", PARTITIONS)
+        copied = await read_committed(broker.bootstrap_servers, "out", PARTITIONS)
         assert sorted(map(int, copied)) == expected
         assert await broker.stop() == 0
+
+
+@pytest.mark.needs_etcd
+async def test_every_record_is_copied_once_whichever_broker_over_etcd_is_killed(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        members = await stack.enter_async_context(running_etcd(tmp_path))
+        started = []
+        for node_id in (1, 2, 3):
+            settings = {**FEW, "node.id": node_id, "cluster.store": f"etcd:{members.endpoints[0]}"}
+            broker = BrokerProcess(tmp_path / f"broker-{node_id}", settings=settings)
+            await broker.start()
+            stack.push_async_callback(broker.kill_9)
+            started.append(broker)
+        addresses = ",".join(f"127.0.0.1:{broker.port}" for broker in started)
+        async with Admin(bootstrap_servers=addresses) as admin:
+            await admin.create_topics([NewTopic(name, PARTITIONS, 1, {}) for name in ("in", "out")])
+
+        async def kill(broker: BrokerProcess) -> None:
+            await broker.kill_9()
+            await broker.start()
+
+        kills = [partial(kill, broker) for broker in started]
+        expected = await copy_while(addresses, "group", ["a", "b"], kills)
+        copied = await read_committed(addresses, "out", PARTITIONS)
+        assert sorted(map(int, copied)) == expected
