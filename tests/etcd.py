@@ -6,6 +6,7 @@ Owns their processes and their ports. Data goes to a folder of the caller. Invar
 import asyncio
 import shutil
 import signal
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -91,13 +92,19 @@ class EtcdMembers:
 
 
 @asynccontextmanager
-async def running_etcd(folder: Path, count: int = 1) -> AsyncIterator[EtcdMembers]:
+async def running_etcd(
+    folder: Path,
+    count: int = 1,
+    more: Sequence[str] = (),
+    scheme: str = "http",
+    ssl_context: ssl.SSLContext | None = None,
+) -> AsyncIterator[EtcdMembers]:
     """Members that answer, with their data in `folder`, which exists."""
-    members = EtcdMembers(folder, count)
+    members = EtcdMembers(folder, count, more, scheme)
     try:
         for number in range(count):
             await members.start(number)
-        client = EtcdClient(members.endpoints)
+        client = EtcdClient(members.endpoints, ssl_context=ssl_context)
         try:
             await members.ready(client)
         finally:
