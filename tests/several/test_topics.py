@@ -12,11 +12,12 @@ import pytest
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import BrokerRegistered
+from tidelog.broker.cluster.catalog import ALL_BROKERS, BrokerRegistered
 from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client import NewTopic as Wanted
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
@@ -167,6 +168,16 @@ async def test_topics_are_created_grown_changed_and_deleted_at_any_broker(cluste
     await services[0].topics.delete(cluster.topic("t").topic_id)
     await cluster.agreed()
     assert not any(each.replicas for each in services)
+
+
+async def test_quotas_and_settings_that_are_changed_at_one_broker_hold_at_all(cluster: Brokers) -> None:
+    services = [broker.services for broker in cluster.running.values()]
+    await services[0].quotas.alter({((CLIENT_ID, "app"),): {PRODUCER_BYTE_RATE: 5.0}})
+    await services[1].topics.change_broker_configs(ALL_BROKERS, lambda _: {"num.partitions": "4"})
+    await services[2].topics.change_broker_configs("3", lambda _: {"num.partitions": "5"})
+    await cluster.agreed()
+    assert not any(each.quotas.of_clients.is_empty for each in services)
+    assert [each.config.num_partitions for each in services] == [4, 4, 5]
 
 
 async def test_a_topic_that_all_brokers_create_at_once_is_created_once(
