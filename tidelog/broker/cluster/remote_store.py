@@ -177,6 +177,9 @@ class RemoteStore:
         return await connection.answer()
 
     async def _caller(self) -> _Connection:
+        if self._calls is not None and self._calls.reader.at_eof():
+            self._drop(self._calls)
+            self._calls = None
         if self._calls is None:
             self._calls = await self._connect({"wants": "calls", "client": self._client})
         return self._calls

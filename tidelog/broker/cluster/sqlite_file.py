@@ -48,6 +48,8 @@ from tidelog.protocol.scram import ScramCredential, ScramMechanism
 SCHEMA_VERSION = 6
 _LOCK_SECONDS = 5.0
 """How long to wait for another process that has the file open."""
+_REMEMBERED_COMMITS = 100
+"""More than there are processes that may ask for one."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_MISMATCH")
 """Errors of SQLite, by the beginnings of their names, that are about what is in the file."""
 
@@ -213,6 +215,25 @@ def _write_deltas(connection: sqlite3.Connection, deltas: Sequence[Delta], revis
     digest += facts.fact_digest("revision", revision)
     _set_meta(connection, "revision", str(revision))
     _set_meta(connection, "digest", f"{digest % facts.DIGEST_MODULUS:032x}")
+
+
+def keep_nonces(connection: sqlite3.Connection) -> None:
+    """Have a table for `remember`. It belongs to no image: it only says which commits are in it."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS commits (revision INTEGER PRIMARY KEY, nonce BLOB NOT NULL) WITHOUT ROWID"
+    )
+
+
+def remember(connection: sqlite3.Connection, nonce: UUID, revision: int) -> None:
+    """Note, within the transaction of a commit, that it is stored, and forget the oldest."""
+    connection.execute("INSERT INTO commits VALUES (?, ?)", (revision, nonce.bytes))
+    oldest = "SELECT revision FROM commits ORDER BY revision DESC LIMIT 1 OFFSET ?"
+    connection.execute(f"DELETE FROM commits WHERE revision <= ({oldest})", (_REMEMBERED_COMMITS,))
+
+
+def is_remembered(connection: sqlite3.Connection, nonce: UUID) -> bool:
+    found = connection.execute("SELECT 1 FROM commits WHERE nonce = ?", (nonce.bytes,)).fetchone()
+    return found is not None
 
 
 def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[int]:

@@ -56,10 +56,12 @@ class SqliteStore:
         cluster_id: str | None = None,
         may_begin: bool = True,
         was_clean: bool = True,
+        is_shared: bool = False,
     ) -> None:
         """`cluster_id`: what a new store shall carry (None: a random one), and what an old one must carry.
 
         `may_begin`: whether there may be no store yet; `was_clean`: the last broker was stopped, not killed.
+        `is_shared`: other processes commit through this one, so `settle` has to hold beyond its end.
         """
         self.is_newest = True
         self._path = path
@@ -68,6 +70,7 @@ class SqliteStore:
         self._wanted_cluster_id = cluster_id
         self._may_begin = may_begin
         self._was_clean = was_clean
+        self._is_shared = is_shared
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
         self._connection: sqlite3.Connection | None = None
         self._copy: second_copy.CopyFile | None = None
@@ -99,7 +102,7 @@ class SqliteStore:
 
     async def settle(self, nonce: UUID, expected_revision: int) -> bool:
         loop = asyncio.get_running_loop()
-        return await self._run(lambda: self._certain(loop) is not None and nonce in self._stored)
+        return await self._run(lambda: self._is_settled(nonce, loop))
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         return self._feed.watch(revision)
@@ -134,13 +137,20 @@ class SqliteStore:
         if self._unknown is not None:
             self._certain(loop)
         try:
-            self._commit(made.deltas, expected_revision)
+            self._commit(made.deltas, expected_revision, *((nonce,) if self._is_shared else ()))
         except StoreConflict:
             raise
         except BaseException:
             self._unknown = made, nonce
             raise
         self._is_stored(made, nonce, loop)
+
+    def _is_settled(self, nonce: UUID, loop: asyncio.AbstractEventLoop) -> bool:
+        self._certain(loop)
+        if nonce in self._stored:
+            return True
+        connection = self._connection
+        return self._is_shared and connection is not None and sqlite_file.is_remembered(connection, nonce)
 
     def _certain(self, loop: asyncio.AbstractEventLoop) -> Catalog:
         """What is stored. It shows what became of a commit that failed."""
@@ -186,6 +196,8 @@ class SqliteStore:
         self.is_newest &= source is not Source.DATABASE or copy.cluster is not None
         self._is_in_doubt = False
         self._was_clean = True  # From now on the contents are known.
+        if self._is_shared:
+            sqlite_file.keep_nonces(connection)
         keep_room(self._path)
         self._connection = connection
         return connection, held
@@ -271,7 +283,7 @@ class SqliteStore:
                 advice="free space on the disk that holds the data folder; the next change writes it again",
             )
 
-    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int, nonce: UUID | None = None) -> None:
         connection = self._connection or self._open()[0]
         revision = expected_revision + len(deltas)
         connection.execute("BEGIN IMMEDIATE")
@@ -280,6 +292,8 @@ class SqliteStore:
             if stored != expected_revision:
                 raise StoreConflict(f"expected revision {expected_revision} in the store, got {stored}")
             sqlite_file.write_deltas(connection, deltas, revision)
+            if nonce is not None:
+                sqlite_file.remember(connection, nonce, revision)
             connection.execute("COMMIT")
             self._add_to_copy(connection, second_copy.commit_line(deltas, revision))
         except StoreConflict:

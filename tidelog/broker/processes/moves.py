@@ -89,8 +89,12 @@ def remove_gone(disk: Disk, data_dir: Path, count: int) -> None:
     for process, path in process_folders(data_dir).items():
         if process < count:
             continue
-        for name in _OWN_FILES:
-            with suppress(FileNotFoundError):
+        for doomed in Folders(path, disk).doomed():
+            for name in disk.list_directory(doomed):
+                disk.unlink(doomed / name)
+            disk.remove_directory(doomed)
+        for name in disk.list_directory(path):
+            if name.removesuffix(".tmp") in _OWN_FILES:
                 disk.unlink(path / name)
         try:
             disk.remove_directory(path)

@@ -49,6 +49,7 @@ async def settled_store(config: BrokerConfig, count: int) -> SqliteStore:
         cluster_id=config.cluster_id or None,
         may_begin=not is_in_use(disk, data_dir),
         was_clean=disk.exists(data_dir / CLEAN_SHUTDOWN),
+        is_shared=count > 1,
     )
     try:
         catalog = await store.load()
