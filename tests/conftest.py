@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.console import browser
 from tests.deadline import deadline
+from tests.left_out import leave_out, name_them
 from tests.memory_folder import in_memory, memory_folder
 
 _SPARK = "tests/spark/"
@@ -38,8 +38,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Spark's tests take longest: they come first."""
+    leave_out(config, items)
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
 
 
@@ -55,10 +56,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return _OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which tests this machine left out."""
-    if browser.wants_console(config.args) and (said := browser.left_out()):
-        terminalreporter.write_line(said, yellow=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    name_them(terminalreporter, config.args)
 
 
 def _wait_for_bytecode() -> int:

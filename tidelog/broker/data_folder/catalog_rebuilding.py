@@ -28,8 +28,8 @@ from tidelog.broker.cluster.choice import Found, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store, set_aside, write_store
 from tidelog.broker.cluster.store import StoreError, new_cluster_id
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage import checkpoints
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders, FoundPartition
@@ -71,7 +71,7 @@ class CatalogRebuilding:
         old, newest_revision, is_usable = self._old_catalog()
         identity = self._identity(old, cluster_id, node_id)
         topics = {topic.name: topic for topic in old.catalog.topics()} if old is not None else {}
-        deleted = old.catalog.deleted if old is not None else set()
+        deleted = old.catalog.deleted if old is not None else {}
         by_name: dict[str, list[FoundPartition]] = defaultdict(list)
         for found in self._folders.found():
             if found.topic_id not in deleted and self._is_name(found):

@@ -17,11 +17,11 @@ from tidelog.broker.cluster.choice import Source, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.replicas.ownership import locked
-from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
