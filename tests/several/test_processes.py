@@ -12,7 +12,11 @@ from aiohttp import ClientSession
 
 from tests.several.processes import Processes, children_of, has_ended, processes
 from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
+from tidelog.broker.data_folder.verification import Finding, verify_folder
 from tidelog.client import Admin, Consumer, NewTopic, Producer
+from tidelog.pipeline.offsets import Place
+from tidelog.pipeline.segments.data_folders import by_place, find_segments, folder_bounds
 
 TOPIC = "t"
 PARTITIONS = 4
@@ -158,6 +162,31 @@ async def test_partitions_move_when_the_number_of_processes_changes_and_nothing_
                 assert Counter(map(len, partitions_in(broker).values())) == {1: 4}
         assert partitions_in(broker).keys() == {0}
         assert not (broker.data_dir / "processes").exists()
+
+
+async def test_the_folders_of_all_processes_are_verified_read_without_a_broker_and_made_a_catalog_of(
+    tmp_path: Path,
+) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        await produce(broker, range(40))
+        assert await broker.stop() == 0
+        findings: list[Finding] = []
+        totals = verify_folder(broker.data_dir, findings.append)
+        assert (totals.partitions, totals.records, findings) == (PARTITIONS, 40, [])
+        segments = by_place(find_segments(broker.data_dir, [TOPIC]))
+        assert folder_bounds(broker.data_dir, segments) == {
+            Place(TOPIC, index): (0, 40 // PARTITIONS) for index in range(PARTITIONS)
+        }
+        for name in ("cluster.db", "cluster.copy"):
+            (broker.data_dir / name).unlink()
+        rebuilding = CatalogRebuilding(broker.data_dir)
+        rebuilding.write(rebuilding.plan())
+        placed = partitions_in(broker)
+        await broker.start()
+        assert partitions_in(broker) == placed
+        assert await stored(broker, 40) == list(range(40))
+        assert await broker.stop() == 0
 
 
 async def test_a_second_start_on_the_folder_is_refused_at_once(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from tidelog.broker.cluster.catalog import (
     Change,
     Delta,
     FoldersRemoved,
+    PartitionAssignment,
     PartitionsAdded,
     Topic,
     TopicConfigsChanged,
@@ -133,6 +134,7 @@ class Topics:
             factor = wanted.replication_factor
             factor = defaults.default_replication_factor if factor == -1 else factor
             partitions = assign(count, brokers, factor, begin=topic_id.int)
+        _check_one_replica(partitions)
         return catalog.plan_topic(name, topic_id, partitions, self._checked(name, wanted.configs))
 
     def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -160,7 +162,9 @@ class Topics:
                     ErrorCode.INVALID_PARTITIONS,
                     f"The number of partitions of {name} cannot be changed: groups are found by it.",
                 )
-            return catalog.plan_partitions(topic, total, assignments, self._brokers())
+            planned = yield from catalog.plan_partitions(topic, total, assignments, self._brokers())
+            _check_one_replica(planned.partitions)
+            return planned
 
         if validate_only:
             await self._turns.run(plan(self._cluster.catalog))
@@ -340,6 +344,15 @@ class Topics:
         """Let changes that are under way finish."""
         while self._changes:
             await asyncio.wait(self._changes)
+
+
+def _check_one_replica(partitions: Iterable[PartitionAssignment]) -> None:
+    """Raise ApiError(INVALID_REPLICATION_FACTOR) for copies, which nothing would keep equal."""
+    if any(len(assigned.replicas) > 1 for assigned in partitions):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "This release keeps one replica of each partition: ask for a replication factor of 1.",
+        )
 
 
 def _existing(catalog: Catalog, name: str) -> Topic:
