@@ -12,6 +12,7 @@ import typer
 
 from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
@@ -114,6 +115,18 @@ def _words(operation: str) -> str:
     return "".join(word.capitalize() for word in operation.split("_"))
 
 
+def console_api() -> str:
+    rows = (
+        (
+            _code(f"{route.method} {route.path}"),
+            route.summary,
+            " and ".join(_access(need)[0] for need in route.needs),
+        )
+        for route in ROUTES
+    )
+    return _table(("route", "answer", "needs"), rows)
+
+
 def broker_metrics() -> str:
     metrics = Metrics()
     metrics.count_fetch_sessions_with(FetchSessions(0, 0, lambda: 1))
@@ -206,6 +219,7 @@ myst_substitutions = {
     table.__name__: table()
     for table in (
         broker_settings,
+        console_api,
         topic_settings,
         topic_settings_without_effect,
         required_access,

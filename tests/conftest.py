@@ -20,7 +20,8 @@ from tests.deadline import deadline
 from tests.left_out import leave_out, name_them
 from tests.memory_folder import in_memory, memory_folder
 
-_SPARK = "tests/spark/"
+_TOGETHER = ("tests/spark/", "tests/console/")
+"""One process runs all tests of such a folder: each other one would start Spark, or a browser, again."""
 
 # The same examples in each run: only a change of the code changes the result. "thorough" tries new ones.
 settings.register_profile(
@@ -38,22 +39,32 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+<<<<<<< HEAD
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Spark's tests take longest: they come first."""
     leave_out(config, items)
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+=======
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What one process runs takes longest: it comes first."""
+    items.sort(
+        key=lambda item: next(
+            (at for at, each in enumerate(_TOGETHER) if item.nodeid.startswith(each)), len(_TOGETHER)
+        )
+    )
+>>>>>>> origin/main
 
 
-class _OneSpark(LoadFileScheduling):
-    """Gives each process whole files, and one of them all of Spark's: another Spark would start, and warm up
-    what it runs first, for a minute of processor time."""
+class _ByFolder(LoadFileScheduling):
+    """Gives each process whole files, and one of them all of a folder of _TOGETHER."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _SPARK if nodeid.startswith(_SPARK) else super()._split_scope(nodeid)
+        folders = (each for each in _TOGETHER if nodeid.startswith(each))
+        return next(folders, None) or super()._split_scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    return _OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
+    return _ByFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

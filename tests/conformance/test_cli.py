@@ -18,6 +18,7 @@ from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.waiting import DEADLINE_SECONDS
+from tidelog.cli import producers
 
 
 @pytest.fixture
@@ -212,6 +213,18 @@ def test_producers_are_listed_with_their_last_sequence(
     dumped = tidelog("log", "dump", str(log), "--records")[1]
     assert f"producer={producer_id} epoch=0 sequences=0-2" in dumped
     assert "value='3'" in dumped
+
+
+def test_producers_have_their_batches_however_many_answers_it_takes(
+    tidelog: Type, lines: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "_ROWS_AT_ONCE", 2)
+    tidelog("topic", "create", "written-by-five")
+    for _ in range(5):
+        tidelog("produce", "written-by-five", "-f", lines("1\n"))
+    code, shown, _ = tidelog("producers", "written-by-five")
+    assert code == 0
+    assert [row.split()[-1] for row in shown.splitlines()[1:]] == [f"0-0@{offset}" for offset in range(5)]
 
 
 def test_lines_typed_one_by_one_are_stored_one_by_one(broker: RunningBroker, tidelog: Type) -> None:

@@ -47,6 +47,7 @@ OTHERS: Final[Mapping[str, Any]] = {
     "password": "covert-password",
     "operation": "READ",
     "resource_type": "TOPIC",
+    "fault": "cut",
 }
 """Parameters that some route needs."""
 CHANGES = [route for route in ROUTES if route.is_change]

@@ -35,14 +35,17 @@ def transactional_batch(producer_id: int, producer_epoch: int) -> bytes:
     return bytes(builder.build(**named, base_sequence=0, is_transactional=True))
 
 
-async def opened(broker: RunningBroker, name: str, *, is_prepared: bool = False) -> tuple[int, int]:
-    """A transaction with one record in the topic of its name, whose producer is gone; its producer id and
-    epoch."""
+async def opened(
+    broker: RunningBroker, name: str, *, topic: str = "", is_prepared: bool = False
+) -> tuple[int, int]:
+    """A transaction with one record in a topic, by default that of its name, whose producer is gone; its
+    producer id and epoch."""
+    topic = topic or name
     async with connected(broker.broker.port) as client:
-        await client.create(name)
+        await client.create(topic)
         given = await begun(client, name, enable2_pc=is_prepared)
         sent = transactional_batch(given.producer_id, given.producer_epoch)
-        request = ProduceRequest(name, -1, 30_000, [(name, [(0, sent)])])
+        request = ProduceRequest(name, -1, 30_000, [(topic, [(0, sent)])])
         await client.send(ApiKey.PRODUCE, _VERSION, encode_produce_request(_VERSION, request))
         assert (await client.receive_result()).error_code == ErrorCode.NONE
         return given.producer_id, given.producer_epoch

@@ -1,4 +1,4 @@
-"""The browser, one for a file, and a page of it for each test."""
+"""The browser, one for the folder, and a page of it for each test."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 console = console_with()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> "Iterator[Browser]":
     with browsers.opened() as opened:
         yield opened

@@ -19,14 +19,17 @@ def test_an_open_transaction_is_aborted_by_hand_once_its_name_is_typed(
 ) -> None:
     from playwright.sync_api import expect
 
-    name = f"open{uuid4().hex}"
-    producer_id, _ = console.run(opened(console, name))
+    topic = f"open{uuid4().hex}"
+    name = f"{topic}\u202e<script>document.title='hostile'</script>"
+    producer_id, _ = console.run(opened(console, name, topic=topic))
     page.goto(console.url("/transactions"))
-    row = page.locator("#transactions tbody tr").filter(has_text=name)
+    row = page.locator("#transactions tbody tr").filter(has_text=topic)
+    expect(row.locator("td").first).to_have_text(name.replace("\u202e", "\\u202e"))
+    expect(page).to_have_title("Transactions – Tidelog")
     expect(row).to_contain_text("Ongoing")
     expect(row).to_contain_text("cannot be committed by hand")
-    held_back = page.locator("#held-back tbody tr").filter(has_text=f"{name}-0")
-    expect(held_back).to_contain_text(f"{name}, producer {producer_id}")
+    held_back = page.locator("#held-back tbody tr").filter(has_text=f"{topic}-0")
+    expect(held_back).to_contain_text(f"producer {producer_id} epoch")
     row.get_by_text("Abort", exact=True).first.click()
     assert_accessible(page)
     abort = row.get_by_role("button", name="Abort")

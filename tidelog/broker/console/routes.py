@@ -12,7 +12,9 @@ from tidelog.broker.console.api import (
     access,
     broker,
     clients,
+    cluster,
     events,
+    faults,
     groups,
     overview,
     producers,
@@ -31,6 +33,8 @@ _SUBJECTS: Final = (
     transactions,
     clients,
     access,
+    cluster,
+    faults,
     broker,
     events,
 )

@@ -19,7 +19,6 @@ Pure: takes facts and now_ms. Source: Kafka's ProducerStateManager.
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 from tidelog.broker.storage.open_transactions import EndedTransaction, OpenTransactions
@@ -356,11 +355,10 @@ class ProducerStates:
         self._settle()
         return map(self._table.entry, self._table.in_idle_order())
 
-    def latest(self, skipped: int = 0) -> Iterator[ProducerEntry]:
-        """Every producer but the first `skipped`, the latest appended first. Do not change the states while
-        reading it."""
+    def latest(self) -> Iterator[ProducerEntry]:
+        """Every producer, the latest appended first. Do not change the states while reading it."""
         self._settle()
-        return map(self._table.entry, islice(self._table.in_latest_order(), skipped, None))
+        return map(self._table.entry, self._table.in_latest_order())
 
     def idle_ms(self, entry: ProducerEntry, now_ms: int) -> int:
         """How long ago a producer wrote; `now_ms` as in `apply`."""

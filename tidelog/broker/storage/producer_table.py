@@ -25,10 +25,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from tidelog.broker.storage.producer_index import SPREAD, SlotIndex
+from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 CACHED_BATCHES = 5
 _SORTED_AT_ONCE = 8192
+_SKIPPED_AT_ONCE = 8192
 FOREIGN_IDS_FROM = 1 << 62
 """No broker issues such ids: clients chose them, where `producer.id.unknown.sequence` allows it."""
 _CHUNK_BITS = 6
@@ -113,6 +115,20 @@ def entries_of(frozen: FrozenTable) -> Iterator[ProducerEntry]:
     while slot:
         yield _entry(frozen.chunks, slot)
         slot = frozen.next[slot]
+
+
+def latest_of(frozen: FrozenTable, skipped: int, count: int) -> Steps[list[ProducerEntry]]:
+    """At most `count` producers of a frozen table after the first `skipped`, the latest appended first."""
+    slot = frozen.previous[0]
+    for number in range(min(skipped, frozen.count)):
+        slot = frozen.previous[slot]
+        if number % _SKIPPED_AT_ONCE == _SKIPPED_AT_ONCE - 1:
+            yield
+    found: list[ProducerEntry] = []
+    while slot and len(found) < count:
+        found.append(_entry(frozen.chunks, slot))
+        slot = frozen.previous[slot]
+    return found
 
 
 def last_offsets_of(frozen: FrozenTable) -> array[int]:

@@ -3,7 +3,9 @@
 - `access`: users and ACLs: who may do what and why, and changes of both
 - `broker`: which broker this is
 - `clients`: the clients that are connected, and quotas
+- `cluster`: the brokers of the cluster, their leaders and in-sync replicas
 - `events`: the last events of the broker's log
+- `faults`: faults that users order
 - `groups`: groups: their list, one of them with its lag, and the reset of what it committed
 - `overview`: the broker at one look, and its charts
 - `producers`: what partitions remember of producers, duplicates, refusals, and one producer's history

@@ -4,7 +4,11 @@
 addEventListener("DOMContentLoaded", () => {
   const byId = (id) => document.getElementById(id);
   const visible = (text) =>
-    text.replace(/[^\P{C}\t\n]|[\u2028\u2029\ufe00-\ufe0f]/gu, (found) => `\\u{${found.codePointAt(0).toString(16)}}`);
+    text.replace(/[^\P{C}\t\n]|[\u2028\u2029\ufe00-\ufe0f]/gu, (found) => {
+      const code = found.codePointAt(0);
+      const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+      return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+    });
 
   const produce = byId("produce");
   if (produce) {
@@ -77,19 +81,23 @@ addEventListener("DOMContentLoaded", () => {
       const bar = progress.querySelector("progress");
       bar.max = Math.max(message.end_offset - from, 1);
       bar.value = message.offset - from;
+      // The first message of a search, which begins again when the page was hidden meanwhile.
+      if (message.found === message.rows.length) rows.replaceChildren();
       rows.append(...message.rows.map(rowOf));
       const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
       say(`${state[message.state]}: ${message.found} found up to offset ${message.offset} of ${message.end_offset}`);
     });
   });
   byId("follow").addEventListener("click", () => {
-    let skipped = 0;
+    let leftOut = 0;
+    let looked = null;
     say("waiting for records");
     begin("live", (message) => {
-      skipped += message.skipped;
+      leftOut += message.offset - (looked ?? message.offset);
+      looked = message.end_offset;
       rows.prepend(...message.rows.map(rowOf).reverse());
       while (rows.children.length > most) rows.lastElementChild.remove();
-      say(`following, up to offset ${message.end_offset}${skipped ? `; ${skipped} left out, because they came too fast` : ""}`);
+      say(`following, up to offset ${looked}${leftOut ? `; ${leftOut} left out: they came too fast, or while this page was hidden` : ""}`);
     });
   });
   byId("stop").addEventListener("click", end);

@@ -3,6 +3,7 @@
 - `access`: users and ACLs: who may do what, and why
 - `broker`: which broker this is
 - `clients`: the clients that are connected, and quotas
+- `cluster`: the brokers of the cluster, and who leads and who follows in each partition
 - `condition`: what may be wrong with a broker, gathered
 - `events`: the last events of the broker's log
 - `group_reset`: the reset of what a group committed: first what it would change, then the change

@@ -9,18 +9,17 @@ Event loop only. Source: DescribeProducers (KIP-664), with the batches that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypedDict
 
 from tidelog.broker.observability.producer_outcomes import Place, ProducerOutcome
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.broker.storage import producer_table as table
-from tidelog.broker.storage.producer_table import ProducerEntry
+from tidelog.broker.storage.producer_table import ProducerEntry, latest_of
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.sequences import decrement_sequence, increment_sequence
-from tidelog.protocol.steps import Pace, Steps
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
 _MOST_PROBLEMS: Final = 100
@@ -119,18 +118,17 @@ def listed(
     rows: list[Producer] = []
     problems: list[PartitionProblem] = []
     total = 0
-    for topic, index in _partitions(services, may_read, wanted):
+    for topic, index in (yield from _partitions(services, may_read, wanted, noted)):
         try:
             replica = services.replica(topic, index)
         except ApiError as error:
-            if wanted.topic is not None or error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                problems.append(
-                    {"topic": topic, "partition": index, "code": error.code.name, "message": error.message}
-                )
+            problems.append(
+                {"topic": topic, "partition": index, "code": error.code.name, "message": error.message}
+            )
         else:
             outcomes = noted.get(Place(replica.topic_id, index), {})
             skipped, room = max(offset - total, 0), limit - len(rows)
-            count, found = _of_partition(services, replica, outcomes, wanted, skipped, room)
+            count, found = yield from _of_partition(services, replica, outcomes, wanted, skipped, room)
             total += count
             rows += found
         if pace.spent():
@@ -147,23 +145,37 @@ def listed(
 
 
 def _partitions(
-    services: Services, may_read: Callable[[str], bool], wanted: Filter
-) -> Iterator[tuple[str, int]]:
+    services: Services, may_read: Callable[[str], bool], wanted: Filter, noted: Collection[Place]
+) -> Steps[list[tuple[str, int]]]:
+    """Those that are asked for; of all topics, those that have producers, or are offline."""
+    pace = Pace(CHECKS_PER_STEP)
     if wanted.topic is None:
-        topics = sorted((topic.name, len(topic.partitions)) for topic in services.catalog.topics())
+        found: dict[str, list[int]] = {}
+        for (topic, index), replica in list(services.replicas.items()):
+            if (
+                len(replica.log.producers)
+                or replica.stopped is not None
+                or (noted and Place(replica.topic_id, index) in noted)
+            ):
+                found.setdefault(topic, []).append(index)
+            if pace.spent():
+                yield
     else:
         known = services.catalog.topic(wanted.topic)
         if known is None:
             message = f"there is no topic {wanted.topic!r}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        found = {known.name: list(range(len(known.partitions)))}
         if wanted.partition is not None and not known.has_partition(wanted.partition):
             message = f"topic {wanted.topic!r} has partitions 0 to {len(known.partitions) - 1}"
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        topics = [(known.name, len(known.partitions))]
-    for name, count in topics:
-        if may_read(name):
-            indexes = range(count) if wanted.partition is None else (wanted.partition,)
-            yield from ((name, index) for index in indexes)
+    return [
+        (topic, index)
+        for topic in sorted(found)
+        if may_read(topic)
+        for index in sorted(found[topic])
+        if wanted.partition in (None, index)
+    ]
 
 
 def _of_partition(
@@ -173,7 +185,7 @@ def _of_partition(
     wanted: Filter,
     skipped: int,
     room: int,
-) -> tuple[int, list[Producer]]:
+) -> Steps[tuple[int, list[Producer]]]:
     """How many rows a partition has, and at most `room` of them, after `skipped`."""
     states = replica.log.producers
     has_all = False
@@ -186,9 +198,13 @@ def _of_partition(
         ids = [producer_id for producer_id in outcomes if states.entry(producer_id) is None]
         has_all = True
     shown = [(each, states.entry(each)) for each in ids[skipped : skipped + room]]
-    if has_all:
-        known = states.latest(max(skipped - len(ids), 0))
-        shown += [(entry.producer_id, entry) for entry in islice(known, room - len(shown))]
+    if has_all and room > len(shown) and skipped < len(ids) + len(states):
+        frozen = states.freeze()
+        try:
+            known = yield from latest_of(frozen, max(skipped - len(ids), 0), room - len(shown))
+        finally:
+            states.thaw()
+        shown += [(entry.producer_id, entry) for entry in known]
     rows = [_row(services, replica, *each, outcomes.get(each[0], _NOTHING)) for each in shown]
     return len(ids) + has_all * len(states), rows
 

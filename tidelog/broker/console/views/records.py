@@ -53,7 +53,7 @@ PROGRESS_SECONDS: Final = 0.25
 FOLLOW_SECONDS: Final = 0.5
 """Between two looks of one follower."""
 MOST_FOLLOWED: Final = 100
-"""Records that a follower gets in one look; what came before them is counted as skipped."""
+"""Records that a follower gets in one look; what came before them is left out."""
 _WHOLE_STEP: Final = Limits(10_000, MOST_PAGE_BYTES)
 _MOST_NAME: Final = 128
 
@@ -154,9 +154,10 @@ class Followed(TypedDict):
     """A message to a follower: what can be read since the last one."""
 
     rows: list[RecordRow]
-    skipped: int
-    """Offsets that came so fast that they were left out."""
+    offset: int
+    """Where they begin: after the `end_offset` of the last message if records came too fast."""
     end_offset: int
+    """All before it was looked at."""
 
 
 class Place(NamedTuple):
@@ -300,26 +301,21 @@ class Records:
     async def follow(self, topic: str, partition: int, reading: Reading) -> AsyncIterator[Followed]:
         """What becomes readable from now on. Raises ApiError when the partition stops being served here."""
         replica = self._services.replica(topic, partition)
-        offset = replica.ends.visible(reading.isolation_level)
-        yield {"rows": [], "skipped": 0, "end_offset": offset}
+        offset = end = replica.ends.visible(reading.isolation_level)
+        yield {"rows": [], "offset": offset, "end_offset": end}
         with _Changes(replica) as changes:
             while True:
-                await changes.next()
-                self._services.replica(topic, partition)
-                end = replica.ends.visible(reading.isolation_level)
-                if end <= offset:
+                if offset >= end:
+                    await changes.next()
+                    self._services.replica(topic, partition)
+                    end = replica.ends.visible(reading.isolation_level)
                     continue
-                skipped = max(0, end - offset - MOST_FOLLOWED)
-                found, offset = await self._some(
-                    replica, offset + skipped, end, MOST_FOLLOWED, reading, STEP_BYTES
-                )
-                yield {
-                    "rows": await self._rows(found, reading),
-                    "skipped": skipped + end - offset,
-                    "end_offset": end,
-                }
-                offset = end
+                first = max(offset, end - MOST_FOLLOWED)
+                found, offset = await self._some(replica, first, end, MOST_FOLLOWED, reading, STEP_BYTES)
+                rows = await self._rows(found, reading)
+                yield {"rows": rows, "offset": first, "end_offset": offset}
                 await asyncio.sleep(FOLLOW_SECONDS)
+                end = replica.ends.visible(reading.isolation_level)
 
     async def lines(self, topic: str, partition: int, place: Place, reading: Reading) -> AsyncIterator[bytes]:
         """Lines of whole records from `place` (else the start) to the present end, as `tidelog consume

@@ -187,7 +187,7 @@ def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
 
 
 def setting_rows(services: Services, topic: Topic) -> list[SettingRow]:
-    """Every setting of a topic."""
+    """Every setting of a topic, those of its own first."""
     rows: list[SettingRow] = []
     for setting in services.topics.settings.describe(topic.configs):
         is_own = setting.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -200,6 +200,7 @@ def setting_rows(services: Services, topic: Topic) -> list[SettingRow]:
                 "documentation": setting.documentation,
             }
         )
+    rows.sort(key=lambda row: row["source"] != ConfigSource.DYNAMIC_TOPIC_CONFIG.name)
     return rows
 
 

@@ -302,14 +302,14 @@ async def test_a_follower_gets_what_comes_and_how_much_was_left_out(
     records = Records(asker.services)
     await stored(asker, batch((b"before", None, ())))
     async with aclosing(records.follow("t", 0, Reading())) as following:
-        assert await anext(following) == {"rows": [], "skipped": 0, "end_offset": 1}
+        assert await anext(following) == {"rows": [], "offset": 1, "end_offset": 1}
         news = asyncio.ensure_future(anext(following))
         await stored(asker, batch((b"after", None, ())))
         message = await news
-        assert (offsets(message), message["skipped"], message["end_offset"]) == ([1], 0, 2)
+        assert (offsets(message), message["offset"], message["end_offset"]) == ([1], 1, 2)
         await stored(asker, batch(*((b"%d" % number, None, ()) for number in range(5))))
         message = await anext(following)
-        assert (offsets(message), message["skipped"], message["end_offset"]) == ([4, 5, 6], 2, 7)
+        assert (offsets(message), message["offset"], message["end_offset"]) == ([4, 5, 6], 4, 7)
         ended = asyncio.ensure_future(anext(following))
         await asker.services.topics.delete(asker.topic("t").topic_id)
         with pytest.raises(ApiError) as caught:

@@ -1,0 +1,70 @@
+"""Brokers and partitions as the catalog has them: several brokers, missing replicas, partitions offline."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, PartitionAssignment
+from tidelog.broker.console.views.cluster import cluster_facts, partition_states
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import finish
+
+
+def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionAssignment:
+    return PartitionAssignment(leader, 4, replicas, isr)
+
+
+def services() -> Any:
+    topics = [
+        SimpleNamespace(
+            name="a",
+            partitions=[partition(1, (1, 2), (1, 2)), partition(2, (2, 1), (2,)), partition(1, (1,), (1,))],
+        ),
+        SimpleNamespace(name="secret", partitions=[partition(1, (1,), (1,))]),
+    ]
+    brokers = {
+        node: BrokerRegistration(node, (Listener("PLAINTEXT", f"host-{node}", 9092),)) for node in (1, 2)
+    }
+    running = SimpleNamespace(stopped=None)
+    return SimpleNamespace(
+        node_id=1,
+        catalog=SimpleNamespace(cluster_id="c", revision=9, brokers=brokers, topics=lambda: iter(topics)),
+        replicas={
+            ("a", 0): running,
+            ("a", 2): SimpleNamespace(stopped=ErrorCode.KAFKA_STORAGE_ERROR),
+            ("secret", 0): running,
+        },
+    )
+
+
+def states(*, is_troubled: bool = False, offset: int = 0, limit: int = 50) -> Any:
+    return finish(
+        partition_states(
+            services(), lambda topic: topic != "secret", is_troubled=is_troubled, offset=offset, limit=limit
+        )
+    )
+
+
+def test_each_broker_has_its_counts() -> None:
+    facts = finish(cluster_facts(services()))
+    assert [(each["node_id"], each["is_this"]) for each in facts["brokers"]] == [(1, True), (2, False)]
+    assert [(each["leads"], each["holds"], each["in_sync"]) for each in facts["brokers"]] == [
+        (3, 4, 3),
+        (1, 2, 2),
+    ]
+    assert facts["brokers"][1]["listeners"] == ["PLAINTEXT://host-2:9092"]
+    assert (facts["partitions"], facts["out_of_sync"], facts["offline"]) == (4, 1, 1)
+
+
+def test_partitions_come_by_pages_without_topics_that_the_user_may_not_see() -> None:
+    assert [(each["topic"], each["partition"]) for each in states()["rows"]] == [("a", 0), ("a", 1), ("a", 2)]
+    assert [each["partition"] for each in states(offset=1, limit=1)["rows"]] == [1]
+    assert states(offset=1, limit=1)["total"] == 3
+
+
+def test_the_troubled_ones_are_offline_or_lack_a_replica() -> None:
+    found = states(is_troubled=True)
+    assert [(each["partition"], each["is_served"], each["in_sync_replicas"]) for each in found["rows"]] == [
+        (1, True, [2]),
+        (2, False, [1]),
+    ]
+    assert found["total"] == 2

@@ -1,0 +1,166 @@
+"""Faults that users order, where `faults.enable` is set; elsewhere each route is refused.
+
+Owns the routes and the page. What an order means, and which are valid, is in `broker.fault_injection`; the
+rights are those of /faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
+
+from msgspec import Meta
+
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters
+from tidelog.broker.fault_injection.injection import FaultInjector
+from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError, parse_order
+from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+T = TypeVar("T")
+_OF_PRODUCERS: Final = ("forget", "expire", "sequence")
+_Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class FaultState(TypedDict):
+    """An order, and how often it was carried out."""
+
+    id: int
+    fault: str
+    api: str
+    topic: str | None
+    """None: of any topic; likewise partition and client id."""
+    partition: int | None
+    client_id: str | None
+    when: str
+    skip: int
+    """How many requests are left out before it begins."""
+    remaining: int | None
+    """None: until it is cleared."""
+    hits: int
+    delay_ms: int | None
+    error: str | None
+
+
+class FaultList(TypedDict):
+    """Orders, oldest first."""
+
+    is_enabled: bool
+    faults: list[FaultState]
+    finished: list[FaultState]
+    """The last ones."""
+
+
+class Ordered(TypedDict):
+    """The order as it was taken."""
+
+    fault: dict[str, str | int | None]
+
+
+class Cleared(TypedDict):
+    """How many orders were removed."""
+
+    cleared: int
+
+
+class Order(Parameters, frozen=True, kw_only=True):
+    """A fault: for requests (drop, delay, error, cut), or for a producer that a partition remembers (forget,
+    expire, sequence), which need topic, partition and producer_id.
+    """
+
+    fault: Literal["drop", "delay", "error", "cut", "forget", "expire", "sequence"]
+    api: Literal["produce", "fetch", "metadata", "init_producer_id"] | None = None
+    topic: str | None = None
+    partition: _Number | None = None
+    client_id: str | None = None
+    when: Literal["before", "after"] | None = None
+    count: Annotated[int, Meta(ge=0, description="How many requests; 0: until cleared.")] | None = None
+    skip: _Number | None = None
+    delay_ms: _Number | None = None
+    error: Annotated[str, Meta(description="Name or number of an error of Kafka.")] | None = None
+    producer_id: _Number | None = None
+    next_sequence: _Number | None = None
+    producer_epoch: _Number | None = None
+
+
+class OneOrAll(Parameters, frozen=True, kw_only=True):
+    """Which order."""
+
+    id: Annotated[int, Meta(ge=0, description="Number of the order. Without it: all.")] | None = None
+
+
+async def _faults(console: Console, caller: Caller, asked: Parameters) -> FaultList:
+    if console.faults is None:
+        return {"is_enabled": False, "faults": [], "finished": []}
+    rules = console.faults.rules
+    described: tuple[list[Any], list[Any]] = (
+        [fault.describe() for fault in rules.active],
+        [fault.describe() for fault in rules.finished],
+    )
+    return {"is_enabled": True, "faults": described[0], "finished": described[1]}
+
+
+async def _order(console: Console, caller: Caller, asked: Order) -> Ordered:
+    faults = _enabled(console)
+    given = {name: getattr(asked, name) for name in asked.__struct_fields__}
+    values = {name: value for name, value in given.items() if value is not None}
+    if values["fault"] in _OF_PRODUCERS:
+        return {"fault": _valid(lambda: faults.producers.apply(values))}
+    if values.get("count") == 0:
+        values["count"] = None
+    return {"fault": _valid(lambda: faults.order(parse_order(values)).describe())}
+
+
+async def _clear(console: Console, caller: Caller, asked: OneOrAll) -> Cleared:
+    cleared = _enabled(console).rules.clear(asked.id)
+    if asked.id is not None and not cleared:
+        raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"no active fault has the number {asked.id}")
+    return {"cleared": cleared}
+
+
+def _enabled(console: Console) -> FaultInjector:
+    if console.faults is None:
+        raise ApiError(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"faults are not enabled on this broker: {ENABLE_HINT}"
+        )
+    return console.faults
+
+
+def _valid(order: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    try:
+        return dict(order())
+    except FaultError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+FAULTS: Final = ApiRoute(
+    *("GET", "/api/v1/faults", _faults, Parameters, FaultList),
+    "The faults that are ordered.",
+    (whole(DESCRIBE_CLUSTER),),
+)
+_NEEDS: Final = (whole(ALTER_CLUSTER),)
+ROUTES: Final[Sequence[ApiRoute]] = (
+    FAULTS,
+    ApiRoute(
+        *("POST", "/api/v1/faults", _order, Order, Ordered),
+        "Order a fault.",
+        _NEEDS,
+        logged=tuple(Order.__struct_fields__),
+    ),
+    ApiRoute(
+        *("DELETE", "/api/v1/faults", _clear, OneOrAll, Cleared),
+        "Clear one fault, or all.",
+        _NEEDS,
+        logged=("id",),
+    ),
+)
+PAGES: Final[Sequence[Page]] = (
+    Page(
+        "/console/faults",
+        "Faults",
+        "faults.html",
+        {"faults": FAULTS},
+        is_shown=lambda console: console.faults is not None,
+    ),
+)

@@ -1,0 +1,149 @@
+"""The brokers of the cluster, and who leads and who follows in each partition.
+
+Owns nothing; reads the catalog. Invariant: a look at all partitions is in steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict
+
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster.catalog import PartitionAssignment
+    from tidelog.broker.services import Services
+
+
+class ClusterBroker(TypedDict):
+    """A broker that the catalog knows."""
+
+    node_id: int
+    is_this: bool
+    """Whether this page is of this broker."""
+    listeners: list[str]
+    """As clients are told: NAME://host:port."""
+    leads: int
+    """Partitions that it leads."""
+    holds: int
+    """Partitions of which it has a replica."""
+    in_sync: int
+    """Replicas of those that are in sync."""
+
+
+class ClusterFacts(TypedDict):
+    """The brokers."""
+
+    cluster_id: str
+    revision: int
+    """Of the catalog: counts its changes."""
+    brokers: list[ClusterBroker]
+    partitions: int
+    out_of_sync: int
+    """Partitions of which some replica is not in sync."""
+    offline: int
+    """Partitions that this broker leads and does not serve."""
+
+
+class PartitionState(TypedDict):
+    """Who has a partition."""
+
+    topic: str
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync_replicas: list[int]
+    is_served: bool
+    """Whether this broker serves it; of one that another leads: true."""
+
+
+class PartitionStates(TypedDict):
+    """Partitions, by topic in the order of the catalog."""
+
+    total: int
+    offset: int
+    limit: int
+    rows: list[PartitionState]
+
+
+def cluster_facts(services: Services) -> Steps[ClusterFacts]:
+    """What the catalog says of all brokers."""
+    pace = Pace(CHECKS_PER_STEP)
+    leads: Counter[int] = Counter()
+    holds: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    partitions = out_of_sync = offline = 0
+    for topic in list(services.catalog.topics()):  # It may change between two steps.
+        for index, partition in enumerate(topic.partitions):
+            partitions += 1
+            leads[partition.leader_id] += 1
+            holds.update(partition.replicas)
+            in_sync.update(partition.isr)
+            out_of_sync += len(partition.isr) < len(partition.replicas)
+            offline += not _is_served(services, topic.name, index, partition)
+            if pace.spent():
+                yield
+    brokers: list[ClusterBroker] = [
+        {
+            "node_id": broker.node_id,
+            "is_this": broker.node_id == services.node_id,
+            "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
+            "leads": leads[broker.node_id],
+            "holds": holds[broker.node_id],
+            "in_sync": in_sync[broker.node_id],
+        }
+        for broker in services.catalog.brokers.values()
+    ]
+    return {
+        "cluster_id": services.catalog.cluster_id,
+        "revision": services.catalog.revision,
+        "brokers": brokers,
+        "partitions": partitions,
+        "out_of_sync": out_of_sync,
+        "offline": offline,
+    }
+
+
+def partition_states(
+    services: Services, sees: Callable[[str], bool], *, is_troubled: bool, offset: int, limit: int
+) -> Steps[PartitionStates]:
+    """The partitions of topics that `sees` allows, from number `offset` on; with `is_troubled` only those
+    that are not served, or of which a replica is not in sync.
+    """
+    pace = Pace(CHECKS_PER_STEP)
+    total = 0
+    rows: list[PartitionState] = []
+    for topic in list(services.catalog.topics()):
+        if not sees(topic.name):
+            continue
+        for index, partition in enumerate(topic.partitions):
+            is_served = _is_served(services, topic.name, index, partition)
+            if is_troubled and is_served and len(partition.isr) == len(partition.replicas):
+                continue
+            if offset <= total < offset + limit:
+                rows.append(_state(topic.name, index, partition, is_served))
+            total += 1
+            if pace.spent():
+                yield
+    return {"total": total, "offset": offset, "limit": limit, "rows": rows}
+
+
+def _is_served(services: Services, topic: str, index: int, partition: PartitionAssignment) -> bool:
+    if partition.leader_id != services.node_id:
+        return True
+    replica = services.replicas.get((topic, index))
+    return replica is not None and replica.stopped is None
+
+
+def _state(topic: str, index: int, partition: PartitionAssignment, is_served: bool) -> PartitionState:
+    return {
+        "topic": topic,
+        "partition": index,
+        "leader_id": partition.leader_id,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "in_sync_replicas": list(partition.isr),
+        "is_served": is_served,
+    }
