@@ -14,7 +14,7 @@ from tests.several.brokers import Brokers, brokers
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import ALL_BROKERS, BrokerRegistered
 from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
-from tidelog.client import Admin, Consumer, Producer
+from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer, Producer
 from tidelog.client import NewTopic as Wanted
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE
@@ -191,6 +191,14 @@ async def test_quotas_and_settings_that_are_changed_at_one_broker_hold_at_all(cl
     await cluster.agreed()
     assert not any(each.quotas.of_clients.is_empty for each in services)
     assert [each.config.num_partitions for each in services] == [4, 4, 5]
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(node_id)) for node_id in (1, 2, 3)]
+    async with Admin(bootstrap_servers=cluster[1].bootstrap_servers) as admin:
+        await admin.alter_configs({resources[1]: {"num.partitions": "6"}})
+        described = await admin.describe_configs(resources)
+    values = [
+        next(entry.value for entry in described[each] if entry.name == "num.partitions") for each in resources
+    ]
+    assert values == ["4", "6", "5"]
 
 
 async def test_a_topic_that_all_brokers_create_at_once_is_created_once(
