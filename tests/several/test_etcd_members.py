@@ -1,6 +1,6 @@
 """Three members of etcd fail under three writers: images are equal, each delta comes once, nothing is lost.
 
-`ROUNDS=20 make etcd` goes through the faults that many times.
+`make etcd ROUNDS=20` goes through the faults that many times.
 """
 
 import asyncio
@@ -26,7 +26,10 @@ pytestmark = pytest.mark.needs_etcd
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
-async def test_members_are_killed_stopped_and_compacted_under_three_writers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(ROUNDS))
+async def test_members_are_killed_stopped_and_compacted_under_three_writers(
+    tmp_path: Path, number: int
+) -> None:
     async with running_etcd(tmp_path, 3) as members:
         writers = [await Writer.opened(node_id, members) for node_id in range(3)]
         client = EtcdClient(members.endpoints, patience_s=60)
@@ -63,10 +66,9 @@ async def test_members_are_killed_stopped_and_compacted_under_three_writers(tmp_
             for number in others:
                 await members.start(number)
 
-        for _ in range(ROUNDS):
-            await through(writers, kill_leader, compact_often, stop_leader, stop_each, kill_most)
-        acknowledged = await check(writers)
-        print(f"{acknowledged} changes acknowledged, {sum(len(w.unanswered) for w in writers)} unanswered")
+        await through(writers, kill_leader, compact_often, stop_leader, stop_each, kill_most)
+        acknowledged, unanswered = await check(writers), sum(len(each.unanswered) for each in writers)
+        print(f"round {number}: {acknowledged} changes acknowledged, {unanswered} unanswered")
         await asyncio.gather(*(writer.close() for writer in writers))
         await client.close()
 
@@ -83,6 +85,33 @@ async def test_a_commit_that_arrives_after_it_was_settled_stores_nothing(tmp_pat
         assert not (await store._transaction(late)).get("succeeded")
         assert facts_of(await store.load()) == facts_of(catalog)
         await store.close()
+
+
+async def test_a_change_that_no_member_answers_is_settled_once_they_do(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path) as members:
+        store = EtcdStore(EtcdClient(members.endpoints, patience_s=1), node_id=1)
+        cluster = Cluster(await store.load(), store)
+        dropped: list[bool] = []
+        for number in range(2):
+            before = cluster.catalog.next_producer_id
+            members.stop(0)
+            with pytest.raises(StoreError, match="no answer"):
+                await cluster.change(
+                    lambda catalog: ProducerIdsReserved(catalog.next_producer_id + 1),
+                    lambda: dropped.append(True),
+                )
+            members.go_on(0)
+            while True:
+                try:
+                    await cluster.settle()
+                    break
+                except StoreError:
+                    continue
+            is_stored = cluster.catalog.next_producer_id == before + 1
+            assert len(dropped) == number + 1 - cluster.catalog.next_producer_id
+            assert is_stored or cluster.catalog.next_producer_id == before
+        assert facts_of(await store.load()) == facts_of(cluster.catalog)
+        await cluster.close()
 
 
 async def test_a_session_that_is_not_kept_ends_and_its_broker_knows_before_the_others(tmp_path: Path) -> None:
