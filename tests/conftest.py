@@ -39,20 +39,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-<<<<<<< HEAD
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Spark's tests take longest: they come first."""
-    leave_out(config, items)
-    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
-=======
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What one process runs takes longest: it comes first."""
+    leave_out(config, items)
     items.sort(
         key=lambda item: next(
             (at for at, each in enumerate(_TOGETHER) if item.nodeid.startswith(each)), len(_TOGETHER)
         )
     )
->>>>>>> origin/main
 
 
 class _ByFolder(LoadFileScheduling):

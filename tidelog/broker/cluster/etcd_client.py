@@ -57,7 +57,7 @@ class EtcdClient:
         user: str = "",
         password: str = "",
         ssl_context: ssl.SSLContext | None = None,
-        patience_s: float = 8.0,
+        patience_s: float = 5.0,
     ) -> None:
         """`endpoints` are URLs such as https://host:2379. `patience_s`: how long a request is tried."""
         self.endpoints = tuple(endpoint.rstrip("/") for endpoint in endpoints)
