@@ -1,7 +1,8 @@
-"""What every store of the catalog keeps to: SQLite that several share, the simulation's, and a real etcd."""
+"""What every store of the catalog keeps to: SQLite, also over a socket, the simulation's, and a real etcd."""
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -26,6 +27,7 @@ from tidelog.broker.cluster.catalog import (
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.etcd_store import EtcdStore
+from tidelog.broker.cluster.remote_store import RemoteStore
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import (
     BrokerSession,
@@ -35,13 +37,15 @@ from tidelog.broker.cluster.store import (
     StoreConflict,
     StoreError,
 )
+from tidelog.broker.cluster.store_server import StoreServer
 from tidelog.broker.cluster.store_sharing import StoreSharing
+from tidelog.broker.cluster.unix_sockets import bind_at
 
 Opened = Callable[[int], SharedStore]
 """The store as the broker of this id has it."""
 
 
-@pytest.fixture(params=["sqlite", "virtual", pytest.param("etcd", marks=pytest.mark.needs_etcd)])
+@pytest.fixture(params=["sqlite", "served", "virtual", pytest.param("etcd", marks=pytest.mark.needs_etcd)])
 async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opened]:
     made: list[SharedStore] = []
 
@@ -62,14 +66,22 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             )
             await asyncio.gather(*(store.close() for store in made))
         return
-    if request.param == "sqlite":
-        sharing = StoreSharing(SqliteStore(tmp_path / DATABASE, node_id=1))
+    server: StoreServer | None = None
+    if request.param in ("sqlite", "served"):
+        sharing = StoreSharing(SqliteStore(tmp_path / DATABASE, node_id=1, is_shared=True))
     else:
         loop = VirtualLoop(random.Random(1))
         sharing = StoreSharing(VirtualStore(VirtualCommits(), Node(loop, "broker")))
         loop.close()
-    yield lambda _: keep(sharing.member())
+    if request.param == "served":
+        server = StoreServer(sharing)
+        await server.start(bind_at(tmp_path / "store.sock"))
+        yield lambda _: keep(RemoteStore(tmp_path / "store.sock"))
+    else:
+        yield lambda _: keep(sharing.member())
     await asyncio.gather(*(store.close() for store in made))
+    if server is not None:
+        await server.close()
     await sharing.close()
 
 
@@ -186,7 +198,7 @@ async def test_a_broker_has_one_session_which_others_see_until_it_ends(opened: O
     catalog = await store.load()
     first, second = BrokerSession(1, uuid4()), BrokerSession(1, uuid4())
     await store.begin_session(first)
-    assert store.session_valid_until_ms > asyncio.get_running_loop().time() * 1000
+    assert store.session_valid_until_ms > time.monotonic() * 1000
     with pytest.raises(SessionHeld, match=r"another node\.id"):
         await again.begin_session(second)
     sessions = other.watch_sessions()
@@ -194,9 +206,9 @@ async def test_a_broker_has_one_session_which_others_see_until_it_ends(opened: O
     with pytest.raises(SessionLives):
         await other.commit([reserve(catalog)], 0, without_session=1)
     await store.end_session()
-    assert store.session_valid_until_ms < 0
-    await other.commit([reserve(catalog)], 0, without_session=1)
+    assert store.session_valid_until_ms < time.monotonic() * 1000
     assert await anext(sessions) == set()
+    await other.commit([reserve(catalog)], 0, without_session=1)
     await again.begin_session(second)
     assert await anext(sessions) == {second}
     with pytest.raises(StoreConflict):
