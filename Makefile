@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve etcd faults frameworks container spark bench docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve etcd faults frameworks container spark bench screenshots docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,8 +29,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## send real events through a faulty network, prove that each is stored once
-	@$(BIN)/python -m demo
+demo: $(STAMP) ## send real events through a faulty network, prove that each is stored once; KEEP=1: leave the broker running
+	@$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 test: $(STAMP) ## run ruff, the import contracts, mypy and every test
 	@$(MAKE) --no-print-directory -j 2 lint types tests
@@ -80,6 +80,9 @@ spark: $(STAMP) ## kill jobs and executors of a standalone Spark cluster; run th
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench
+
+screenshots: $(STAMP) ## take the pictures of the console in docs/images again, of the demo's flights in a Chromium
+	@$(BIN)/python -m tests.console.screenshots
 
 docs: $(STAMP) ## build the site of docs/ into build/docs; a broken link fails
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"

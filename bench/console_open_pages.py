@@ -58,15 +58,19 @@ async def measure(seconds: float, pages: int) -> None:
                 browser = await playwright.chromium.launch(
                     executable_path=path_of_browser(), args=["--no-sandbox"]
                 )
+                asked: list[str] = []
                 for path in islice(cycle(PATHS), pages):
                     page = await (await browser.new_context()).new_page()
+                    page.on("request", lambda request: asked.append(request.url))
                     await page.goto(f"http://127.0.0.1:{broker.http_port}/console/{path}")
                 await share(pid, 5)
+                asked.clear()
                 open_ = await share(pid, seconds)
                 await browser.close()
         await broker.terminate()
     print(f"a broker without visitors: {idle:.2%} of a core; with {pages} pages open: {open_:.2%}")
-    print(f"the pages cost {open_ - idle:.2%} of a core ({seconds:g} s each, load {os.getloadavg()[0]:.1f})")
+    print(f"the pages cost {open_ - idle:.2%} of a core; they made {len(asked)} requests")
+    print(f"{seconds:g} s each, load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

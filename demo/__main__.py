@@ -8,6 +8,7 @@ reads the segment files and uses only the sequence numbers in them.
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -61,7 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--keep", action="store_true", help="keep the broker's data folder")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave the broker with its console running until Ctrl-C, and keep its data folder",
+    )
     parser.add_argument(
         "--without-idempotence",
         action="store_true",
@@ -86,11 +91,23 @@ async def _run(options: argparse.Namespace, folder: Path, screen: Screen) -> int
             verdicts = await asyncio.to_thread(_judge, spark, site.bootstrap_servers, events, folder)
             screen.verdict(verdicts)
             audited = await asyncio.to_thread(_audit, spark, site.bootstrap_servers, folder)
+            await asyncio.to_thread(spark.stop)
+            screen.audit(audited)
+            code = _conclude(verdicts, audited, tally, time.monotonic() - began, screen)
+            if options.keep:
+                await _until_interrupted(site, screen)
+            return code
     finally:
         spark = await starting_spark
         await asyncio.to_thread(spark.stop)
-    screen.audit(audited)
-    return _conclude(verdicts, audited, tally, time.monotonic() - began, screen)
+
+
+async def _until_interrupted(site: Site, screen: Screen) -> None:
+    """Leave the broker running until Ctrl-C."""
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    screen.say(f"The broker keeps running: look at {site.console}. Ctrl-C stops it.")
+    await interrupted.wait()
 
 
 async def _ship(options: argparse.Namespace, site: Site, events: pa.Table, screen: Screen) -> Tally:
@@ -100,6 +117,7 @@ async def _ship(options: argparse.Namespace, site: Site, events: pa.Table, scree
         f"Broker on port {site.broker.port}, proxy on {site.proxy.port}:"
         f" {kind} ships {events.num_rows:,} flights past {len(plan)} faults (seed {options.seed})"
     )
+    screen.say(f"Watch it in the broker's console: {site.console}")
     shipment = Shipment(
         site,
         plan,

@@ -74,6 +74,11 @@ class Site:
     def bootstrap_servers(self) -> str:
         return f"{self.proxy.host}:{self.proxy.port}"
 
+    @property
+    def console(self) -> str:
+        """The address of the broker's pages."""
+        return f"http://{self.proxy.host}:{self.broker.http_port}/console"
+
     async def duplicates_recognised(self) -> int:
         """How many batches the broker has recognised as already stored since its start."""
         url = f"http://{self.proxy.host}:{self.broker.http_port}/metrics"

@@ -46,6 +46,7 @@ def open_group(console: Console, page: "Page", group: str) -> None:
     page.goto(console.url("/groups"))
     page.get_by_label("Group contains").fill(group)
     page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**text=**")
     page.get_by_role("link", name=group, exact=True).click()
 
 

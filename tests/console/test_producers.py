@@ -43,6 +43,7 @@ def test_a_producer_is_found_with_its_window_duplicates_and_refusals(
     page.get_by_label("Topic").fill(topic)
     page.get_by_label("Only with duplicates or refusals").check()
     page.get_by_role("button", name="Show").click()
+    page.wait_for_url(f"**topic={topic}**")
     ((partition, found, epoch, window, _, duplicates, refused),) = cells(page, "#producers")
     assert (partition, found, epoch, duplicates) == (f"{topic}-0", str(producer_id), "1", "1")
     assert window.split() == ["0–1", "@6", *["–"] * 4]
@@ -60,6 +61,7 @@ def test_the_page_of_a_producer_shows_its_history_in_the_log(
     page.goto(console.url("/producers"))
     page.get_by_label("Topic").fill(topic)
     page.get_by_role("button", name="Show").click()
+    page.wait_for_url(f"**topic={topic}**")
     page.get_by_role("link", name=str(producer_id), exact=True).click()
     expect(page.locator("#read")).to_have_text("complete up to offset 8 of 8: 3 rows")
     rows = [row[:6] for row in cells(page, "#history")]

@@ -7,7 +7,7 @@ from tests.conformance.test_console_transactions import opened
 from tests.console.site import Console, assert_accessible, console_with
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 console = console_with(
     transaction_two_phase_commit_enable=True, transaction_two_phase_commit_allowed_ids=("prepared*",)
@@ -55,3 +55,29 @@ def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Pa
     expect(page.locator("#held-back tbody tr").filter(has_text=f"{name}-0")).to_have_count(0)
     page.goto(console.url(f"/transactions?text={name}&all=true"))
     expect(page.locator("#transactions tbody tr")).to_contain_text("CompleteCommit")
+
+
+def test_a_part_that_somebody_begins_to_use_is_not_replaced_under_their_hands(
+    console: Console, page: "Page"
+) -> None:
+    from playwright.sync_api import expect
+
+    first, second = (f"used{uuid4().hex}" for _ in range(2))
+    console.run(opened(console, first))
+    page.goto(console.url("/transactions"))
+    held: list[Route] = []
+    page.route("**/console/transactions", lambda route: held.append(route))
+    with page.expect_request("**/console/transactions"):
+        pass  # The page refreshes itself; its answer is held.
+    page.locator("#transactions tbody tr").filter(has_text=first).locator("summary").last.click()
+    page.evaluate("addEventListener('htmx:afterOnLoad', () => { document.body.id = 'answered'; })")
+    console.run(opened(console, second))
+    for route in held:
+        route.continue_()
+    page.wait_for_selector("#answered")
+    expect(page.locator("#transactions details[open]")).to_have_count(1)
+    expect(page.locator("#transactions")).not_to_contain_text(second)
+    page.unroute("**/console/transactions")
+    page.locator("#transactions details[open] summary").click()
+    page.get_by_role("heading", level=1).click()
+    expect(page.locator("#transactions")).to_contain_text(second)

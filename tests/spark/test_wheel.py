@@ -115,8 +115,10 @@ def run(project: Path, *command: object) -> subprocess.CompletedProcess[str]:
 def test_the_wheel_holds_one_package_with_every_room(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"tidelog"}
-    assert {str(path.relative_to(ROOT)) for path in (ROOT / "tidelog").rglob("*.py")} <= set(names)
-    assert "tidelog/py.typed" in names
+    files = {path for path in (ROOT / "tidelog").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert {str(path.relative_to(ROOT)) for path in files} <= set(names)
+    kinds = {Path(name).suffix for name in names if name.startswith("tidelog/broker/console/")}
+    assert {".py", ".html", ".css", ".js", ".svg", ".LICENSE"} <= kinds
 
 
 def test_a_project_with_packages_of_those_names_runs_its_own_pytest(project: Path, python: Path) -> None:

@@ -2,10 +2,9 @@
 
 Owns the check of changes, and the check of the name by which a browser reached a port without security.
 
-Invariants: a change is refused unless a browser says
-that its own page asks for it, and unless its body is `application/json`, which no form and no link of another
-site can send; without security a foreign name of this host is refused, so that no site whose name leads here
-(DNS rebinding) reads what only this machine may.
+Invariants: a change is refused if a browser says that a page of another site asks for it, and unless its body
+is `application/json`, which no form and no link of another site can send; without security a foreign name of
+this host is refused, so that no site whose name leads here (DNS rebinding) reads what only this machine may.
 
 Source: W3C's Fetch Metadata; OWASP's page on Cross-Site Request Forgery.
 """
@@ -47,7 +46,7 @@ def check_name(request: web.Request, services: Services) -> None:
         return
     config = services.config
     known = {each.host for broker in services.catalog.brokers.values() for each in broker.listeners}
-    if name not in {each.lower() for each in known | {config.http_host, socket.gethostname()}}:
+    if not name or name not in {each.lower() for each in known | {config.http_host, socket.gethostname()}}:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{name!a} is not a name of this broker: ask by its address, or put the name into "

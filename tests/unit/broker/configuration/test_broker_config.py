@@ -226,3 +226,19 @@ def test_settings_of_sasl_that_cannot_work_are_refused_without_showing_a_passwor
     with pytest.raises(ConfigError, match="sasl") as caught:
         BrokerConfig(**settings)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("http://user:secret@127.0.0.1:8081", "must not hold a user or a password"),
+        ("file:///etc/passwd", "must be a URL that begins with"),
+        ("127.0.0.1:8081", "must be a URL that begins with"),
+        ("http://", "must be a URL that begins with"),
+    ],
+)
+def test_a_schema_registry_is_an_address_without_a_password(url: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as caught:
+        BrokerConfig(console_schema_registry_url=url)
+    assert "secret" not in str(caught.value)
+    assert BrokerConfig(console_schema_registry_url="https://registry:8081/a").console_schema_registry_url

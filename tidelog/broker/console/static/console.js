@@ -13,12 +13,17 @@ const tidelog = (() => {
   const refresh = (part) =>
     htmx.ajax("GET", part.dataset.from || location.pathname + location.search,
       { target: part, select: "#" + CSS.escape(part.id), swap: "outerHTML" });
+  const isUsed = (part) => part.contains(document.activeElement) || part.querySelector("details[open]") !== null;
+  const unasked = new Set();  // Parts whose refresh nobody asked for: whoever begins to use one meanwhile keeps it.
   let seconds = 0;
   setInterval(() => {
     seconds += 1;
     if (document.hidden) return;
     for (const part of document.querySelectorAll("[data-refresh]"))
-      if (seconds % Number(part.dataset.refresh) === 0 && !part.contains(document.activeElement)) refresh(part);
+      if (seconds % Number(part.dataset.refresh) === 0 && !isUsed(part) && !unasked.has(part.id)) {
+        unasked.add(part.id);
+        refresh(part).catch(() => {}).finally(() => unasked.delete(part.id));
+      }
   }, 1000);
 
   // <form data-api="POST /api/v1/topics" data-then="/console/topics">: sends its fields as a JSON object. A field
@@ -100,7 +105,9 @@ const tidelog = (() => {
   // Nothing but pages is put into a page.
   document.addEventListener("htmx:beforeSwap", (event) => {
     const type = event.detail.xhr.getResponseHeader("Content-Type") || "";
-    if (!type.startsWith("text/html")) event.detail.shouldSwap = false;
+    const part = event.detail.target;
+    const isUnwanted = unasked.has(part.id) && isUsed(part);
+    if (isUnwanted || !type.startsWith("text/html")) event.detail.shouldSwap = false;
   });
 
   return { show, refresh, send, live };

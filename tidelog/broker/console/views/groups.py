@@ -301,7 +301,8 @@ def _classic_member(
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
         known = CatalogTopics(services.catalog)
         try:
-            topics = [*read_subscription(member["member_metadata"], known).topic_names]
+            subscription = read_subscription(member["member_metadata"], known)
+            topics = [name for name in subscription.topic_names if caller.may(DESCRIBE_TOPIC, name)]
             assignment = [
                 {"topic": name, "partitions": sorted(partitions)}
                 for topic_id, partitions in read_assignment(
