@@ -72,18 +72,20 @@ class TransactionParticipation:
         if they may.
 
         A client begins its next transaction before all have the markers of the last one. So it is asked again
-        where these are lacking still, or came meanwhile, until `ASKED_FOR_SECONDS` have passed.
+        where these are lacking still, or came meanwhile: once, and until `ASKED_FOR_SECONDS` have passed.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + ASKED_FOR_SECONDS
         words: dict[TopicPartition, Word] = {}
         left = partitions
+        is_again = False
         while left:
             found = await self._ask_once(transactional_id, client, left, adds=adds)
             words |= found
             left = [where for where, word in found.items() if word.now in _SOON_ANOTHER]
-            if loop.time() >= until:
+            if is_again and loop.time() >= until:
                 break
+            is_again = True
             if any(found[where].code != ErrorCode.NONE for where in left):
                 await asyncio.sleep(_PAUSE_SECONDS)
         return words
