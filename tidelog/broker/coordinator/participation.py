@@ -8,6 +8,7 @@ On the event loop. Source: KIP-890, part 1 (verification), part 2 (the partition
 Kafka's VerificationGuard.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,11 @@ _ANOTHER_WORD = frozenset(
 )
 """What clients get COORDINATOR_NOT_AVAILABLE for: the coordinator does not answer, moves, or does not know
 yet of a new topic."""
+
+_SOON_ANOTHER = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+_PAUSE_SECONDS = 0.01
+ASKED_FOR_SECONDS = 0.1
+"""As long as a coordinator lets its own clients wait for markers. After it, the client asks again."""
 
 
 class Word(NamedTuple):
@@ -63,7 +69,30 @@ class TransactionParticipation:
         self, transactional_id: str, client: Producer, partitions: Sequence[TopicPartition], *, adds: bool
     ) -> dict[TopicPartition, Word]:
         """The word of the coordinator on partitions of this broker. With `adds` they take part from now on,
-        if they may."""
+        if they may.
+
+        A client begins its next transaction before all have the markers of the last one. So it is asked again
+        where these are lacking still, or came meanwhile: once, and until `ASKED_FOR_SECONDS` have passed.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ASKED_FOR_SECONDS
+        words: dict[TopicPartition, Word] = {}
+        left = partitions
+        is_again = False
+        while left:
+            found = await self._ask_once(transactional_id, client, left, adds=adds)
+            words |= found
+            left = [where for where, word in found.items() if word.now in _SOON_ANOTHER]
+            if is_again and loop.time() >= until:
+                break
+            is_again = True
+            if any(found[where].code != ErrorCode.NONE for where in left):
+                await asyncio.sleep(_PAUSE_SECONDS)
+        return words
+
+    async def _ask_once(
+        self, transactional_id: str, client: Producer, partitions: Sequence[TopicPartition], *, adds: bool
+    ) -> dict[TopicPartition, Word]:
         watches: dict[TopicPartition, MarkerWatch] = {}
         for where in partitions:
             replica = self._replicas.get(where)

@@ -135,9 +135,16 @@ class TransactionCoordinator:
         return await self._to_its_end(self._after_ending(shard, name, attempt))
 
     async def add_partitions(
-        self, transactional_id: str, client: Producer, partitions: Iterable[TopicPartition]
+        self,
+        transactional_id: str,
+        client: Producer,
+        partitions: Iterable[TopicPartition],
+        *,
+        waits: bool = True,
     ) -> None:
-        """Let partitions take part in the client's transaction. Raises ApiError."""
+        """Let partitions take part in the client's transaction. Raises ApiError.
+
+        Another broker asks without `waits`, because others wait for the same answer."""
         shard = self._shards.of(transactional_id)
         wanted = frozenset(partitions)
 
@@ -146,7 +153,9 @@ class TransactionCoordinator:
             shard.machine.confirm(transactional_id, client, wanted)
 
         try:
-            await self._to_its_end(self._after_ending(shard, transactional_id, attempt))
+            await self._to_its_end(
+                self._after_ending(shard, transactional_id, attempt) if waits else attempt()
+            )
         except ApiError as error:
             if error.code == ErrorCode.TRANSACTION_ABORTABLE:  # Few responses have a field for the reason.
                 self._events.warning(
