@@ -28,7 +28,6 @@ from uuid import UUID, uuid4
 import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Change, Delta
-from tidelog.broker.cluster.image_difference import difference
 from tidelog.broker.cluster.store import ClusterStore, Commit, SessionLives, StoreConflict, StoreError
 from tidelog.broker.cluster.together import Together
 from tidelog.protocol.errors import ApiError, ErrorCode, again
@@ -123,6 +122,8 @@ class Cluster:
 
     async def _reload(self) -> None:
         """Bring the image to what the store holds, without the commits that led there."""
+        from tidelog.broker.cluster.image_difference import difference
+
         loaded = await self._store.load()
         if loaded.cluster_id != self.catalog.cluster_id or loaded.revision < self.catalog.revision:
             raise StoreError(
