@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve faults frameworks container spark bench screenshots docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve etcd faults frameworks container spark bench screenshots docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 
 faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
+
+etcd: $(STAMP) ## kill, stop and compact three members of etcd under three brokers' catalogs, ROUNDS (20) times
+	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, and franz-go
 	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py \

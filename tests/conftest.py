@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests.console import browser
 from tests.deadline import deadline
+from tests.left_out import leave_out, name_them
 from tests.memory_folder import in_memory, memory_folder
 
 _TOGETHER = ("tests/spark/", "tests/console/")
@@ -39,8 +39,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What one process runs takes longest: it comes first."""
+    leave_out(config, items)
     items.sort(
         key=lambda item: next(
             (at for at, each in enumerate(_TOGETHER) if item.nodeid.startswith(each)), len(_TOGETHER)
@@ -60,10 +61,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return _ByFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which tests this machine left out."""
-    if browser.wants_console(config.args) and (said := browser.left_out()):
-        terminalreporter.write_line(said, yellow=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    name_them(terminalreporter, config.args)
 
 
 def _wait_for_bytecode() -> int:

@@ -11,7 +11,6 @@ from tests.console.site import Complaints, Console, console_with, new_page
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-collect_ignore_glob = [] if browsers.command() else ["test_*.py"]
 console = console_with()
 
 

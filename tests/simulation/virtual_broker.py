@@ -11,10 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tests.simulation.virtual_disk import Platter, VirtualDisk, VirtualStore
+from tests.simulation.virtual_disk import Platter, VirtualCommits, VirtualDisk, VirtualStore
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import Network
-from tidelog.broker.cluster.catalog import Delta, Listener
+from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.net.connection import Connection
@@ -51,7 +51,7 @@ class VirtualBroker:
         self.disk: VirtualDisk
         self._settings = settings
         self._platter = Platter(folder)
-        self._commits: list[tuple[Delta, ...]] = []
+        self._commits = VirtualCommits()
 
     def start(self, dies_at_write: int | None = None) -> None:
         """Begin a life, which ends at that write if one is given."""

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from uuid import UUID
 
 from faults.power import cut_power
 from tests.simulation.virtual_loop import Node, NodeDied
@@ -104,35 +105,54 @@ class VirtualDisk(Disk):
         return 1 << 16
 
 
-class VirtualStore:
-    """A ClusterStore whose commits outlive the broker: `commits` is shared by its lives."""
+class VirtualCommits:
+    """What was committed to a store, and who watches it: shared by all brokers and all their lives."""
 
-    def __init__(self, commits: list[tuple[Delta, ...]], node: Node) -> None:
+    def __init__(self) -> None:
+        self.made: list[tuple[Delta, ...]] = []
+        self.nonces: set[UUID | None] = set()
+        self.feed = CommitFeed()
+
+
+class VirtualStore:
+    """A ClusterStore whose commits outlive the broker. A watch ends with the task that reads it."""
+
+    def __init__(self, commits: VirtualCommits, node: Node) -> None:
         self._commits = commits
         self._node = node
-        self._feed = CommitFeed()
         self.is_newest = True
 
     async def load(self) -> Catalog:
         catalog = Catalog("simulated-cluster-0000")
-        for deltas in self._commits:
+        for deltas in self._commits.made:
             for delta in deltas:
                 catalog.apply(delta)
-        self._feed.begin(catalog.revision)
+        self._commits.feed.begin(catalog.revision)
         return catalog
 
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+    async def commit(
+        self,
+        deltas: Sequence[Delta],
+        expected_revision: int,
+        *,
+        nonce: UUID | None = None,
+        without_session: int | None = None,
+    ) -> None:
         await asyncio.sleep(0)
         if self._node.is_dead:
             raise NodeDied
-        revision = sum(map(len, self._commits))
+        revision = sum(map(len, self._commits.made))
         if revision != expected_revision:
             raise StoreConflict
-        self._commits.append(tuple(deltas))
-        self._feed.publish(Commit(revision + len(deltas), tuple(deltas)))
+        self._commits.made.append(tuple(deltas))
+        self._commits.nonces.add(nonce)
+        self._commits.feed.publish(Commit(revision + len(deltas), tuple(deltas)))
+
+    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
+        return nonce in self._commits.nonces
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
-        return self._feed.watch(revision)
+        return self._commits.feed.watch(revision)
 
     async def close(self) -> None:
-        self._feed.close()
+        """The commits stay."""

@@ -26,6 +26,7 @@ from tidelog.broker.observability.metrics import Metrics, TransactionCounts
 from tidelog.broker.security.tls import ListenerTls
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PORTS_OF_PROCESSES = ("9192", "9292", "9392", "9492")
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
@@ -231,7 +232,10 @@ def test_every_image_is_pinned_to_a_version() -> None:
 
 def test_strangers_reach_neither_the_http_port_nor_a_well_known_password() -> None:
     published = re.findall(r"^      - ([$\d]\S+):(\d+)$", COMPOSE, re.MULTILINE)
-    assert {port for host, port in published if not host.startswith("127.0.0.1:")} == {"9092"}
+    assert {port for host, port in published if not host.startswith("127.0.0.1:")} == {
+        "9092",
+        *PORTS_OF_PROCESSES,
+    }
     assert 'GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION: "true"' in COMPOSE
 
 

@@ -1,7 +1,8 @@
-"""The broker: one process that serves Kafka's protocol from one data folder.
+"""The broker: one process, or several, that serve Kafka's protocol from one data folder.
 
 - `app`: a whole broker: the order in which its parts are opened, and closed in reverse
 - `clock`: the broker's two clocks: the time of day, and the time that has passed
+- `cluster_stores`: the store that a broker's settings name
 - `collector`: when Python's collector of cycles runs in a broker process
 - `command`: the command line of the broker: `python -m tidelog.broker`, which is `tidelog serve`
 - `features`: the features of Kafka that this broker has finalized, and in which versions
@@ -17,6 +18,8 @@
 - `limits/`: limits of what peers may use: memory, file handles, time of the loop, quotas
 - `net/`: connections, from bytes to handlers and back. Only here, errors become error codes
 - `observability/`: metrics and log events
+- `peers/`: this broker as a client of the other brokers of its cluster
+- `processes/`: a broker of several processes, each with partitions of its own
 - `replicas/`: the replicas of this broker: from a topic in the catalog to records in a log that are durable
 - `security/`: who a peer is, and what it may do
 - `storage/`: the log on disk

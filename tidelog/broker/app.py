@@ -12,15 +12,15 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
 from tidelog.broker.clock import SteadyClock, clock_ms
-from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.collector import PERIOD_SECONDS, Collector
 from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConfig
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
@@ -29,6 +29,7 @@ from tidelog.broker.handlers.context import Handler
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.endpoints import BindError, Endpoint, bind, bind_endpoints
 from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.inherited import Inherited
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
@@ -88,12 +89,20 @@ class Broker:
         self.is_ready = False
 
     @classmethod
-    async def start(cls, config: BrokerConfig, *, disk: Disk | None = None) -> Self:
+    async def start(
+        cls,
+        config: BrokerConfig,
+        *,
+        disk: Disk | None = None,
+        store: ClusterStore | None = None,
+        inherited: Inherited | None = None,
+    ) -> Self:
         """Open the data folder and serve. Raises StartError; then nothing is left open.
 
-        `disk` replaces the system calls on the logs, for tests with a disk that fails.
+        `disk` replaces the system calls on the logs, for tests with a disk that fails; `store` the store that
+        the settings name. The broker closes it, and `inherited`.
         """
-        sockets = _Sockets(config)
+        sockets = _Sockets(config, inherited or Inherited())
         config = sockets.as_bound(config)
         services: Services | None = None
         server: Server | None = None
@@ -105,10 +114,11 @@ class Broker:
                 clock_ms,
                 listeners=[endpoint.listener_at(None) for endpoint in sockets.endpoints],
                 steady_ms=SteadyClock().now_ms,
+                store=store,
                 disk=disk,
             )
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
-                await services.authentication.start()
+                await services.authentication.start(has_peers=services.has_peers)
             own_handlers = build_handlers(services)
             handlers, faults = _with_faults(config, services, own_handlers)
             events = services.events
@@ -123,7 +133,8 @@ class Broker:
                 services.memory,
                 services.quotas.of_connections,
             )
-            server.start(sockets.endpoints, *([] if sockets.http_tls is None else [sockets.http_tls]))
+            others = [] if sockets.http_tls is None else [sockets.http_tls]
+            server.start([*sockets.endpoints, *sockets.shared], *others)
             http = None
             broker: Self
             if sockets.http is not None:
@@ -137,7 +148,7 @@ class Broker:
                     add_routes,
                     more,
                     sockets.http_tls,
-                    _http_authentication(services, sockets.http_tls),
+                    _http_authentication(services, sockets),
                 )
                 http.start()
             broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
@@ -204,21 +215,20 @@ def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> 
 class _Sockets:
     """The addresses of a broker. They are bound before anything else is started. Raises StartError."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, inherited: Inherited) -> None:
         self.http_tls: ListenerTls | None = None
+        self.has_own_http = inherited.http is None and config.http_port >= 0
         try:
-            if config.http_port >= 0 and config.http_security_protocol == SecurityProtocol.SSL:
+            if self.has_own_http and config.http_security_protocol == SecurityProtocol.SSL:
                 self.http_tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
             self.endpoints = bind_endpoints(config)
+            self.shared = inherited.endpoints(self.endpoints)
+            self.http = inherited.http
             try:
-                self.http = (
-                    bind(self._http_host(config), config.http_port, "http.port")
-                    if config.http_port >= 0
-                    else None
-                )
+                if self.has_own_http:
+                    self.http = bind(http_host(config), config.http_port, "http.port")
             except BindError:
-                for endpoint in self.endpoints:
-                    endpoint.socket.close()
+                self.close()
                 raise
         except (BindError, ConfigError) as error:
             raise StartError(str(error)) from None
@@ -226,17 +236,13 @@ class _Sockets:
     def as_bound(self, config: BrokerConfig) -> BrokerConfig:
         """`config` with the ports that the system chose, so that DescribeConfigs shows them."""
         config = config.with_ports([endpoint.port for endpoint in self.endpoints])
-        if self.http is None:
+        if self.http is None or not self.has_own_http:
             return config
         port = int(self.http.getsockname()[1])
-        return config.with_settings({"http.host": self._http_host(config), "http.port": port})
-
-    @staticmethod
-    def _http_host(config: BrokerConfig) -> str:
-        return config.http_host or config.listener_configs[0].host
+        return config.with_settings({"http.host": http_host(config), "http.port": port})
 
     def close(self) -> None:
-        for endpoint in self.endpoints:
+        for endpoint in (*self.endpoints, *self.shared):
             endpoint.socket.close()
         if self.http is not None:
             self.http.close()
@@ -264,17 +270,23 @@ async def _offset_metrics(services: Services) -> bytes:
     return await services.turns.run(offsets.exposition())
 
 
-def _http_authentication(services: Services, tls: ListenerTls | None) -> Middleware | None:
+def http_host(config: BrokerConfig) -> str:
+    """The address that the HTTP port listens on."""
+    return config.http_host or config.listener_configs[0].host
+
+
+def _http_authentication(services: Services, sockets: _Sockets) -> Middleware | None:
     """What lets only those in who may ask; None without security."""
     config = services.config
     if not config.is_secured:
         return None
     from tidelog.broker.net.http_authentication import HttpAuthentication, is_local
 
-    if tls is None and not is_local(config.http_host):
+    if sockets.has_own_http and sockets.http_tls is None and not is_local(config.http_host):
         advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
         logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
-    return HttpAuthentication(services, is_tls=tls is not None).answer
+    is_tls = services.config.http_security_protocol == SecurityProtocol.SSL
+    return HttpAuthentication(services, is_tls=is_tls, is_behind_front=not sockets.has_own_http).answer
 
 
 def _add_routes(
@@ -301,7 +313,7 @@ def _add_routes(
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:
     """One line for a failure that the environment caused; None for any other."""
-    if isinstance(error, BindError | DataFolderError | StoreError | KeysError):
+    if isinstance(error, BindError | DataFolderError | StoreError | KeysError | ConfigError):
         return str(error)
     if is_out_of_handles(error):
         return f"cannot open all that {data_dir} holds: {HANDLES_ADVICE}"
@@ -311,8 +323,40 @@ def _reason(error: BaseException, data_dir: Path) -> str | None:
     return None
 
 
-async def _serve(config: BrokerConfig) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
+def started_event(broker: Broker) -> dict[str, object]:
+    """The fields of `broker_started`."""
+    config = broker.config
+    return {
+        "port": broker.port,
+        "http_port": broker.http_port,
+        "listeners": [listener.listened for listener in config.listener_configs],
+        "advertised_listeners": [listener.advertised for listener in config.listener_configs],
+        "data_dir": str(config.data_dir.absolute()),
+        "node_id": config.node_id,
+        "cluster_id": broker.services.catalog.cluster_id,
+    }
+
+
+def _log_started(broker: Broker) -> None:
+    logger.info("broker_started", **started_event(broker))
+
+
+def _follow_signals(asked: asyncio.Future[str], ask: Callable[[str], None]) -> None:
+    for number in _SIGNALS:
+        asked.get_loop().add_signal_handler(number, ask, number.name)
+
+
+async def serve_until_asked(
+    config: BrokerConfig,
+    *,
+    begin: Callable[[asyncio.Future[str], Callable[[str], None]], None] = _follow_signals,
+    start: Callable[[BrokerConfig], Awaitable[Broker]] = Broker.start,
+    started: Callable[[Broker], None] = _log_started,
+) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code.
+
+    A process that is one of several says otherwise who asks it to end, how it starts, and whom it tells.
+    """
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[str] = loop.create_future()
 
@@ -322,24 +366,14 @@ async def _serve(config: BrokerConfig) -> int:
         else:
             asked.set_result(name)
 
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, ask, number.name)
+    begin(asked, ask)
     gc.disable()  # The start makes objects that stay, a million of them for ten thousand partitions.
     try:
-        broker = await Broker.start(config)
+        broker = await start(config)
     except StartError as error:
         logger.error("broker_not_started", error=str(error))
         return 1
-    logger.info(
-        "broker_started",
-        port=broker.port,
-        http_port=broker.http_port,
-        listeners=[listener.listened for listener in broker.config.listener_configs],
-        advertised_listeners=[listener.advertised for listener in broker.config.listener_configs],
-        data_dir=str(config.data_dir.absolute()),
-        node_id=config.node_id,
-        cluster_id=broker.services.catalog.cluster_id,
-    )
+    started(broker)
     if config.faults_enable:
         logger.warning(
             "faults_enabled",
@@ -370,13 +404,13 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run(config: BrokerConfig) -> int:
-    """Run a broker process on uvloop until it ends; returns its exit code. Logging must be set up."""
+def run(serve: Coroutine[Any, Any, int]) -> int:
+    """Run what serves on uvloop until it ends; returns its exit code. Logging must be set up."""
     import uvloop
 
     _allow_many_files()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = runner.run(_serve(config))
+        code = runner.run(serve)
     sys.stdout.flush()
     return code

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
 from tidelog.broker.configuration.listener_overrides import plain
-from tidelog.broker.configuration.memory_limit import memory_limit_bytes, within_limit
+from tidelog.broker.configuration.memory_limit import memory_limit_bytes, usable_cores, within_limit
+from tidelog.broker.configuration.process_count import process_count
 from tidelog.broker.configuration.settings import did_you_mean, parse_assignment, variable_of
+from tidelog.broker.storage.process_folders import PROCESSES
 from tidelog.protocol.settings import as_text, settings_of
 
-_FLAGS = ("host", "port", "data.dir", "http.port")
+_FLAGS = ("host", "port", "data.dir", "http.port", "processes")
 _FAULTS = "faults.enable"
 
 
@@ -48,16 +50,22 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     logger = structlog.get_logger(__name__)
     try:
         config = BrokerConfig.load(given, environ=os.environ, file=config_file)
-        config = within_limit(config, memory_limit_bytes())
+        count = process_count(config.processes, usable_cores())
+        limit = memory_limit_bytes()
+        config = within_limit(config, None if limit is None else limit // count)
     except ConfigError as error:
         logger.error("broker_not_started", error=str(error))
         return 1
     log_events.set_level(config.log_level)
     for variable, advice in unknown_variables(os.environ).items():
         logger.warning("unknown_variable_ignored", variable=variable, advice=advice)
-    from tidelog.broker.app import run
+    if count > 1 or (config.data_dir / PROCESSES).is_dir():
+        from tidelog.broker.processes.serving import serve_with
 
-    return run(config)
+        return serve_with(config, count)
+    from tidelog.broker.app import run, serve_until_asked
+
+    return run(serve_until_asked(config))
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m tidelog.broker") -> int:

@@ -17,6 +17,7 @@ import structlog
 from tidelog.broker.cluster.catalog import (
     ALL_BROKERS,
     INTERNAL_TOPIC_CONFIGS,
+    NO_LEADER,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerConfigsChanged,
@@ -27,13 +28,15 @@ from tidelog.broker.cluster.catalog import (
     Listener,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
+from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
+from tidelog.broker.coordinator.participation import TransactionParticipation
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -43,6 +46,7 @@ from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability import log_events
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.observability.producer_outcomes import ProducerOutcomes
+from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
@@ -55,6 +59,7 @@ from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
 from tidelog.broker.security.acls import Acls
 from tidelog.broker.security.authentication import Authentication
 from tidelog.broker.security.authorizer import Authorizer
+from tidelog.broker.security.broker_user import BROKER_PRINCIPAL
 from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
@@ -66,7 +71,6 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
 logger = structlog.get_logger(__name__)
-STORE_FILE = "cluster.db"
 _READ_FOR_IDS = (
     "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
     "batches are read to give no producer id twice"
@@ -91,6 +95,9 @@ class Services:
         topics: Topics,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        remote: RemoteTransactions,
+        peers: Peers,
+        has_peers: bool,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -127,6 +134,12 @@ class Services:
         self.users = Users(cluster)
         self.authentication = Authentication(settings, self.users, metrics, events, clock_ms)
         self.transaction_verifier: TransactionVerifier = transactions
+        self.participation = TransactionParticipation(
+            transactions, remote, partitions.replicas, partitions.node_id
+        )
+        self._peers = peers
+        self.has_peers = has_peers
+        """Whether other brokers may share the catalog."""
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -135,6 +148,29 @@ class Services:
     def config(self) -> BrokerConfig:
         """The settings in force. Some may change at run time: ask again, do not keep it."""
         return self.settings.config
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that a client is told to be the controller: the same one by every broker."""
+        return min(filter(self.is_live, self.catalog.brokers), default=self.node_id)
+
+    def is_live(self, node_id: int) -> bool:
+        """Whether a broker may serve, as the catalog says; this one does."""
+        if node_id == self.node_id:
+            return True
+        broker = self.catalog.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The live broker that leads a partition of the catalog; -1 where none does."""
+        known = self.catalog.topic(topic)
+        leader_id = NO_LEADER if known is None else known.partitions[partition].leader_id
+        if leader_id == self.node_id:
+            replica = self.replicas.get((topic, partition))
+            is_served = replica is not None and replica.stopped is None
+        else:
+            is_served = self.is_live(leader_id)
+        return leader_id if is_served else NO_LEADER
 
     def replica(self, topic: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Replica:
         """The replica that serves a partition, for a client that knows `leader_epoch`.
@@ -173,6 +209,7 @@ class Services:
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
+        await self._peers.close()
         await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()
@@ -204,22 +241,26 @@ async def open_services(
     embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
     disk, steady_ms, events, turns = disk or Disk(), steady_ms or clock_ms, PeerEvents(), Turns()
+    is_shared = store is not None or bool(config.cluster_store)
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
     )
     await asyncio.to_thread(logs.lock)
-    store = store or _embedded_store(config, logs, may_begin=not is_in_use(disk, config.data_dir))
+    is_in_use_already = is_in_use(disk, config.data_dir)
+    store = store or store_of(config, may_begin=not is_in_use_already, was_clean=logs.was_clean)
     group_commit = GroupCommit(asyncio.get_running_loop(), disk.sync_queue())
     settings = BrokerSettings(config)
     settings.when_changed(lambda: log_events.set_level(settings.config.log_level))
     topic_settings = TopicConfigs(settings)
     try:
         cluster = await _cluster(store, settings)
+        peers = Peers(settings, cluster.catalog, events)
+        if is_shared:
+            peers.check_settings()
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
-        await held[0].start()
         partitions = Partitions(
             logs,
             topic_settings,
@@ -236,8 +277,13 @@ async def open_services(
         await _give_up(group_commit, store, logs)
         raise
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
+    if is_shared:
+        cluster.follow(topics.follow)
+        await topics.report_gone()
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
+    cluster.follow(peers.follow)
+    remote = RemoteTransactions(peers)
     return Services(
         settings,
         metrics,
@@ -250,8 +296,11 @@ async def open_services(
         topics=topics,
         groups=groups,
         transactions=_transactions(
-            settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, events
+            settings, cluster, topics, groups, held[0], clock_ms, steady_ms, partitions, remote, events
         ),
+        remote=remote,
+        peers=peers,
+        has_peers=is_shared,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
@@ -281,6 +330,7 @@ def _transactions(
     clock_ms: Callable[[], int],
     steady_ms: Callable[[], int],
     partitions: Partitions,
+    remote: RemoteTransactions,
     events: PeerEvents,
 ) -> TransactionCoordinator:
     transactions = TransactionCoordinator(
@@ -292,9 +342,12 @@ def _transactions(
         producer_ids,
         clock_ms,
         steady_ms,
+        partitions.node_id,
+        remote,
         events,
     )
     transactions.start()
+    cluster.follow(transactions.follow)
     return transactions
 
 
@@ -322,7 +375,9 @@ def _groups(
     clock_ms: Callable[[], int],
     steady_ms: Callable[[], int],
 ) -> GroupCoordinator:
-    groups = GroupCoordinator(settings, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms)
+    groups = GroupCoordinator(
+        settings, cluster.catalog, topics, partitions.replicas, clock_ms, steady_ms, partitions.node_id
+    )
     groups.start()
     cluster.follow(groups.follow)
     return groups
@@ -333,7 +388,7 @@ def _acls(config: BrokerConfig, cluster: Cluster, groups: GroupCoordinator) -> A
     if config.authorizer_class_name:
         authorizer = Authorizer(
             cluster.catalog.acls,
-            config.super_user_names,
+            (*config.super_user_names, BROKER_PRINCIPAL),
             allow_if_no_acl=config.allow_everyone_if_no_acl_found,
         )
         groups.hide_topics()
@@ -428,7 +483,7 @@ def _topics(
         topic_settings,
         events,
         turns,
-        brokers=lambda: tuple(cluster.catalog.brokers),
+        brokers=lambda: [each.node_id for each in cluster.catalog.brokers.values() if not each.is_fenced],
         internal={
             OFFSETS_TOPIC: _internal_topic(
                 config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes
@@ -443,16 +498,6 @@ def _topics(
 def _internal_topic(num_partitions: int, segment_bytes: int) -> NewTopic:
     configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
     return NewTopic(num_partitions=num_partitions, configs=configs)
-
-
-def _embedded_store(config: BrokerConfig, logs: LogManager, *, may_begin: bool) -> ClusterStore:
-    return SqliteStore(
-        config.data_dir / STORE_FILE,
-        node_id=config.node_id,
-        cluster_id=config.cluster_id or None,
-        may_begin=may_begin,
-        was_clean=logs.was_clean,
-    )
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:

@@ -2,8 +2,9 @@
 
 Owns: for each message, a class X: what decoding returns, where every declared field is present; and a dict
 XDict: what encoding accepts, where a missing field gets its default. A struct in a message has the message's
-name before its own. The requests that a broker decodes, the responses that it encodes; the reverse where the
-client requests the API; keys and values of records. Produce and Fetch have the values of `protocol.hot`.
+name before its own. The requests that a broker decodes, the responses that it encodes; the reverse where a
+client or a broker requests the API; keys and values of records. Produce and Fetch have the values of
+`protocol.hot`.
 
 Invariants: nothing of it exists at run time, so it is imported under TYPE_CHECKING only.
 """
@@ -1309,6 +1310,36 @@ class WriteTxnMarkersResponseTopicDict(TypedDict, total=False):
     partitions: Sequence[WriteTxnMarkersResponsePartitionDict]
 
 class WriteTxnMarkersResponsePartitionDict(TypedDict, total=False):
+    partition_index: int
+    error_code: int
+
+class WriteTxnMarkersRequestDict(TypedDict, total=False):
+    markers: Sequence[WriteTxnMarkersRequestMarkerDict]
+
+class WriteTxnMarkersRequestMarkerDict(TypedDict, total=False):
+    producer_id: int
+    producer_epoch: int
+    transaction_result: bool
+    topics: Sequence[WriteTxnMarkersRequestTopicDict]
+    coordinator_epoch: int
+    transaction_version: int
+
+class WriteTxnMarkersRequestTopicDict(TypedDict, total=False):
+    name: str
+    partition_indexes: Sequence[int]
+
+class WriteTxnMarkersResponse:
+    markers: list[WriteTxnMarkersResponseMarker]
+
+class WriteTxnMarkersResponseMarker:
+    producer_id: ProducerId
+    topics: list[WriteTxnMarkersResponseTopic]
+
+class WriteTxnMarkersResponseTopic:
+    name: str
+    partitions: list[WriteTxnMarkersResponsePartition]
+
+class WriteTxnMarkersResponsePartition:
     partition_index: int
     error_code: int
 

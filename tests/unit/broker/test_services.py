@@ -11,11 +11,12 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, Topic, TopicCreated, assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE, Services, open_services
+from tidelog.broker.services import Services, open_services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode

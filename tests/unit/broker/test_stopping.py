@@ -16,9 +16,10 @@ from tests.unit.broker.test_services import Clock, batch, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.data_folder.verification import verify_folder
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.local_segment import DELETED_SUFFIX
 from tidelog.broker.storage.verification.findings import Finding

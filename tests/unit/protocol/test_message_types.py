@@ -12,6 +12,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from tidelog.broker.handlers import error_answers
+from tidelog.broker.peers import connections
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol import messages
 from tidelog.protocol.messages.declaration import Field, Message
@@ -24,8 +25,9 @@ HEAD = '''\
 
 Owns: for each message, a class X: what decoding returns, where every declared field is present; and a dict
 XDict: what encoding accepts, where a missing field gets its default. A struct in a message has the message's
-name before its own. The requests that a broker decodes, the responses that it encodes; the reverse where the
-client requests the API; keys and values of records. Produce and Fetch have the values of `protocol.hot`.
+name before its own. The requests that a broker decodes, the responses that it encodes; the reverse where a
+client or a broker requests the API; keys and values of records. Produce and Fetch have the values of
+`protocol.hot`.
 
 Invariants: nothing of it exists at run time, so it is imported under TYPE_CHECKING only.
 """
@@ -78,7 +80,7 @@ def _forms() -> Iterator[tuple[Message, bool]]:
     for key, api in APIS.items():
         if key not in WITH_VALUES_OF_THEIR_OWN:
             yield from ((api.request, False), (api.response, True))
-            if key in ASKED_APIS:
+            if key in ASKED_APIS or key in connections.ASKED_APIS:
                 yield from ((api.request, True), (api.response, False))
     of_apis = {message.name for api in APIS.values() for message in (api.request, api.response)}
     for module in iter_modules(messages.__path__, f"{messages.__name__}."):

@@ -7,12 +7,13 @@ Invariants:
 - a delta is applied only after the store holds it, so the image never shows what a crash would undo;
 - a leader epoch never goes back, and rises with each change of the leader;
 - a topic's id never changes and is never used again; its name may be, by a later topic with another id;
-- a deleted topic's id is remembered until no folder has it. A folder of any other id that is in no topic
-  means that the catalog is not the one under which the folder was made;
+- a deleted topic's id is remembered until no broker has a folder of it. A folder of any other id that is in
+  no topic means that the catalog is not the one under which the folder was made;
 - partitions are numbered from 0 without gaps and never become fewer.
 
 Pure: no I/O, clock, asyncio or logging. Source: Kafka's ReplicationControlManager for the checks, their codes
-and their words; KIP-516 for ids; KIP-631 for what a change of a partition and a broker's registration say.
+and their words; KIP-516 for ids; KIP-631 for what a change of a partition and a broker's registration say;
+KIP-966 for eligible leaders, KIP-858 for directory ids.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.acls import Acl
@@ -61,11 +62,24 @@ class Listener(NamedTuple):
     port: int
 
 
+NO_LEADER: Final = -1
+"""The `leader_id` of a partition without one."""
+NO_ID: Final = UUID(int=0)
+"""Kafka's id of nothing."""
+
+
 class BrokerRegistration(NamedTuple):
-    """A broker of the cluster, and how clients reach it."""
+    """A broker of the cluster, and how clients and other brokers reach it."""
 
     node_id: int
     listeners: tuple[Listener, ...]
+    incarnation: UUID = NO_ID
+    """Of this start of the broker; NO_ID where no other broker uses the store."""
+    directory_id: UUID = NO_ID
+    """Of its data folder. Another one means that the disk was replaced."""
+    rack: str | None = None
+    is_fenced: bool = False
+    """Whether it leads nothing and gets no new partition, because its session ended."""
 
 
 class PartitionAssignment(NamedTuple):
@@ -75,6 +89,14 @@ class PartitionAssignment(NamedTuple):
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    partition_epoch: int = 0
+    """Rises with each change, also of the in-sync set alone."""
+    elr: tuple[int, ...] = ()
+    """Replicas outside the in-sync set that have every acknowledged record, so they may lead."""
+    adding: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment adds."""
+    removing: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment will remove."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +119,16 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker is new, or advertises other addresses than before."""
+    """A broker is new, was started again, advertises other addresses than before, or was fenced or not."""
 
     broker: BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnregistered:
+    """A broker does not belong to the cluster any more, and will not come back with its folders."""
+
+    node_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +138,23 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """`gone`: topics deleted earlier of which no folder is left. They need not be remembered any more."""
+    """`held_by`: the brokers that may have a folder of it, see `Catalog.holders`.
+
+    `gone`: topics deleted earlier of which the broker `gone_from` has no folder left, as in FoldersRemoved.
+    """
 
     topic_id: UUID
+    held_by: tuple[int, ...] = ()
     gone: tuple[UUID, ...] = ()
+    gone_from: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FoldersRemoved:
+    """A broker has no folder left of topics that were deleted."""
+
+    node_id: int
+    topic_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +215,10 @@ class ProducerIdsReserved:
 
 Delta = (
     BrokerRegistered
+    | BrokerUnregistered
     | TopicCreated
     | TopicDeleted
+    | FoldersRemoved
     | PartitionsAdded
     | PartitionsChanged
     | TopicConfigsChanged
@@ -223,7 +267,7 @@ class Catalog:
         topics: Iterable[Topic] = (),
         next_producer_id: int = 0,
         revision: int = 0,
-        deleted: Iterable[UUID] = (),
+        deleted: Mapping[UUID, Iterable[int]] | None = None,
         brokers: Iterable[BrokerRegistration] = (),
         broker_configs: Mapping[str, Mapping[str, str]] | None = None,
         acls: Iterable[Acl] = (),
@@ -233,8 +277,8 @@ class Catalog:
         self.cluster_id = cluster_id
         self.next_producer_id = next_producer_id
         self.revision = revision
-        self.deleted = set(deleted)
-        """Ids of deleted topics that may have a folder left."""
+        self.deleted = {topic_id: frozenset(held_by) for topic_id, held_by in (deleted or {}).items()}
+        """Ids of deleted topics, and the brokers that may have a folder left of each: at least one."""
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.broker_configs = dict(broker_configs or {})
         """Settings changed at run time: of a broker by its id as text, of all brokers by ALL_BROKERS. Without
@@ -300,6 +344,13 @@ class Catalog:
             case BrokerRegistered(broker):
                 self.brokers[broker.node_id] = broker
                 return Change(delta)
+            case BrokerUnregistered(node_id):
+                self.brokers.pop(node_id, None)
+                self._forget(node_id, list(self.deleted))
+                return Change(delta)
+            case FoldersRemoved(node_id, topic_ids):
+                self._forget(node_id, topic_ids)
+                return Change(delta)
             case ProducerIdsReserved(next_producer_id):
                 if next_producer_id < self.next_producer_id:
                     raise ValueError(
@@ -333,11 +384,12 @@ class Catalog:
                 return Change(delta, None, topic)
         before = self._existing(delta.topic_id)
         match delta:
-            case TopicDeleted(topic_id, gone):
+            case TopicDeleted(topic_id, held_by, gone, gone_from):
                 del self._by_name[before.name], self._by_id[topic_id]
                 del self._by_collision_key[collision_key(before.name)]
-                self.deleted.add(topic_id)
-                self.deleted.difference_update(gone)
+                if held_by:
+                    self.deleted[topic_id] = frozenset(held_by)
+                self._forget(gone_from, gone)
                 return Change(delta, before, None)
             case PartitionsAdded(_, added):
                 after = replace(before, partitions=before.partitions + added)
@@ -356,6 +408,21 @@ class Catalog:
         for acl in removed:
             del self.acls[acl]
         self.acls.update(dict.fromkeys(added))
+
+    def _forget(self, node_id: int, topic_ids: Iterable[UUID]) -> None:
+        for topic_id in topic_ids:
+            left = self.deleted.pop(topic_id, frozenset()) - {node_id}
+            if left:
+                self.deleted[topic_id] = left
+
+    def holders(self, topic: Topic) -> tuple[int, ...]:
+        """The brokers that may have a folder of a topic.
+
+        Those of its replicas, and every other one: a partition may have been moved away from one that was
+        down.
+        """
+        held = {broker for assigned in set(topic.partitions) for broker in assigned.replicas}
+        return tuple(sorted(held | self.brokers.keys()))
 
     def _existing(self, topic_id: UUID) -> Topic:
         topic = self._by_id.get(topic_id)
@@ -407,7 +474,7 @@ class Catalog:
             )
         check_partition_count(total - present)
         if assignments is None:
-            added = assign(total - present, brokers)
+            added = assign(total - present, brokers, begin=topic.topic_id.int + present)
         else:
             if len(assignments) != total - present:
                 raise ApiError(
@@ -431,6 +498,11 @@ def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -
             raise ValueError(
                 f"{topic.name}-{index} goes from leader {before.leader_id} in epoch {before.leader_epoch} to "
                 f"leader {now.leader_id}: expected epoch {least} or later, got {now.leader_epoch}"
+            )
+        if now.partition_epoch < before.partition_epoch:
+            raise ValueError(
+                f"{topic.name}-{index}: expected partition epoch {before.partition_epoch} or later, got "
+                f"{now.partition_epoch}"
             )
     return replace(topic, partitions=tuple(partitions))
 
@@ -463,15 +535,16 @@ def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
 
 
 def assign(
-    count: int, brokers: Sequence[int], replication_factor: int = 1
+    count: int, brokers: Sequence[int], replication_factor: int = 1, *, begin: int = 0
 ) -> tuple[PartitionAssignment, ...]:
-    """Spread `count` new partitions over the brokers, round robin."""
+    """Spread `count` new partitions over the brokers, round robin. `begin` chooses the first leader: others
+    for other topics, so that topics of one partition are spread too."""
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
     copies = max(replication_factor, 1)
     # The assignments repeat: thousands of partitions share as many objects as there are brokers.
     assigned = []
-    for index in range(len(brokers)):
+    for index in range(begin, begin + len(brokers)):
         replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
         assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
     return tuple(islice(cycle(assigned), count))

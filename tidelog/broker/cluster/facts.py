@@ -11,7 +11,7 @@ Pure.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -23,9 +23,11 @@ from tidelog.broker.cluster.catalog import (
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
+    BrokerUnregistered,
     Catalog,
     ClientQuotasChanged,
     Delta,
+    FoldersRemoved,
     Listener,
     PartitionAssignment,
     PartitionsAdded,
@@ -99,17 +101,29 @@ def uuid_of(value: object) -> UUID:
 
 
 def partition_from(
-    leader_id: object, leader_epoch: object, replicas: object, isr: object
+    leader_id: object,
+    leader_epoch: object,
+    replicas: object,
+    isr: object,
+    partition_epoch: object,
+    elr: object,
+    adding: object,
+    removing: object,
 ) -> PartitionAssignment:
-    """An assignment of what was read. Raises ValueError unless it is one."""
-    held = tuple(whole_number(broker, _INT32) for broker in list_of(replicas))
-    in_sync = tuple(whole_number(broker, _INT32) for broker in list_of(isr))
+    """An assignment of what was read: its fields, in order. Raises ValueError unless it is one."""
+    held, *some = map(_brokers, (replicas, isr, elr, adding, removing))
     leader = -1 if leader_id == -1 else whole_number(leader_id, _INT32)
-    if not held or len(set(held)) != len(held) or not set(in_sync) <= set(held):
-        raise ValueError(f"replicas {held} with {in_sync} in sync")
+    if not held or len(set(held)) != len(held) or not all(set(each) <= set(held) for each in some):
+        raise ValueError(f"replicas {held} with {some[0]} in sync, {some[1:]} eligible, added, removed")
     if leader != -1 and leader not in held:
         raise ValueError(f"leader {leader} is none of the replicas {held}")
-    return PartitionAssignment(leader, whole_number(leader_epoch, _INT32), held, in_sync)
+    in_sync, eligible, added, removed = some
+    epochs = whole_number(leader_epoch, _INT32), whole_number(partition_epoch, _INT32)
+    return PartitionAssignment(leader, epochs[0], held, in_sync, epochs[1], eligible, added, removed)
+
+
+def _brokers(value: object) -> tuple[int, ...]:
+    return tuple(whole_number(broker, _INT32) for broker in list_of(value))
 
 
 def topic_from(
@@ -139,9 +153,17 @@ def _partitions_fields(partitions: Sequence[PartitionAssignment]) -> list[object
 def _partitions(value: object) -> tuple[PartitionAssignment, ...]:
     found: list[PartitionAssignment] = []
     for group in list_of(value):
-        leader_id, leader_epoch, replicas, isr, count = list_of(group)
-        found += [partition_from(leader_id, leader_epoch, replicas, isr)] * whole_number(count, _INT32)
+        *fields, count = list_of(group)
+        found += [_partition(fields)] * whole_number(count, _INT32)
     return tuple(found)
+
+
+def _partition(fields: Sequence[object]) -> PartitionAssignment:
+    if len(fields) != len(PartitionAssignment._fields):
+        raise ValueError(
+            f"expected the {len(PartitionAssignment._fields)} fields of a partition, got {fields}"
+        )
+    return partition_from(*fields)
 
 
 def topic_fields(topic: Topic) -> dict[str, object]:
@@ -162,17 +184,29 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
 
 def broker_fields(broker: BrokerRegistration) -> dict[str, object]:
     """A broker as values that JSON knows."""
-    return {"id": broker.node_id, "listeners": broker.listeners}
+    return {
+        "id": broker.node_id,
+        "listeners": broker.listeners,
+        "incarnation": broker.incarnation.hex,
+        "directory_id": broker.directory_id.hex,
+        "rack": broker.rack,
+        "is_fenced": broker.is_fenced,
+    }
 
 
 def broker_of(fields: Mapping[str, Any]) -> BrokerRegistration:
     """The broker that `broker_fields` gave. Raises ValueError, KeyError."""
-    return broker_from(fields["id"], fields["listeners"])
-
-
-def broker_from(node_id: object, listeners: object) -> BrokerRegistration:
-    """A broker of what was read. Raises ValueError unless it is one."""
-    return BrokerRegistration(whole_number(node_id, _INT32), tuple(map(_listener, list_of(listeners))))
+    rack, is_fenced = fields["rack"], fields["is_fenced"]
+    if not isinstance(rack, str | None) or not isinstance(is_fenced, bool):
+        raise ValueError(f"rack {rack!r}, fenced {is_fenced!r}")
+    return BrokerRegistration(
+        whole_number(fields["id"], _INT32),
+        tuple(map(_listener, list_of(fields["listeners"]))),
+        uuid_of(fields["incarnation"]),
+        uuid_of(fields["directory_id"]),
+        rack,
+        is_fenced,
+    )
 
 
 def _listener(value: object) -> Listener:
@@ -271,10 +305,15 @@ def delta_fields(delta: Delta) -> dict[str, object]:
     match delta:
         case BrokerRegistered(broker):
             return {"registered": broker_fields(broker)}
+        case BrokerUnregistered(node_id):
+            return {"unregistered": node_id}
         case TopicCreated(topic):
             return {"created": topic_fields(topic)}
-        case TopicDeleted(topic_id, gone):
-            return {"deleted": topic_id.hex, "gone": [each.hex for each in gone]}
+        case TopicDeleted(topic_id, held_by, gone, gone_from):
+            removed = [each.hex for each in gone]
+            return {"deleted": topic_id.hex, "held_by": held_by, "gone": removed, "gone_from": gone_from}
+        case FoldersRemoved(node_id, topic_ids):
+            return {"folders_removed": [each.hex for each in topic_ids], "from": node_id}
         case PartitionsAdded(topic_id, partitions):
             return {"grown": topic_id.hex, "partitions": _partitions_fields(partitions)}
         case PartitionsChanged(topic_id, changed):
@@ -298,10 +337,14 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
     match fields:
         case {"registered": dict(broker)}:
             return BrokerRegistered(broker_of(broker))
+        case {"unregistered": node_id}:
+            return BrokerUnregistered(whole_number(node_id, _INT32))
         case {"created": dict(topic)}:
             return TopicCreated(topic_of(topic))
-        case {"deleted": str(topic_id), "gone": list(gone)}:
-            return TopicDeleted(UUID(topic_id), tuple(map(uuid_of, gone)))
+        case {"deleted": str(topic_id), "held_by": held_by, "gone": list(gone), "gone_from": int(gone_from)}:
+            return TopicDeleted(UUID(topic_id), _brokers(held_by), tuple(map(uuid_of, gone)), gone_from)
+        case {"folders_removed": list(topic_ids), "from": node_id}:
+            return FoldersRemoved(whole_number(node_id, _INT32), tuple(map(uuid_of, topic_ids)))
         case {"grown": str(topic_id), "partitions": partitions}:
             return PartitionsAdded(UUID(topic_id), _partitions(partitions))
         case {"changed": str(topic_id), "partitions": list(changed)}:
@@ -322,8 +365,8 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
 
 
 def _changed(value: object) -> tuple[int, PartitionAssignment]:
-    index, leader_id, leader_epoch, replicas, isr = list_of(value)
-    return whole_number(index, _INT32), partition_from(leader_id, leader_epoch, replicas, isr)
+    index, *fields = list_of(value)
+    return whole_number(index, _INT32), _partition(fields)
 
 
 def fact_digest(kind: str, value: object) -> int:
@@ -355,8 +398,21 @@ def topic_digest(topic: Topic) -> int:
     return fact_digest("topic", topic_fields(topic))
 
 
-def deleted_digest(topic_id: UUID) -> int:
-    return fact_digest("deleted", topic_id.hex)
+def deleted_digest(topic_id: UUID, node_id: int) -> int:
+    """Of one broker that may have a folder of a deleted topic."""
+    return fact_digest("deleted", [topic_id.hex, node_id])
+
+
+def deleted_fields(deleted: Mapping[UUID, Iterable[int]]) -> dict[str, list[int]]:
+    """`Catalog.deleted` as values that JSON knows."""
+    return {topic_id.hex: sorted(held_by) for topic_id, held_by in deleted.items()}
+
+
+def deleted_of(value: object) -> dict[UUID, frozenset[int]]:
+    """What `deleted_fields` gave. Raises ValueError."""
+    if not isinstance(value, dict) or not all(value.values()):
+        raise ValueError(f"deleted topics {value!r}")
+    return {uuid_of(topic_id): frozenset(_brokers(held_by)) for topic_id, held_by in value.items()}
 
 
 def catalog_digest(cluster: StoredCluster) -> int:
@@ -379,4 +435,5 @@ def _digests(cluster: StoredCluster) -> Iterator[int]:
     for entity, quotas in catalog.client_quotas.items():
         yield client_quotas_digest(entity, quotas)
     yield from map(topic_digest, catalog.topics())
-    yield from map(deleted_digest, catalog.deleted)
+    for topic_id, held_by in catalog.deleted.items():
+        yield from (deleted_digest(topic_id, node_id) for node_id in held_by)

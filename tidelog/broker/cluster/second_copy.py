@@ -22,33 +22,22 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from tidelog.broker.cluster.catalog import Catalog, Delta
+from tidelog.broker.cluster.catalog import Delta
 from tidelog.broker.cluster.choice import Found
 from tidelog.broker.cluster.facts import (
     StoredCluster,
-    acls_from,
-    broker_fields,
-    broker_of,
-    configs_from,
     decoded,
     delta_fields,
     delta_of,
     encoded,
     list_of,
-    quota_rows,
-    quotas_of_rows,
-    text_of,
-    topic_fields,
-    topic_of,
-    user_fields,
-    user_of,
-    uuid_of,
     whole_number,
 )
+from tidelog.broker.cluster.image_lines import first_line, other_lines, read_image
 
 _GIVEN_UP: Final = b"given up"
 """Replaces the first line's checksum."""
-FORMAT: Final = 4
+FORMAT: Final = 5
 ROOM_BYTES: Final = 256 << 10
 """The least free bytes behind a copy just written: enough for some thousand deletions on a full disk."""
 
@@ -64,10 +53,7 @@ def read_copy(path: Path) -> Found:
 
 def write_copy(path: Path, cluster: StoredCluster) -> None:
     """Replace the copy by one of `cluster`, durably. Raises OSError; then it is as before."""
-    catalog = cluster.catalog
-    lines = [topic_fields(topic) for topic in catalog.topics()]
-    lines += [user_fields(user, credentials) for user, credentials in catalog.users.items()]
-    facts = b"".join(map(_line, lines))
+    facts = b"".join(map(_line, other_lines(cluster.catalog)))
     # The first line names the size, in always as many digits.
     used = len(_first_line(cluster, 0)) + len(facts)
     size = used + max(ROOM_BYTES, used)
@@ -135,23 +121,8 @@ def _line(fields: object) -> bytes:
 
 
 def _first_line(cluster: StoredCluster, size: int) -> bytes:
-    catalog = cluster.catalog
-    fields = {
-        "format": FORMAT,
-        "size": f"{size:012d}",
-        "cluster_id": catalog.cluster_id,
-        "node_id": cluster.node_id,
-        "revision": catalog.revision,
-        "next_producer_id": catalog.next_producer_id,
-        "broker_configs": catalog.broker_configs,
-        "acls": list(catalog.acls),
-        "client_quotas": quota_rows(catalog.client_quotas),
-        "brokers": [broker_fields(broker) for broker in catalog.brokers.values()],
-        "topics": len(catalog),
-        "users": len(catalog.users),
-        "deleted": sorted(each.hex for each in catalog.deleted),
-    }
-    return _line(fields)
+    more = {"format": FORMAT, "size": f"{size:012d}", "node_id": cluster.node_id}
+    return _line(more | first_line(cluster.catalog))
 
 
 def _parsed(data: bytes) -> Found:
@@ -201,26 +172,7 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
     if first["format"] != FORMAT:
         raise ValueError(f"expected format {FORMAT}, got {first['format']}")
     yield None
-    topics = []
-    for _ in range(whole_number(first["topics"])):
-        topics.append(topic_of(_next_line(remaining)))
-        yield None
-    users = []
-    for _ in range(whole_number(first["users"])):
-        users.append(user_of(_next_line(remaining)))
-        yield None
-    catalog = Catalog(
-        text_of(first["cluster_id"]),
-        topics,
-        whole_number(first["next_producer_id"]),
-        whole_number(first["revision"]),
-        map(uuid_of, list_of(first["deleted"])),
-        map(broker_of, list_of(first["brokers"])),
-        {name: configs_from(configs) for name, configs in dict(first["broker_configs"]).items()},
-        acls_from(first["acls"]),
-        dict(users),
-        quotas_of_rows(first["client_quotas"]),
-    )
+    catalog = yield from read_image(first, _each_next(remaining))
     cluster = StoredCluster(catalog, whole_number(first["node_id"]))
     yield cluster
     for line in remaining:
@@ -231,6 +183,11 @@ def _replayed(lines: Sequence[Mapping[str, Any] | None]) -> Iterator[StoredClust
         if line["revision"] != catalog.revision:
             raise ValueError(f"expected revision {catalog.revision}, got {line['revision']}")
         yield cluster
+
+
+def _each_next(lines: Iterator[Mapping[str, Any] | None]) -> Iterator[Mapping[str, Any]]:
+    while True:
+        yield _next_line(lines)
 
 
 def _next_line(lines: Iterator[Mapping[str, Any] | None]) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ Blocking.
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -25,9 +25,11 @@ from tidelog.broker.cluster.catalog import (
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
+    BrokerUnregistered,
     Catalog,
     ClientQuotasChanged,
     Delta,
+    FoldersRemoved,
     PartitionAssignment,
     PartitionsAdded,
     PartitionsChanged,
@@ -43,9 +45,11 @@ from tidelog.protocol.acls import Acl
 from tidelog.protocol.quotas import QuotaEntity
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _LOCK_SECONDS = 5.0
 """How long to wait for another process that has the file open."""
+_REMEMBERED_COMMITS = 100
+"""More than there are processes that may ask for one."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT", "SQLITE_MISMATCH")
 """Errors of SQLite, by the beginnings of their names, that are about what is in the file."""
 
@@ -59,10 +63,13 @@ CREATE TABLE topics (
 CREATE TABLE partitions (
     topic_id BLOB NOT NULL, partition INTEGER NOT NULL, leader_id INTEGER NOT NULL,
     leader_epoch INTEGER NOT NULL, replicas TEXT NOT NULL, isr TEXT NOT NULL,
+    partition_epoch INTEGER NOT NULL, elr TEXT NOT NULL, adding TEXT NOT NULL, removing TEXT NOT NULL,
     PRIMARY KEY (topic_id, partition)
 ) WITHOUT ROWID;
-CREATE TABLE deleted_topics (topic_id BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE brokers (node_id INTEGER PRIMARY KEY, listeners TEXT NOT NULL);
+CREATE TABLE deleted_topics (
+    topic_id BLOB NOT NULL, held_by INTEGER NOT NULL, PRIMARY KEY (topic_id, held_by)
+) WITHOUT ROWID;
+CREATE TABLE brokers (node_id INTEGER PRIMARY KEY, registration TEXT NOT NULL);
 CREATE TABLE broker_configs (broker TEXT PRIMARY KEY, configs TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE acls (
     resource_type INTEGER NOT NULL, pattern_type INTEGER NOT NULL, resource_name TEXT NOT NULL,
@@ -72,7 +79,8 @@ CREATE TABLE acls (
 CREATE TABLE users (name TEXT PRIMARY KEY, credentials TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE client_quotas (entity TEXT PRIMARY KEY, quotas TEXT NOT NULL) WITHOUT ROWID
 """
-_PARTITIONS = "SELECT partition, leader_id, leader_epoch, replicas, isr FROM partitions WHERE topic_id = ?"
+_PARTITION = "partition, leader_id, leader_epoch, replicas, isr, partition_epoch, elr, adding, removing"
+_PARTITIONS = f"SELECT {_PARTITION} FROM partitions WHERE topic_id = ?"
 
 
 class Damaged(Exception):
@@ -137,7 +145,7 @@ def _proven(connection: sqlite3.Connection) -> facts.StoredCluster | None:
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"expected schema version {SCHEMA_VERSION} of the catalog, got {version}. 0.1.0, the "
-            "first release, wrote 5. If a later release wrote this file, start that one; if it is older than "
+            "first release, wrote 6. If a later release wrote this file, start that one; if it is older than "
             "0.1.0, begin with an empty data.dir; if neither, the file is damaged: see "
             "`tidelog storage rebuild-catalog`"
         )
@@ -174,8 +182,8 @@ def write_new(connection: sqlite3.Connection, cluster: facts.StoredCluster) -> N
     _write(connection, ClientQuotasChanged(catalog.client_quotas))
     for topic in catalog.topics():
         _write(connection, TopicCreated(topic))
-    for topic_id in catalog.deleted:
-        connection.execute("INSERT INTO deleted_topics VALUES (?)", (topic_id.bytes,))
+    for topic_id, held_by in catalog.deleted.items():
+        _insert_deleted(connection, topic_id, held_by)
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
@@ -209,6 +217,25 @@ def _write_deltas(connection: sqlite3.Connection, deltas: Sequence[Delta], revis
     _set_meta(connection, "digest", f"{digest % facts.DIGEST_MODULUS:032x}")
 
 
+def keep_nonces(connection: sqlite3.Connection) -> None:
+    """Have a table for `remember`. It belongs to no image: it only says which commits are in it."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS commits (revision INTEGER PRIMARY KEY, nonce BLOB NOT NULL) WITHOUT ROWID"
+    )
+
+
+def remember(connection: sqlite3.Connection, nonce: UUID, revision: int) -> None:
+    """Note, within the transaction of a commit, that it is stored, and forget the oldest."""
+    connection.execute("INSERT INTO commits VALUES (?, ?)", (revision, nonce.bytes))
+    oldest = "SELECT revision FROM commits ORDER BY revision DESC LIMIT 1 OFFSET ?"
+    connection.execute(f"DELETE FROM commits WHERE revision <= ({oldest})", (_REMEMBERED_COMMITS,))
+
+
+def is_remembered(connection: sqlite3.Connection, nonce: UUID) -> bool:
+    found = connection.execute("SELECT 1 FROM commits WHERE nonce = ?", (nonce.bytes,)).fetchone()
+    return found is not None
+
+
 def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[int]:
     """Of the facts that a delta is about, as they are before it or after it."""
     match delta:
@@ -219,6 +246,14 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
             return
         case BrokerRegistered(broker):
             yield from map(facts.broker_digest, _brokers(connection, broker.node_id))
+            return
+        case BrokerUnregistered(node_id):
+            yield from map(facts.broker_digest, _brokers(connection, node_id))
+            yield from _deleted_digests(connection, "held_by = ?", node_id)
+            return
+        case FoldersRemoved(node_id, topic_ids):
+            for each in topic_ids:
+                yield from _deleted_digests(connection, "topic_id = ? AND held_by = ?", each.bytes, node_id)
             return
         case BrokerConfigsChanged(name):
             for broker_name, configs in _broker_configs(connection, name).items():
@@ -236,12 +271,9 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
                 for found, quotas in _client_quotas(connection, entity).items():
                     yield facts.client_quotas_digest(found, quotas)
             return
-        case TopicDeleted(topic_id, gone):
-            for each in (topic_id, *gone):
-                if connection.execute(
-                    "SELECT 1 FROM deleted_topics WHERE topic_id = ?", (each.bytes,)
-                ).fetchone():
-                    yield facts.deleted_digest(each)
+        case TopicDeleted(topic_id, _, gone):
+            for each in {topic_id, *gone}:
+                yield from _deleted_digests(connection, "topic_id = ?", each.bytes)
         case PartitionsAdded(topic_id) | PartitionsChanged(topic_id) | TopicConfigsChanged(topic_id):
             pass
     row = connection.execute(
@@ -254,12 +286,24 @@ def _digests_around(connection: sqlite3.Connection, delta: Delta) -> Iterator[in
         )
 
 
+def _deleted_digests(connection: sqlite3.Connection, which: str, *values: object) -> Iterator[int]:
+    rows = connection.execute(f"SELECT topic_id, held_by FROM deleted_topics WHERE {which}", values)
+    for topic_id, held_by in rows.fetchall():
+        yield facts.deleted_digest(UUID(bytes=topic_id), facts.whole_number(held_by))
+
+
+def _deleted(connection: sqlite3.Connection) -> dict[UUID, set[int]]:
+    deleted: dict[UUID, set[int]] = {}
+    for topic_id, held_by in connection.execute("SELECT topic_id, held_by FROM deleted_topics"):
+        deleted.setdefault(UUID(bytes=topic_id), set()).add(facts.whole_number(held_by))
+    return deleted
+
+
 def _image(connection: sqlite3.Connection) -> facts.StoredCluster:
     meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     rows: dict[bytes, list[Any]] = {}
     for topic_id, *row in connection.execute(
-        "SELECT topic_id, partition, leader_id, leader_epoch, replicas, isr FROM partitions "
-        "ORDER BY topic_id, partition"
+        f"SELECT topic_id, {_PARTITION} FROM partitions ORDER BY topic_id, partition"
     ):
         rows.setdefault(topic_id, []).append(row)
     topics = [
@@ -275,7 +319,7 @@ def _image(connection: sqlite3.Connection) -> facts.StoredCluster:
         topics,
         facts.whole_number(int(meta["next_producer_id"])),
         facts.whole_number(int(meta["revision"])),
-        [UUID(bytes=topic_id) for (topic_id,) in connection.execute("SELECT topic_id FROM deleted_topics")],
+        _deleted(connection),
         _brokers(connection),
         _broker_configs(connection),
         map(facts.acl_from, map(list, connection.execute(f"SELECT {_ACL_COLUMNS} FROM acls"))),
@@ -289,9 +333,12 @@ def _brokers(connection: sqlite3.Connection, node_id: int | None = None) -> Iter
     """All brokers, or the one of this id if it exists. Raises ValueError."""
     which = "" if node_id is None else "WHERE node_id = ?"
     values = () if node_id is None else (node_id,)
-    rows = connection.execute(f"SELECT node_id, listeners FROM brokers {which} ORDER BY node_id", values)
-    for found, listeners in rows.fetchall():
-        yield facts.broker_from(found, json.loads(listeners))
+    rows = connection.execute(f"SELECT node_id, registration FROM brokers {which} ORDER BY node_id", values)
+    for found, registration in rows.fetchall():
+        broker = facts.broker_of(facts.decoded(registration))
+        if broker.node_id != found:
+            raise ValueError(f"the row of broker {found} is of broker {broker.node_id}")
+        yield broker
 
 
 def _broker_configs(connection: sqlite3.Connection, broker: str | None = None) -> dict[str, dict[str, str]]:
@@ -340,8 +387,20 @@ def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
 
 
 @lru_cache(maxsize=64)
-def _assignment(leader_id: object, leader_epoch: object, replicas: str, isr: str) -> PartitionAssignment:
-    return facts.partition_from(leader_id, leader_epoch, json.loads(replicas), json.loads(isr))
+def _assignment(
+    leader_id: object,
+    leader_epoch: object,
+    replicas: str,
+    isr: str,
+    partition_epoch: object,
+    elr: str,
+    adding: str,
+    removing: str,
+) -> PartitionAssignment:
+    held, in_sync, eligible, added, removed = map(json.loads, (replicas, isr, elr, adding, removing))
+    return facts.partition_from(
+        leader_id, leader_epoch, held, in_sync, partition_epoch, eligible, added, removed
+    )
 
 
 def _meta(connection: sqlite3.Connection, key: str) -> str:
@@ -364,20 +423,27 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
         case BrokerRegistered(broker):
             connection.execute(
                 "INSERT OR REPLACE INTO brokers VALUES (?, ?)",
-                (broker.node_id, facts.encoded(broker.listeners)),
+                (broker.node_id, facts.encoded(facts.broker_fields(broker))),
             )
+        case BrokerUnregistered(node_id):
+            connection.execute("DELETE FROM brokers WHERE node_id = ?", (node_id,))
+            connection.execute("DELETE FROM deleted_topics WHERE held_by = ?", (node_id,))
         case TopicCreated(topic):
             connection.execute(
                 "INSERT INTO topics (topic_id, name, configs) VALUES (?, ?, ?)",
                 (topic.topic_id.bytes, topic.name, facts.encoded(dict(topic.configs))),
             )
             _insert_partitions(connection, topic.topic_id, 0, topic.partitions)
-        case TopicDeleted(topic_id, gone):
+        case TopicDeleted(topic_id, held_by, gone, gone_from):
             connection.execute("DELETE FROM topics WHERE topic_id = ?", (topic_id.bytes,))
             connection.execute("DELETE FROM partitions WHERE topic_id = ?", (topic_id.bytes,))
-            connection.execute("INSERT INTO deleted_topics VALUES (?)", (topic_id.bytes,))
-            forgotten = [(each.bytes,) for each in gone]
-            connection.executemany("DELETE FROM deleted_topics WHERE topic_id = ?", forgotten)
+            _insert_deleted(connection, topic_id, held_by)
+            _write(connection, FoldersRemoved(gone_from, gone))
+        case FoldersRemoved(node_id, topic_ids):
+            connection.executemany(
+                "DELETE FROM deleted_topics WHERE topic_id = ? AND held_by = ?",
+                [(each.bytes, node_id) for each in topic_ids],
+            )
         case PartitionsAdded(topic_id, partitions):
             (present,) = connection.execute(
                 "SELECT count(*) FROM partitions WHERE topic_id = ?", (topic_id.bytes,)
@@ -385,8 +451,8 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
             _insert_partitions(connection, topic_id, present, partitions)
         case PartitionsChanged(topic_id, changed):
             connection.executemany(
-                "UPDATE partitions SET leader_id = ?, leader_epoch = ?, replicas = ?, isr = ? "
-                "WHERE topic_id = ? AND partition = ?",
+                "UPDATE partitions SET leader_id = ?, leader_epoch = ?, replicas = ?, isr = ?, "
+                "partition_epoch = ?, elr = ?, adding = ?, removing = ? WHERE topic_id = ? AND partition = ?",
                 [(*_columns(assigned), topic_id.bytes, index) for index, assigned in changed.items()],
             )
         case TopicConfigsChanged(topic_id, configs):
@@ -424,20 +490,20 @@ def _write(connection: sqlite3.Connection, delta: Delta) -> None:
             _set_meta(connection, "next_producer_id", str(next_producer_id))
 
 
+def _insert_deleted(connection: sqlite3.Connection, topic_id: UUID, held_by: Iterable[int]) -> None:
+    rows = [(topic_id.bytes, node_id) for node_id in held_by]
+    connection.executemany("INSERT INTO deleted_topics VALUES (?, ?)", rows)
+
+
 def _insert_partitions(
     connection: sqlite3.Connection, topic_id: UUID, first: int, partitions: Sequence[PartitionAssignment]
 ) -> None:
     connection.executemany(
-        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(topic_id.bytes, first + index, *_columns(assigned)) for index, assigned in enumerate(partitions)],
     )
 
 
 @lru_cache(maxsize=64)
-def _columns(assigned: PartitionAssignment) -> tuple[int, int, str, str]:
-    return (
-        assigned.leader_id,
-        assigned.leader_epoch,
-        facts.encoded(assigned.replicas),
-        facts.encoded(assigned.isr),
-    )
+def _columns(assigned: PartitionAssignment) -> Sequence[object]:
+    return [each if isinstance(each, int) else facts.encoded(each) for each in assigned]

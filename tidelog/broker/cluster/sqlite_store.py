@@ -19,11 +19,12 @@ import asyncio
 import errno
 import os
 import sqlite3
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
+from uuid import UUID
 
 import structlog
 
@@ -39,6 +40,8 @@ from tidelog.broker.cluster.store import Commit, StoreConflict, StoreError, new_
 logger = structlog.get_logger(__name__)
 DATABASE_SUFFIXES = ("", "-wal", "-shm")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NONCES: Final = 100
+"""How many commits are remembered by their nonces: more than there are brokers on one SQLite file."""
 _T = TypeVar("_T")
 
 
@@ -53,10 +56,12 @@ class SqliteStore:
         cluster_id: str | None = None,
         may_begin: bool = True,
         was_clean: bool = True,
+        is_shared: bool = False,
     ) -> None:
         """`cluster_id`: what a new store shall carry (None: a random one), and what an old one must carry.
 
         `may_begin`: whether there may be no store yet; `was_clean`: the last broker was stopped, not killed.
+        `is_shared`: other processes commit through this one, so `settle` has to hold beyond its end.
         """
         self.is_newest = True
         self._path = path
@@ -65,39 +70,39 @@ class SqliteStore:
         self._wanted_cluster_id = cluster_id
         self._may_begin = may_begin
         self._was_clean = was_clean
+        self._is_shared = is_shared
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cluster-store")
         self._connection: sqlite3.Connection | None = None
         self._copy: second_copy.CopyFile | None = None
         """None too if the disk had no space for one."""
         self._is_in_doubt = False
         self._feed = CommitFeed()
-        self._unknown: Commit | None = None
-        """A commit that failed, until a `load` shows whether it is stored."""
+        self._unknown: tuple[Commit, UUID | None] | None = None
+        """A commit that failed, until a load shows whether it is stored."""
+        self._stored: deque[UUID] = deque(maxlen=_NONCES)
+        """The nonces of the last commits."""
 
     async def load(self) -> Catalog:
-        catalog = await self._run(self._load)
-        unknown, self._unknown = self._unknown, None
-        if unknown is not None and unknown.revision == catalog.revision:
-            self._feed.publish(unknown)
+        loop = asyncio.get_running_loop()
+        catalog = await self._run(lambda: self._certain(loop))
         self._feed.begin(catalog.revision)
         return catalog
 
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
-        made = Commit(expected_revision + len(deltas), tuple(deltas))
-        running = self._run(lambda: self._commit(made.deltas, expected_revision))
-        running.add_done_callback(partial(self._ended, made))
-        # Shielded: the watchers get the commit even if the caller is cancelled.
-        try:
-            await asyncio.shield(running)
-        finally:
-            del running  # An error would refer to this frame, and this frame through the future to the error.
+    async def commit(
+        self,
+        deltas: Sequence[Delta],
+        expected_revision: int,
+        *,
+        nonce: UUID | None = None,
+        without_session: int | None = None,
+    ) -> None:
+        # No broker has a session here.
+        made, loop = Commit(expected_revision + len(deltas), tuple(deltas)), asyncio.get_running_loop()
+        await self._run(lambda: self._commit_one(made, expected_revision, nonce, loop))
 
-    def _ended(self, made: Commit, running: asyncio.Future[None]) -> None:
-        error = running.exception()
-        if error is None:
-            self._feed.publish(made)
-        elif not isinstance(error, StoreConflict):
-            self._unknown = made
+    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
+        loop = asyncio.get_running_loop()
+        return await self._run(lambda: self._is_settled(nonce, loop))
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         return self._feed.watch(revision)
@@ -125,6 +130,41 @@ class SqliteStore:
             else:
                 what_to_do = "Check that the disk has free space, works, and lets this user write."
             raise StoreError(f"{self._path} cannot be used: {error}. {what_to_do}") from error
+
+    def _commit_one(
+        self, made: Commit, expected_revision: int, nonce: UUID | None, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        if self._unknown is not None:
+            self._certain(loop)
+        try:
+            self._commit(made.deltas, expected_revision, *((nonce,) if self._is_shared else ()))
+        except StoreConflict:
+            raise
+        except BaseException:
+            self._unknown = made, nonce
+            raise
+        self._is_stored(made, nonce, loop)
+
+    def _is_settled(self, nonce: UUID, loop: asyncio.AbstractEventLoop) -> bool:
+        self._certain(loop)
+        if nonce in self._stored:
+            return True
+        connection = self._connection
+        return self._is_shared and connection is not None and sqlite_file.is_remembered(connection, nonce)
+
+    def _certain(self, loop: asyncio.AbstractEventLoop) -> Catalog:
+        """What is stored. It shows what became of a commit that failed."""
+        catalog = self._load()
+        unknown, self._unknown = self._unknown, None
+        if unknown is not None and unknown[0].revision == catalog.revision:
+            self._is_stored(*unknown, loop)
+        return catalog
+
+    def _is_stored(self, made: Commit, nonce: UUID | None, loop: asyncio.AbstractEventLoop) -> None:
+        # From the store's thread, so that the watchers get it in order, and also if the caller was cancelled.
+        loop.call_soon_threadsafe(self._feed.publish, made)
+        if nonce is not None:
+            self._stored.append(nonce)
 
     def _load(self) -> Catalog:
         if self._connection is None:
@@ -156,6 +196,8 @@ class SqliteStore:
         self.is_newest &= source is not Source.DATABASE or copy.cluster is not None
         self._is_in_doubt = False
         self._was_clean = True  # From now on the contents are known.
+        if self._is_shared:
+            sqlite_file.keep_nonces(connection)
         keep_room(self._path)
         self._connection = connection
         return connection, held
@@ -241,7 +283,7 @@ class SqliteStore:
                 advice="free space on the disk that holds the data folder; the next change writes it again",
             )
 
-    def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+    def _commit(self, deltas: Sequence[Delta], expected_revision: int, nonce: UUID | None = None) -> None:
         connection = self._connection or self._open()[0]
         revision = expected_revision + len(deltas)
         connection.execute("BEGIN IMMEDIATE")
@@ -250,6 +292,8 @@ class SqliteStore:
             if stored != expected_revision:
                 raise StoreConflict(f"expected revision {expected_revision} in the store, got {stored}")
             sqlite_file.write_deltas(connection, deltas, revision)
+            if nonce is not None:
+                sqlite_file.remember(connection, nonce, revision)
             connection.execute("COMMIT")
             self._add_to_copy(connection, second_copy.commit_line(deltas, revision))
         except StoreConflict:

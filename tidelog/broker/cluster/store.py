@@ -1,21 +1,23 @@
 """Where the catalog persists: the interface that any transactional store can serve.
 
-A writer of the catalog calls `commit`; a follower applies the deltas of all writers, which `watch` gives.
+A writer of the catalog calls `commit`; a follower applies the deltas of all writers, which `watch` gives. A
+store that several brokers share also keeps their sessions (`SharedStore`).
 
 Invariants:
-- `commit` is atomic and durable when it returns; when it raises, `load` shows whether it is stored, and all
-  that it shows is durable;
-- it names the revision it builds on, and fails with StoreConflict when another writer came first, so the
-  interface carries over to a store that several brokers share (etcd: a transaction on a key's revision);
+- `commit` is atomic and durable when it returns; when it raises, `settle` says whether it is stored, and all
+  that `load` shows is durable;
+- it names the revision it builds on, and fails with StoreConflict when another writer came first;
+- a commit without an answer may still arrive later. After `settle` it cannot any more;
 - `watch` gives every commit after a revision, once it is durable, each once and in order, or raises. So does
-  one whose `commit` raised, when a `load` finds that it is stored;
+  one whose `commit` raised, when `settle` finds that it is stored;
 - `load` gives all that was committed, or raises; never a part of it, and never nothing in its place.
 """
 
 import base64
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
+from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Catalog, Delta
 
@@ -25,7 +27,17 @@ class StoreError(Exception):
 
 
 class StoreConflict(Exception):
-    """Another writer committed since the revision this commit builds on: load again and decide again."""
+    """Another writer committed since the revision this commit builds on: nothing is stored. Decide again on
+    the newest image.
+    """
+
+
+class SessionLives(StoreConflict):
+    """The broker that a commit must be without has a session: nothing is stored."""
+
+
+class SessionHeld(StoreError):
+    """Another incarnation of this broker has a session that lives."""
 
 
 class Commit(NamedTuple):
@@ -33,6 +45,13 @@ class Commit(NamedTuple):
 
     revision: int
     deltas: tuple[Delta, ...]
+
+
+class BrokerSession(NamedTuple):
+    """A start of a broker that is alive, as far as the store knows."""
+
+    node_id: int
+    incarnation: UUID
 
 
 class ClusterStore(Protocol):
@@ -45,11 +64,25 @@ class ClusterStore(Protocol):
     async def load(self) -> Catalog:
         """The whole image at its newest revision."""
 
-    async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+    async def commit(
+        self,
+        deltas: Sequence[Delta],
+        expected_revision: int,
+        *,
+        nonce: UUID | None = None,
+        without_session: int | None = None,
+    ) -> None:
         """Make the deltas durable, all or none.
 
-        Raises StoreConflict when `expected_revision` is not the newest; nothing is stored then. After any
-        other error they may be stored: the next `load` shows it.
+        `nonce` names this commit for `settle`. Raises StoreConflict when `expected_revision` is not the
+        newest, and SessionLives while the broker `without_session` has a session; nothing is stored then.
+        After any other error they may be stored, or be stored later: ask `settle`.
+        """
+
+    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
+        """Whether a commit that raised is stored; if not, it never will be.
+
+        `nonce` and `expected_revision` are those of the last commit that the caller made.
         """
 
     def watch(self, revision: int) -> AsyncIterator[Commit]:
@@ -61,6 +94,30 @@ class ClusterStore(Protocol):
 
     async def close(self) -> None:
         """Release what the store holds. No call may follow."""
+
+
+@runtime_checkable
+class SharedStore(ClusterStore, Protocol):
+    """A store that several brokers share. Each broker has an object of its own, with at most one session."""
+
+    @property
+    def session_valid_until_ms(self) -> float:
+        """Until when no other broker can see this one's session as ended: milliseconds of `time.monotonic`,
+        counted from before the last keepalive was sent. In the past without a session.
+        """
+
+    async def begin_session(self, session: BrokerSession) -> None:
+        """Begin a session, which the store keeps alive until `end_session` or `close`.
+
+        It may end meanwhile, because the store cannot be reached: then the store begins it again as soon as
+        it can. Raises SessionHeld.
+        """
+
+    async def end_session(self) -> None:
+        """End it at once, so that others need not wait for its timeout."""
+
+    def watch_sessions(self) -> AsyncIterator[frozenset[BrokerSession]]:
+        """All sessions that live, now and each time they change. Ends when the store is closed."""
 
 
 def new_cluster_id() -> str:

@@ -4,11 +4,14 @@
 - `broker_config`: the settings of a broker: names, defaults, bounds and the meaning of each
 - `broker_settings`: the settings in force: those of the start, and those that were changed since
 - `coarse_settings`: Kafka's older settings in hours and minutes
-- `coordinator_settings`, `listener_settings`, `sasl_settings`, `security_settings`: parts of the table of
-  `broker_config`
+- `cluster_settings`, `coordinator_settings`, `listener_settings`, `sasl_settings`, `security_settings`: parts
+  of the table of `broker_config`
+- `control_groups`: the files in which the control groups of this process say what it may use
 - `listener_overrides`: settings of one listener, such as `listener.name.inside.ssl.client.auth`
 - `listeners`: the listeners of a broker: their addresses, advertised addresses and security protocols
 - `memory_limit`: what the control group of this process lets it hold, and the settings that follow from it
+- `process_count`: the setting `processes`: how many processes a broker has
+- `processes`: the settings of each process of a broker that has several
 - `settings`: the sources of settings: flags, environment, a TOML file
 - `topic_configs`: the settings in force for a topic
 - `topic_settings`: the settings that a topic may have in CreateTopics, AlterConfigs and DescribeConfigs

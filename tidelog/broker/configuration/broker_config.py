@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration.address_overrides import checked_overrides
+from tidelog.broker.configuration.cluster_settings import ClusterSettings
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds, source_of
 from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
 from tidelog.broker.configuration.listener_overrides import (
@@ -28,7 +29,8 @@ from tidelog.broker.configuration.listener_overrides import (
     plain,
 )
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
-from tidelog.broker.configuration.listeners import ListenerConfig, listeners_of
+from tidelog.broker.configuration.listeners import ListenerConfig, inter_broker_listener, listeners_of
+from tidelog.broker.configuration.process_count import checked_processes
 from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
@@ -91,7 +93,7 @@ def _default_of(topic_setting: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(SecuritySettings, CoordinatorSettings):
+class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
@@ -105,6 +107,12 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     )
     data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog. It is made if it is missing.")
     node_id: int = int32_setting(1, "Id of this broker in the cluster.", low=0)
+    processes: str = _setting(
+        "1",
+        "Processes of this broker, or auto: one for each core. With more than one, each serves partitions of "
+        "its own, see Several processes.",
+        read=checked_processes,
+    )
     cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
 
     log_level: str = _setting(
@@ -303,7 +311,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
             raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must have an assignor: uniform, range or both")
-        _ = self.listener_configs, self._by_mechanism, self.super_user_names  # All raise ConfigError.
+        # All raise ConfigError.
+        _ = self.inter_broker_listener, self._by_mechanism, self.super_user_names
 
     def _check_within(self, setting: str) -> None:
         """Raise ConfigError unless the setting is within its own minimum and maximum."""
@@ -319,6 +328,11 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings):
     def listener_configs(self) -> tuple[ListenerConfig, ...]:
         """The listeners that the settings describe, at least one."""
         return listeners_of(self)
+
+    @cached_property
+    def inter_broker_listener(self) -> ListenerConfig:
+        """The listener by which brokers reach each other: of each broker the one of this name."""
+        return inter_broker_listener(self, self.listener_configs)
 
     @property
     def is_secured(self) -> bool:

@@ -72,6 +72,17 @@ class ListenerSettings:
         "Security protocol of each listener, as NAME:PROTOCOL, separated by commas. The protocols are "
         "PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
     )
+    inter_broker_listener_name: str = _setting(
+        "",
+        "Listener by which brokers connect to each other; each has one of this name. Empty: the one of "
+        "security.inter.broker.protocol, or else the first.",
+    )
+    security_inter_broker_protocol: str = _setting(
+        "",
+        "Security protocol that brokers use among each other, in place of inter.broker.listener.name: the "
+        "first listener with this protocol. Empty: that of the first listener.",
+        choices=("", *SecurityProtocol),
+    )
     host: str = _setting("127.0.0.1", "Address to listen on for clients. 0.0.0.0: all addresses.")
     port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)
     advertised_host: str = _setting(

@@ -19,6 +19,8 @@ from tidelog.protocol.settings import ConfigError
 LISTENERS: Final = "listeners"
 ADVERTISED_LISTENERS: Final = "advertised.listeners"
 PROTOCOL_MAP: Final = "listener.security.protocol.map"
+INTER_BROKER_LISTENER: Final = "inter.broker.listener.name"
+INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"
 MAIN_LISTENER: Final = "PLAINTEXT"
 """The name of the listener that `host` and `port` describe."""
 INTERNAL_LISTENER: Final = "INTERNAL"
@@ -90,6 +92,20 @@ def listeners_of(config: ListenerSettings) -> tuple[ListenerConfig, ...]:
             name, _protocol_of(name, protocols), host or "0.0.0.0", port, *advertised[name], settings[name]
         )
         for name, (host, port) in listened.items()
+    )
+
+
+def inter_broker_listener(config: ListenerSettings, listeners: Sequence[ListenerConfig]) -> ListenerConfig:
+    """The listener by which brokers reach each other. Raises ConfigError."""
+    wanted, protocol = config.inter_broker_listener_name.upper(), config.security_inter_broker_protocol
+    if wanted and protocol:
+        raise ConfigError(f"set {INTER_BROKER_LISTENER} or {INTER_BROKER_PROTOCOL}, not both")
+    for listener in listeners:
+        if wanted in ("", listener.name) and protocol in ("", listener.security_protocol):
+            return listener
+    raise ConfigError(
+        f"{INTER_BROKER_LISTENER if wanted else INTER_BROKER_PROTOCOL}: expected one of the listeners "
+        f"{', '.join(f'{one.name} ({one.security_protocol})' for one in listeners)}, got {wanted or protocol}"
     )
 
 

@@ -2,15 +2,20 @@
 
 A container with a memory limit is killed by the kernel when the limit is passed. Limits of parents hold too.
 
+`usable_cores` says on how many cores it may run.
+
 Source: the kernel's Documentation/admin-guide/cgroup-v2.rst (memory.max) and cgroup-v1/memory.rst.
 """
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.control_groups import control_group_files
 
 _OWN_BYTES = 64 << 20
 """What the broker needs for itself."""
@@ -22,33 +27,39 @@ _SOURCE = "the memory limit of the control group"
 
 def memory_limit_bytes(root: Path = Path("/")) -> int | None:
     """The lowest limit of the control groups of this process; None if there is none."""
-    limits: list[int] = []
+    files = control_group_files(root, "memory", "memory.max", "memory.limit_in_bytes")
+    return min((limit for file in files for limit in _number(file)), default=None)
+
+
+def usable_cores(root: Path = Path("/")) -> int:
+    """The cores that this process may use at once, at least 1: by its affinity and its control groups."""
+    cores = [len(os.sched_getaffinity(0))]
+    for file in control_group_files(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
+        cores.extend(_cores(file))
+    return max(1, min(cores))
+
+
+def _cores(file: Path) -> list[int]:
+    """The whole cores that a quota allows; nothing without one."""
+    if file.name == "cpu.max":
+        quota, _, period = (_text(file) or "max").partition(" ")
+    else:
+        quota, period = _text(file), _text(file.with_name("cpu.cfs_period_us"))
+    if not quota.isdecimal() or not period.isdecimal() or not int(period):
+        return []
+    return [math.ceil(int(quota) / int(period))]
+
+
+def _text(file: Path) -> str:
     try:
-        groups = (root / "proc/self/cgroup").read_text().splitlines()
+        return file.read_text().strip()
     except OSError:
-        return None
-    for group in groups:
-        _, controllers, path = group.split(":", 2)
-        if not controllers:
-            mount, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        # The path may be the host's: then a container finds its own group at the mount itself.
-        folder = mount / path.lstrip("/")
-        while folder.is_relative_to(mount):
-            limits.extend(_number(folder / name))
-            folder = folder.parent
-    return min(limits, default=None)
+        return ""
 
 
 def _number(file: Path) -> list[int]:
     """The number in a file; nothing if it says `max` or is not there."""
-    try:
-        text = file.read_text().strip()
-    except OSError:
-        return []
+    text = _text(file)
     return [int(text)] if text.isdecimal() else []
 
 

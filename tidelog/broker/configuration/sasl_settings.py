@@ -7,6 +7,7 @@ for one mechanism of a listener. Pure.
 Source: Kafka's BrokerSecurityConfigs and SaslConfigs; KIP-306, KIP-368, KIP-768.
 """
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ _INT = 2**31 - 1
 _LONG = 2**63 - 1
 _listener_setting = partial(_setting, per_listener=True)
 _mechanism_setting = partial(_listener_setting, per_mechanism=True)
+_OWN_USER = re.compile(r"\busername\s*=")
+_USERS = re.compile(r"\buser_\S+\s*=")
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 
@@ -37,6 +40,15 @@ def _keys_url(value: object) -> str:
         return parts.geturl()
     raise ConfigError(
         "sasl.oauthbearer.jwks.endpoint.url must be a URL that begins with https://, http:// or file:///"
+    )
+
+
+def _jaas(value: object) -> str:
+    if value == "" or (isinstance(value, str) and _OWN_USER.search(value) and not _USERS.search(value)):
+        return str(value)
+    raise ConfigError(
+        "sasl.jaas.config names the user of this broker at others: expected MODULE required username=... "
+        "password=...; Users of this broker are added with `tidelog user add`"
     )
 
 
@@ -78,6 +90,19 @@ class SaslSettings(ListenerSettings):
         "Longest wait after the keys of tokens could not be read, and shortest time between two reads.",
         low=1,
         high=_INT,
+    )
+    sasl_mechanism_inter_broker_protocol: str = _setting(
+        "SCRAM-SHA-512",
+        "SASL mechanism by which this broker authenticates to others.",
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    )
+    sasl_jaas_config: str = _mechanism_setting(
+        "",
+        "User and password of this broker at other brokers, in Kafka's form: "
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="broker" password="…"; '
+        "It needs the right ClusterAction on the cluster, or its user is one of super.users.",
+        secret=True,
+        read=_jaas,
     )
     sasl_kerberos_min_time_before_relogin: int = _setting(
         60_000,

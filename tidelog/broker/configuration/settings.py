@@ -43,8 +43,6 @@ def unknown_setting(name: str, known: Iterable[str], source: str = "") -> Config
     """The error for an unknown setting; it names the most similar known one."""
     origin = f" (from {source})" if source else ""
     hint = did_you_mean(name, known) or ": `tidelog config` lists all settings"
-    if name.endswith("sasl.jaas.config"):
-        hint = ": users are stored in the cluster, so make them with `tidelog user add`"
     return ConfigError(f"unknown setting {name}{origin}{hint}")
 
 

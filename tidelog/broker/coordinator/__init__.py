@@ -7,10 +7,12 @@
 - `lag`: how far groups are behind, for metrics and pages
 - `log_journal`: the log of an internal partition as the journal of a coordinator
 - `offset_metrics`: committed offsets and lag on `/metrics`
+- `participation`: asks the coordinator of a transaction on another broker whether partitions take part
 - `pending_records`: records of transactions that are open: they count once their transaction commits
 - `producer_id_manager`: producer ids of one broker, over the cluster's store
-- `producer_ids`: producer ids: pure machines that reserve blocks of ids and hand out the ids of a block
+- `producer_ids`: producer ids: a pure machine that hands out the ids of blocks
 - `record_formats`: the kinds of records in the log of an internal partition, as key and value
+- `remote_transactions`: the requests of transactions to other brokers: markers, and partitions that take part
 - `runtime`: runs a pure machine over a journal: records are durable before responses leave; timers
 - `shards`: the partitions of an internal topic as coordinators: one machine over the log of each
 - `transaction_coordinator`: a machine of transactions over each partition of `__transaction_state`

@@ -57,6 +57,7 @@ class GroupCoordinator:
         replicas: Mapping[tuple[str, int], Replica],
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
+        node_id: int,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -69,9 +70,11 @@ class GroupCoordinator:
             ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
             _ADVICE,
         )
-        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms)
+        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms, node_id)
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
+        self.leader_of = self._shards.leader_of
+        self.partition_of = self._shards.partition_of
         self._sweep_soon = asyncio.Event()
         self._topics_changed = asyncio.Event()
         self._viewers: dict[str, _Sees] | None = None
@@ -87,6 +90,7 @@ class GroupCoordinator:
 
     def follow(self, change: Change) -> None:
         """Remove the offsets of a topic that is deleted, and refresh the groups that read a changed topic."""
+        self._shards.follow(change)
         if isinstance(change.delta, TopicDeleted):
             self._sweep_soon.set()
         if isinstance(change.delta, TopicCreated | TopicDeleted | PartitionsAdded):
@@ -142,13 +146,9 @@ class GroupCoordinator:
         shard = self._shards.of_partition(partition)
         await shard.run(partial(shard.machine.offsets.end_transaction, marker))
 
-    def partition_of(self, group_id: str) -> int:
-        """The partition that stores the group. Raises ApiError(NOT_COORDINATOR) where there is no topic."""
-        return self._shards.of(group_id).replica.partition
-
     async def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
-        """All groups, and the error of each partition that cannot list its groups."""
-        for partition in range(self._shards.partition_count):
+        """All groups of this broker, and the error of each partition that cannot list its groups."""
+        for partition in self._shards.led():
             try:
                 shard = self._shards.of_partition(partition)
                 for some in some_at_once(await shard.run(shard.machine.ids)):

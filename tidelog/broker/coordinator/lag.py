@@ -44,7 +44,7 @@ def lags_of(
         if topic is None or topic.is_internal:
             continue
         for index, committed in offsets:
-            if is_of(committed, topic.topic_id):
+            if topic.has_partition(index) and is_of(committed, topic.topic_id):
                 replica = replicas.get((name, index))
                 high_watermark = None if replica is None else replica.high_watermark
                 yield PartitionLag(name, index, committed, high_watermark)

@@ -80,21 +80,23 @@ class OffsetMetrics(NamedTuple):
         lags = lags_of(machine, group_id, self.catalog, self.replicas)
         for name, of_topic in groupby(lags, attrgetter("topic")):
             lag_sum = offset_sum = 0
-            is_shown = False
+            is_shown, has_all_lags = False, True
             labels = f'{group},topic="{name}"'
             for each in of_topic:
-                if each.lag is None:
-                    continue
                 is_shown = True
-                lag_sum += each.lag
                 offset_sum += each.committed.offset
                 of_partition = f'{labels},partition="{each.partition}"'
-                series.add(_LAG, of_partition, each.lag)
                 series.add(_OFFSET, of_partition, each.committed.offset)
+                if each.lag is None:
+                    has_all_lags = False
+                else:
+                    lag_sum += each.lag
+                    series.add(_LAG, of_partition, each.lag)
                 if pace.spent():
                     yield
             if is_shown:
-                series.add(_LAG_SUM, labels, lag_sum)
+                if has_all_lags:
+                    series.add(_LAG_SUM, labels, lag_sum)
                 series.add(_OFFSET_SUM, labels, offset_sum)
         if pace.spent():
             yield

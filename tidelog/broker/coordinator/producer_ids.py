@@ -1,7 +1,7 @@
-"""Producer ids: pure machines that reserve blocks of ids and hand out the ids of a block.
+"""Producer ids: a pure machine that hands out the ids of blocks, and which block comes next.
 
-Owns which ids are in blocks (`ProducerIdBlocks`, a coordinator's machine), and for one broker the current
-block, the prefetched one, and the bound below which ids may have been issued (`ProducerIdAllocator`).
+Owns for one broker the current block, the prefetched one, and the bound below which ids may have been issued
+(`ProducerIdAllocator`).
 
 Invariants:
 - an id is handed out only from a block that `block_reserved` delivered, hence after the block was durable;
@@ -14,7 +14,6 @@ No I/O, no clock. Source: KIP-98, KIP-360, Kafka's ProducerIdControlManager for 
 
 from typing import NamedTuple
 
-from tidelog.broker.coordinator.decision import Decision
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -48,33 +47,6 @@ class Allocation(NamedTuple):
 
     producer_id: int | None
     reserve_block: bool
-
-
-class BlockReserved(NamedTuple):
-    """The coordinator's record: all ids below `end` are in blocks, whose ids may have been issued."""
-
-    end: int
-
-
-class ProducerIdBlocks:
-    """Reserves the blocks of a cluster, each for one broker."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def apply(self, record: BlockReserved) -> None:
-        self._next = max(self._next, record.end)
-
-    def begin_at(self, first: int) -> None:
-        """Reserve nothing below `first`, whatever the records say: the logs contain ids up to there."""
-        self._next = max(self._next, first)
-
-    def reserve(self, now_ms: int) -> Decision[BlockReserved, ProducerIdBlock]:
-        """The next block. Raises ProducerIdsExhausted."""
-        block = next_block(self._next)
-        return Decision((BlockReserved(block.end),), block)
 
 
 def next_block(next_producer_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock:

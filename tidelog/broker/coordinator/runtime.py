@@ -216,4 +216,4 @@ class CoordinatorRuntime(Generic[RecordT]):
 
 
 def _stopping() -> ApiError:
-    return ApiError(ErrorCode.NOT_COORDINATOR, "the broker is stopping")
+    return ApiError(ErrorCode.NOT_COORDINATOR, "this broker coordinates it no longer")

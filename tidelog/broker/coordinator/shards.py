@@ -7,7 +7,8 @@ Invariants:
   clients get a retriable error;
 - a partition that cannot be read or written fails for its own keys alone; its replay is tried again, at most
   once per `RELOAD_AFTER_MS`;
-- a partition is replayed again when this broker leads it again: another broker may have led in between;
+- a partition has a machine only where this broker leads it. It is replayed again when this broker leads it
+  again: another broker may have led in between. Where it leads no longer, nothing runs on, timers neither;
 - errors of the log are answered as those of a coordinator, after which clients look for it again.
 
 On the event loop. Source: Kafka's CoordinatorRuntime and CoordinatorOperationExceptionHelper.
@@ -16,7 +17,7 @@ On the event loop. Source: Kafka's CoordinatorRuntime and CoordinatorOperationEx
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,7 +25,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.cluster.catalog import NO_LEADER, Catalog, Change
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime, Machine
@@ -82,14 +83,39 @@ class Shards(Generic[MachineT]):
     _replicas: Mapping[tuple[str, int], Replica]
     _clock_ms: Callable[[], int]
     _steady_ms: Callable[[], int]
+    _node_id: int
     _shards: dict[int, Shard[MachineT]] = field(default_factory=dict, init=False)
-    _closing: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _is_closed: bool = field(default=False, init=False)
 
     def start(self) -> None:
-        """Begin to replay the existing partitions."""
+        """Begin to replay the partitions that this broker leads, and drop those that it leads no longer."""
         for partition in range(self.partition_count):
             with suppress(ApiError):  # Its clients get the error with their next request.
                 self.of_partition(partition)
+        for partition, shard in list(self._shards.items()):
+            if not shard.is_led(self._replicas.get((self._kind.topic, partition))):
+                del self._shards[partition]
+                self._close(shard)
+
+    def follow(self, change: Change) -> None:
+        """Replay partitions that this broker leads from now on, and drop others, soon after this."""
+        topic = change.after or change.before
+        if topic is not None and topic.name == self._kind.topic:
+            self._begin_task(self._follow())
+
+    async def _follow(self) -> None:
+        await self._topics.settled()
+        if not self._is_closed:
+            self.start()
+
+    def _begin_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _close(self, shard: Shard[MachineT]) -> None:
+        self._begin_task(shard.close())
 
     @property
     def partition_count(self) -> int:
@@ -118,10 +144,28 @@ class Shards(Generic[MachineT]):
 
     def of(self, key: str) -> Shard[MachineT]:
         """The shard of a group or a transactional id. Raises ApiError."""
+        return self.of_partition(self.partition_of(key))
+
+    def partition_of(self, key: str) -> int:
+        """The partition of a key, whichever broker leads it. Raises ApiError where there is no topic."""
         count = self.partition_count
         if not count:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic} does not exist")
-        return self.of_partition(partition_of(key, count))
+        return partition_of(key, count)
+
+    def leader_of(self, key: str) -> int:
+        """The broker that leads a key's partition; -1 where it has no leader, or there is no topic."""
+        topic = self._catalog.topic(self._kind.topic)
+        if topic is None:
+            return NO_LEADER
+        return topic.partitions[partition_of(key, len(topic.partitions))].leader_id
+
+    def led(self) -> Iterator[int]:
+        """The partitions that this broker leads, also those that it cannot serve now."""
+        topic = self._catalog.topic(self._kind.topic)
+        for index, assigned in enumerate(() if topic is None else topic.partitions):
+            if assigned.leader_id == self._node_id:
+                yield index
 
     def of_partition(self, partition: int) -> Shard[MachineT]:
         """The present shard of a partition: the topic may have been deleted and created again.
@@ -134,9 +178,7 @@ class Shards(Generic[MachineT]):
         shard = self._shards.get(partition)
         if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._steady_ms()):
             if shard is not None:
-                closing = asyncio.get_running_loop().create_task(shard.close())
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+                self._close(shard)
             shard = Shard(replica, self._kind, self._clock_ms, self._steady_ms)
             self._shards[partition] = shard
         return shard
@@ -164,10 +206,11 @@ class Shards(Generic[MachineT]):
 
     async def close(self) -> None:
         """Wait until the operations that began are done."""
+        self._is_closed = True
         for shard in self._shards.values():
             await shard.close()
-        if self._closing:
-            await asyncio.wait(self._closing)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 class Shard(Generic[MachineT]):
@@ -184,6 +227,8 @@ class Shard(Generic[MachineT]):
         self.machine = kind.make_machine()
         self.failure: ApiError | None = None
         self.is_loaded = False
+        self.is_closed = False
+        """Whether its broker leads the partition no longer, or stops."""
         self._kind = kind
         self._leader_epoch = replica.leader_epoch
         self._journal: LogJournal[Any] = LogJournal(
@@ -197,6 +242,11 @@ class Shard(Generic[MachineT]):
     def is_of(self, replica: Replica) -> bool:
         """Whether it was replayed in the present leader epoch."""
         return self.replica is replica and self._leader_epoch == replica.leader_epoch
+
+    def is_led(self, present: Replica | None) -> bool:
+        """Whether this broker leads the partition still, in the epoch of the replay. One whose disk failed it
+        leads."""
+        return present is not None and self.is_of(present) and not present.is_follower
 
     async def _load(self) -> None:
         try:
@@ -239,6 +289,7 @@ class Shard(Generic[MachineT]):
             raise ApiError(code, error.message) from error
 
     async def close(self) -> None:
+        self.is_closed = True
         self._journal.stop_reading()
         await asyncio.wait([self._loading])
         await self.runtime.close()

@@ -26,6 +26,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
 from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_once
 from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions import messages
@@ -72,6 +73,8 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
+        node_id: int,
+        remote: RemoteTransactions,
         events: PeerEvents,
     ) -> None:
         self._settings = settings
@@ -88,11 +91,13 @@ class TransactionCoordinator:
             _is_complete,
             _may_grow,
         )
-        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms)
+        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms, node_id)
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
-        self._markers = TransactionMarkers(catalog, replicas, groups, clock_ms)
-        self._endings: dict[str, asyncio.Task[None]] = {}
+        self.leader_of = self._shards.leader_of
+        self.follow = self._shards.follow
+        self._markers = TransactionMarkers(catalog, replicas, groups, remote, clock_ms, node_id)
+        self._endings: dict[tuple[_Shard, str], asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -127,12 +132,19 @@ class TransactionCoordinator:
                 raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
             return answer
 
-        return await self._to_its_end(self._after_ending(name, attempt))
+        return await self._to_its_end(self._after_ending(shard, name, attempt))
 
     async def add_partitions(
-        self, transactional_id: str, client: Producer, partitions: Iterable[TopicPartition]
+        self,
+        transactional_id: str,
+        client: Producer,
+        partitions: Iterable[TopicPartition],
+        *,
+        waits: bool = True,
     ) -> None:
-        """Let partitions take part in the client's transaction. Raises ApiError."""
+        """Let partitions take part in the client's transaction. Raises ApiError.
+
+        Another broker asks without `waits`, because others wait for the same answer."""
         shard = self._shards.of(transactional_id)
         wanted = frozenset(partitions)
 
@@ -141,7 +153,9 @@ class TransactionCoordinator:
             shard.machine.confirm(transactional_id, client, wanted)
 
         try:
-            await self._to_its_end(self._after_ending(transactional_id, attempt))
+            await self._to_its_end(
+                self._after_ending(shard, transactional_id, attempt) if waits else attempt()
+            )
         except ApiError as error:
             if error.code == ErrorCode.TRANSACTION_ABORTABLE:  # Few responses have a field for the reason.
                 self._events.warning(
@@ -168,7 +182,7 @@ class TransactionCoordinator:
             self._finish(shard, transactional_id)
             return answer
 
-        return await self._to_its_end(self._after_ending(transactional_id, ended))
+        return await self._to_its_end(self._after_ending(shard, transactional_id, ended))
 
     def permits(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int
@@ -194,9 +208,9 @@ class TransactionCoordinator:
         return held
 
     async def listed(self, *, only_active: bool) -> AsyncIterator[messages.Held | ApiError]:
-        """All transactional ids, or those with a transaction, and the error of each partition that cannot
-        list its ids."""
-        for index in range(self._shards.partition_count):
+        """All transactional ids of this broker, or those with a transaction, and the error of each partition
+        that cannot list its ids."""
+        for index in self._shards.led():
             try:
                 shard = self._shards.of_partition(index)
                 await shard.ready()
@@ -232,13 +246,13 @@ class TransactionCoordinator:
             return await shard.run(operation(await self._producer_ids.next()))
 
     async def _after_ending(
-        self, transactional_id: str, attempt: Callable[[], Awaitable[_ResultT]]
+        self, shard: _Shard, transactional_id: str, attempt: Callable[[], Awaitable[_ResultT]]
     ) -> _ResultT:
         """`attempt`, and once more if the markers of the transaction before it were written meanwhile."""
         try:
             return await attempt()
         except ApiError as error:
-            ending = self._endings.get(transactional_id)
+            ending = self._endings.get((shard, transactional_id))
             if error.code != ErrorCode.CONCURRENT_TRANSACTIONS or ending is None:
                 raise
             await asyncio.wait([ending], timeout=ENDING_WAIT_SECONDS)
@@ -262,11 +276,16 @@ class TransactionCoordinator:
     def _finish(self, shard: _Shard, transactional_id: str) -> None:
         """Begin to write the markers of a transaction that is decided, unless that has begun."""
         held = shard.machine.get(transactional_id)
-        if held is None or not held.state.is_decided or transactional_id in self._endings or self._is_closing:
+        if (
+            held is None
+            or not held.state.is_decided
+            or (shard, transactional_id) in self._endings
+            or self._is_closing
+        ):
             return
         task = self._begin_task(self._write_markers(shard, transactional_id))
-        self._endings[transactional_id] = task
-        task.add_done_callback(lambda _: self._endings.pop(transactional_id, None))
+        self._endings[shard, transactional_id] = task
+        task.add_done_callback(lambda _: self._endings.pop((shard, transactional_id), None))
 
     async def _write_markers(self, shard: _Shard, transactional_id: str) -> None:
         """Write the markers of a decided transaction, and complete it. Ends early where another coordinator
@@ -278,15 +297,19 @@ class TransactionCoordinator:
         marker = TransactionMarker(*held.producer, shard.replica.leader_epoch, held.is_commit)
         lacking: Iterable[TopicPartition] = held.partitions
         while failed := await self._markers.write(marker, lacking):
+            if shard.is_closed:
+                return
             where, error = next(iter(failed.items()))
-            logger.warning(
+            self._events.warning(
                 "transaction_markers_not_written",
+                "",
                 transactional_id=transactional_id,
                 partitions=len(failed),
                 topic=where.topic,
                 partition=where.partition,
                 error=str(error),
-                advice="check the disk of this partition; the broker tries again until it is served",
+                advice="check the broker that leads this partition, and its disk; they are tried again until "
+                "then",
             )
             lacking = failed
             await asyncio.sleep(MARKERS_RETRY_SECONDS)

@@ -1,22 +1,26 @@
-"""Writes the markers of a transaction whose outcome is decided, on the partitions of this broker.
+"""Writes the markers of a transaction whose outcome is decided, wherever its partitions are led.
 
-Owns which partitions still lack their marker. Invariants:
+Owns which partitions still lack their marker, and which broker is asked: the one that the catalog names as
+the leader at the time of the attempt. Invariants:
 - a partition of a topic that was deleted needs no marker, and one that refuses it because a later epoch has
   written there needs none either;
 - markers of `__consumer_offsets` go through the coordinator of groups, so that what the transaction committed
-  counts from then on.
+  counts from then on;
+- a marker may be written twice, because an answer was lost or a broker restarted: the second one changes
+  nothing.
 
 On the event loop. Source: Kafka's TransactionMarkerChannelManager.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, Catalog
+from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Catalog
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
+from tidelog.broker.coordinator.remote_transactions import Marked, RemoteTransactions
 from tidelog.broker.coordinator.transactions.transaction import TopicPartition
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.errors import ApiError, ErrorCode, again
@@ -26,6 +30,7 @@ from tidelog.protocol.steps import Pace
 STEP_COST_MARKER = 4
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 logger = structlog.get_logger(__name__)
+_Failed = dict[TopicPartition, ApiError]
 
 
 @dataclass(eq=False)
@@ -35,38 +40,48 @@ class TransactionMarkers:
     _catalog: Catalog
     _replicas: Mapping[tuple[str, int], Replica]
     _groups: GroupCoordinator
+    _remote: RemoteTransactions
     _clock_ms: Callable[[], int]
+    _node_id: int
 
     async def write(
         self, marker: TransactionMarker, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ApiError]:
         """Write the marker on these partitions, and return once it is durable: those that failed, and why."""
         writing: dict[TopicPartition, Awaitable[object]] = {}
-        failed: dict[TopicPartition, ApiError] = {}
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        failed: _Failed = {}
         pace = Pace()
         for partition in sorted(partitions):
-            try:
-                durable = self._begin(marker, partition)
-            except ApiError as error:
-                self._note(partition, error, failed)
-            else:
-                if durable is not None:
-                    writing[partition] = durable
+            leader_id = self._leader_of(partition)
+            if leader_id == self._node_id:
+                try:
+                    writing[partition] = self._begin(marker, partition)
+                except ApiError as error:
+                    self._note(partition, error, failed)
+            elif leader_id is not None:
+                elsewhere.setdefault(leader_id, []).append(partition)
             if pace.spent(STEP_COST_MARKER):
                 await asyncio.sleep(0)
-        outcomes = await asyncio.gather(*writing.values(), return_exceptions=True)
-        for partition, outcome in zip(writing, outcomes, strict=True):
+        asked = [self._ask(node_id, marker, some, failed) for node_id, some in elsewhere.items()]
+        outcomes = await asyncio.gather(*writing.values(), *asked, return_exceptions=True)
+        for partition, outcome in zip(writing, outcomes, strict=False):
             if isinstance(outcome, ApiError):
                 self._note(partition, outcome, failed)
-            elif isinstance(outcome, BaseException):
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ApiError):
                 raise again(outcome)
         return failed
 
-    def _begin(self, marker: TransactionMarker, where: TopicPartition) -> Awaitable[object] | None:
-        """What is done when the marker is durable; None where it is not needed. Raises ApiError."""
+    def _leader_of(self, where: TopicPartition) -> int | None:
+        """The broker that leads a partition, -1 for none; None where there is no such partition."""
         topic = self._catalog.topic(where.topic)
         if topic is None or not topic.has_partition(where.partition):
             return None
+        return topic.partitions[where.partition].leader_id
+
+    def _begin(self, marker: TransactionMarker, where: TopicPartition) -> Awaitable[object]:
+        """What is done when the marker is durable. Raises ApiError."""
         if where.topic == OFFSETS_TOPIC:
             return self._groups.end_transaction(where.partition, marker)
         replica = self._replicas.get(where)
@@ -74,7 +89,23 @@ class TransactionMarkers:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica.append_marker(marker, self._clock_ms())
 
-    def _note(self, where: TopicPartition, error: ApiError, failed: dict[TopicPartition, ApiError]) -> None:
+    async def _ask(
+        self, node_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition], failed: _Failed
+    ) -> None:
+        """Let another broker write the marker; adds to `failed` the partitions that lack it still."""
+        try:
+            if node_id == NO_LEADER:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
+            codes = await self._remote.write_markers(node_id, Marked(marker, partitions))
+        except ApiError as error:
+            failed.update(dict.fromkeys(partitions, again(error)))
+            return
+        for where in partitions:
+            code = codes.get(where, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if code != ErrorCode.NONE:
+                self._note(where, ApiError(code, f"broker {node_id} answers {code.name}"), failed)
+
+    def _note(self, where: TopicPartition, error: ApiError, failed: _Failed) -> None:
         if error.code not in _FENCED:
             failed[where] = error
             return

@@ -28,12 +28,14 @@ from tidelog.broker.cluster.choice import Found, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store, set_aside, write_store
 from tidelog.broker.cluster.store import StoreError, new_cluster_id
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage import checkpoints
+from tidelog.broker.storage.checkpoints import TopicPartition
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders, FoundPartition
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
+from tidelog.broker.storage.process_folders import process_folders
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.protocol.errors import ApiError
 
@@ -60,7 +62,11 @@ class CatalogRebuilding:
     def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
         self._data_dir = data_dir
         self._disk = disk or Disk()
-        self._folders = Folders(data_dir, self._disk)
+        self._folders = {
+            process: Folders(place, self._disk) for process, place in process_folders(data_dir).items()
+        }
+        self._process_of: dict[TopicPartition, int] = {}
+        """Which process has the folder of a partition (`storage.process_folders`)."""
         self._notes: list[str] = []
 
     def plan(self, *, cluster_id: str | None = None, node_id: int | None = None) -> Rebuilt:
@@ -71,11 +77,13 @@ class CatalogRebuilding:
         old, newest_revision, is_usable = self._old_catalog()
         identity = self._identity(old, cluster_id, node_id)
         topics = {topic.name: topic for topic in old.catalog.topics()} if old is not None else {}
-        deleted = old.catalog.deleted if old is not None else set()
+        deleted = old.catalog.deleted if old is not None else {}
         by_name: dict[str, list[FoundPartition]] = defaultdict(list)
-        for found in self._folders.found():
-            if found.topic_id not in deleted and self._is_name(found):
-                by_name[found.topic].append(found)
+        for process, folders_of_process in self._folders.items():
+            for found in folders_of_process.found():
+                if found.topic_id not in deleted and self._is_name(found):
+                    by_name[found.topic].append(found)
+                    self._process_of[found.topic, found.partition] = process
         rebuilt = dict(topics)
         for name, folders in by_name.items():
             rebuilt[name] = self._topic(name, folders, topics.get(name), identity.node_id)
@@ -207,7 +215,8 @@ class CatalogRebuilding:
     def _assignment(
         self, name: str, index: int, old: PartitionAssignment | None, node_id: int
     ) -> PartitionAssignment:
-        path = self._folders.path((name, index)) / checkpoints.LEADER_EPOCHS
+        process = self._process_of.get((name, index), 0)
+        path = self._folders[process].path((name, index)) / checkpoints.LEADER_EPOCHS
         try:
             epochs = checkpoints.read_leader_epochs(self._disk, path)
         except checkpoints.CheckpointError as error:
@@ -216,11 +225,13 @@ class CatalogRebuilding:
         epoch = max([0, *(epoch for epoch, _ in epochs)])
         if old is not None:
             return old._replace(leader_epoch=max(epoch, old.leader_epoch))
-        return PartitionAssignment(node_id, epoch, (node_id,), (node_id,))
+        own = node_id + process
+        return PartitionAssignment(own, epoch, (own,), (own,))
 
     def _next_producer_id(self, old: StoredCluster | None) -> int:
         highest = old.catalog.next_producer_id - 1 if old is not None else -1
-        for folder in log_folders(self._disk, self._data_dir):
+        places = process_folders(self._data_dir).values()
+        for folder in (each for place in places for each in log_folders(self._disk, place)):
             highest = max(highest, highest_producer_id_in(self._disk, folder))
         return above_all_issued(highest)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tidelog.broker.cluster.catalog import UserChanged
 from tidelog.broker.cluster.sqlite_store import SqliteStore, read_store
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.security.users import check_name, planned
-from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage.checkpoints import FolderIdentity, read_identity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN

@@ -1,13 +1,15 @@
 """Searches a whole data folder for damage, while no broker runs on it.
 
-Owns the order: the lock, the files beside the partitions (clean-shutdown marker, checkpoints, `cluster.db`),
-each partition's folder, and whether catalog and folders agree. Invariants: nothing is changed, not even by
+Owns the order: the locks, the files beside the partitions (clean-shutdown marker, checkpoints, `cluster.db`),
+each partition's folder, and whether catalog and folders agree. The folders of several processes
+(`storage.process_folders`) belong to the data folder. Invariants: nothing is changed, not even by
 SQLite; a broker cannot start meanwhile (the lock is held, shared with other verifications).
 
 Blocking.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -17,11 +19,11 @@ from tidelog.broker.cluster.choice import Source, choose, copy_path
 from tidelog.broker.cluster.facts import StoredCluster
 from tidelog.broker.cluster.sqlite_store import read_store
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.replicas.ownership import locked
-from tidelog.broker.services import STORE_FILE
 from tidelog.broker.storage.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
@@ -36,6 +38,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders
 from tidelog.broker.storage.local_segment import LOG_SUFFIX
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE, DataFolderError
+from tidelog.broker.storage.process_folders import process_folders
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
 
@@ -76,7 +79,9 @@ def verify_folder(
     disk = disk or Disk()
     _check_is_data_folder(disk, data_dir)
     try:
-        with locked(disk, data_dir, shared=True):
+        with ExitStack() as locks:
+            for place in process_folders(data_dir).values():
+                locks.enter_context(locked(disk, place, shared=True))
             return _Verification(disk, data_dir, Findings(report), progress).run()
     except DataFolderError as error:
         raise VerificationError(f"{error}, or verify a copy: what grows cannot be judged") from error
@@ -91,19 +96,35 @@ class _Verification:
     _totals: FolderTotals = field(default_factory=FolderTotals, init=False)
 
     def run(self) -> FolderTotals:
+        places = process_folders(self._data_dir)
+        folders = {place: _partition_folders(self._disk, place) for place in places.values()}
         is_clean = self._disk.exists(self._data_dir / CLEAN_SHUTDOWN)
-        folders = _partition_folders(self._disk, self._data_dir)
-        must_exist = is_clean and bool(folders)
-        points = self._offsets(RECOVERY_POINTS, must_exist)
-        starts = self._offsets(LOG_START_OFFSETS, must_exist)
-        cluster = self._cluster(bool(folders), is_clean)
-        topics = {topic.name: topic for topic in cluster.catalog.topics()} if cluster else {}
+        cluster = self._cluster(any(folders.values()), is_clean)
         if cluster is not None:
-            self._check_folders_exist(cluster, topics, folders)
-        self._totals.log_bytes = sum(map(self._log_bytes, folders.values()))
+            node_ids = {cluster.node_id + process for process in places}
+            self._check_folders_exist(cluster, node_ids, set[TopicPartition]().union(*folders.values()))
+        self._totals.log_bytes = sum(
+            self._log_bytes(each) for held in folders.values() for each in held.values()
+        )
+        for place, held in folders.items():
+            self._place(place, held, cluster)
+        totals = self._totals
+        totals.damage = self._findings.counts[Severity.DAMAGE]
+        totals.warnings = self._findings.counts[Severity.WARNING]
+        totals.unreported = self._findings.unreported
+        return totals
+
+    def _place(
+        self, place: Path, folders: Mapping[TopicPartition, Path], cluster: StoredCluster | None
+    ) -> None:
+        """The partitions of one process."""
+        is_clean = self._disk.exists(place / CLEAN_SHUTDOWN)
+        must_exist = is_clean and bool(folders)
+        points = self._offsets(place, RECOVERY_POINTS, must_exist)
+        starts = self._offsets(place, LOG_START_OFFSETS, must_exist)
         settings = TopicConfigs(BrokerSettings(BrokerConfig()))
         for key, folder in folders.items():
-            topic = topics.get(key[0])
+            topic = cluster.catalog.topic(key[0]) if cluster is not None else None
             if cluster is not None:
                 topic = self._check_identity(folder, key, topic, cluster.catalog.deleted)
             configs = topic.configs if topic is not None else {}
@@ -114,27 +135,24 @@ class _Verification:
                 topic.partitions[key[1]].leader_epoch if topic is not None else None,
                 cluster.catalog.next_producer_id if cluster is not None else None,
                 int(settings.value(configs, "index.interval.bytes")),
-                is_same_boot(self._disk, self._data_dir),
+                is_same_boot(self._disk, place),
             )
             self._partition(folder, facts)
-        totals = self._totals
-        totals.damage = self._findings.counts[Severity.DAMAGE]
-        totals.warnings = self._findings.counts[Severity.WARNING]
-        totals.unreported = self._findings.unreported
-        return totals
 
-    def _offsets(self, name: str, must_exist: bool) -> Mapping[TopicPartition, int]:
-        if must_exist and not self._disk.exists(self._data_dir / name):
-            self._findings.damage(name, "the file is missing after a clean shutdown")
+    def _offsets(self, place: Path, name: str, must_exist: bool) -> Mapping[TopicPartition, int]:
+        path = place / name
+        shown = str(path.relative_to(self._data_dir))
+        if must_exist and not self._disk.exists(path):
+            self._findings.damage(shown, "the file is missing after a clean shutdown")
         try:
-            offsets = read_offsets(self._disk, self._data_dir / name)
+            offsets = read_offsets(self._disk, path)
         except (CheckpointError, OSError) as error:
-            self._findings.damage(name, _without_path(error, self._data_dir / name))
+            self._findings.damage(shown, _without_path(error, path))
             return {}
         for (topic, partition), offset in offsets.items():
-            if not self._disk.exists(self._data_dir / f"{topic}-{partition}"):
+            if not self._disk.exists(place / f"{topic}-{partition}"):
                 self._findings.warning(
-                    name, f"it names {topic}-{partition}, which has no folder", found=offset
+                    shown, f"it names {topic}-{partition}, which has no folder", found=offset
                 )
         return offsets
 
@@ -168,11 +186,12 @@ class _Verification:
         return database.cluster
 
     def _check_folders_exist(
-        self, cluster: StoredCluster, topics: Mapping[str, Topic], folders: Mapping[TopicPartition, Path]
+        self, cluster: StoredCluster, node_ids: Set[int], found: Collection[TopicPartition]
     ) -> None:
-        for topic in topics.values():
+        for topic in cluster.catalog.topics():
             for index, assignment in enumerate(topic.partitions):
-                if cluster.node_id in assignment.replicas and (topic.name, index) not in folders:
+                is_here = not node_ids.isdisjoint(assignment.replicas)
+                if is_here and (topic.name, index) not in found:
                     self._findings.damage(
                         f"{topic.name}-{index}",
                         f"the folder is missing, and {STORE_FILE} assigns the partition to this broker",
@@ -219,7 +238,7 @@ class _Verification:
 
     def _report_unknown(self, folder: Path, key: TopicPartition) -> None:
         text = f"no partition of {STORE_FILE}"
-        if Folders(self._data_dir, self._disk).holds_nothing(key):
+        if Folders(folder.parent, self._disk).holds_nothing(key):
             text += ", and no record was ever in it: the next start of a broker removes it"
             self._findings.warning(folder.name, text)
             return

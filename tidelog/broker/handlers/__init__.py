@@ -5,6 +5,7 @@
   `group_membership`, `group_offsets`, `metadata`, `offset_commits`, `offsets`, `producers`, `sasl`,
   `topic_partitions`, `topics`, `transaction_markers`, `transactions`, `users`: the APIs that the module's
   docstring names
+- `brokers`: the brokers that a client may connect to, and the address that each advertises for its listener
 - `connection_state`: the state of one connection: its listener, its client, and its step of authentication
 - `context`: what a handler knows about the request beside its values, and the forms of its answer
 - `error_answers`: the answers to requests that fail as a whole: one error in every place of a response where

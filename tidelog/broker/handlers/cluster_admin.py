@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
@@ -153,8 +154,7 @@ class ClusterAdminHandler:
         missing = self._missing(topic, index)
         if missing is not None:
             return missing
-        replica = self._services.replicas.get((topic, index))
-        if replica is not None and replica.stopped is None:
+        if self._services.leader_of(topic, index) != NO_LEADER:
             return ErrorCode.ELECTION_NOT_NEEDED
         if election_type == PREFERRED_ELECTION:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
@@ -163,7 +163,7 @@ class ClusterAdminHandler:
     def alter_partition_reassignments(
         self, context: RequestContext, request: types.AlterPartitionReassignmentsRequest
     ) -> Steps[types.AlterPartitionReassignmentsResponseDict]:
-        """Each partition has its replica on this broker; a request for any other is refused."""
+        """Each partition stays where its replica is; a request for any other broker is refused."""
         pace = Pace()
         answers: dict[str, dict[int, types.AlterPartitionReassignmentsResponsePartitionDict]] = {}
         for topic in request.topics:
@@ -190,9 +190,11 @@ class ClusterAdminHandler:
         if replicas is None:
             code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             return code, code.message
-        if list(replicas) == [self._services.node_id]:
+        known = self._services.catalog.topic(topic)
+        present = [] if known is None else list(known.partitions[index].replicas)
+        if list(replicas) == present:
             return ErrorCode.NONE, None
-        expected = f"expected the replicas [{self._services.node_id}], because this cluster has one broker"
+        expected = f"expected the replicas {present}: partitions cannot be moved to other brokers"
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, expected
 
     def list_partition_reassignments(
@@ -225,7 +227,7 @@ class ClusterAdminHandler:
     def describe_quorum(
         self, context: RequestContext, request: types.DescribeQuorumRequest
     ) -> Steps[types.DescribeQuorumResponseDict]:
-        """A quorum of this one broker. Its log is the catalog: an offset is a revision of that."""
+        """A quorum of one broker, the controller. Its log is the catalog: an offset is a revision of that."""
         pace = Pace()
         topics: list[types.DescribeQuorumResponseTopicDict] = []
         for topic in request.topics:
@@ -249,7 +251,7 @@ class ClusterAdminHandler:
     def _quorum(self, topic: str, index: int) -> types.DescribeQuorumResponsePartitionDict:
         if (topic, index) != (METADATA_TOPIC, 0):
             return {"partition_index": index, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        node_id, revision = self._services.node_id, self._services.catalog.revision
+        node_id, revision = self._services.controller_id, self._services.catalog.revision
         voter: types.DescribeQuorumResponseCurrentVoterDict = {
             "replica_id": node_id,
             "replica_directory_id": NO_TOPIC_ID,

@@ -1,9 +1,9 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Owns the answer. One broker coordinates everything; its address is the one that the listener of the request
-advertises. The first request for a group's coordinator creates the topic that stores groups, and likewise for
-transactional ids. A key whose partition of that topic is not served has no coordinator. If this API is
-missing, librdkafka takes the broker for one too old for lz4, and sends what should be lz4 uncompressed.
+Owns the answer: the leader of the key's partition of the topic that stores groups, or transactional ids. The
+first request for a coordinator creates that topic. A key whose partition is not served has no coordinator, as
+far as this broker knows. If this API is missing, librdkafka takes the broker for one too old for lz4, and
+sends what should be lz4 uncompressed.
 
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.brokers import address_of
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TRANSACTION, Right
 from tidelog.protocol.errors import ApiError, ErrorCode, again
@@ -100,10 +101,14 @@ class CoordinatorsHandler(GuardedHandler):
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
             message = f"expected key type {expected}, got {key_type}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        of_type.check(key)
-        listener = context.connection.listener
+        node_id = of_type.leader_of(key)
+        listener = address_of(self._services, context, node_id)
+        if listener is None or not self._services.is_live(node_id):
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {key} has no leader now")
+        if node_id == self._services.node_id:
+            of_type.check(key)
         return {
-            "node_id": self._services.node_id,
+            "node_id": node_id,
             "host": listener.host,
             "port": listener.port,
             "error_code": ErrorCode.NONE,

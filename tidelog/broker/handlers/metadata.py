@@ -13,13 +13,14 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-430, KIP-516.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import Listener, Topic, check_topic_name
+from tidelog.broker.cluster.catalog import NO_LEADER, Topic, check_topic_name
 from tidelog.broker.features import api_versions_features
 from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.broker.handlers.brokers import reachable
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.limits.client_quotas import MOST_CLIENT_ID_CHARACTERS
 from tidelog.broker.security.required_access import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
@@ -31,7 +32,6 @@ from tidelog.protocol.steps import Pace, Steps
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-NO_LEADER = -1
 NO_TOPIC_ID = UUID(int=0)
 MAX_CREATED_AT_ONCE = 100
 """How many topics one Metadata request may create."""
@@ -202,25 +202,15 @@ class MetadataHandler:
         answer: types.MetadataResponseDict = {
             "brokers": [
                 {"node_id": node_id, "host": listener.host, "port": listener.port}
-                for node_id, listener in self._reachable(context)
+                for node_id, listener in reachable(services, context)
             ],
             "cluster_id": services.catalog.cluster_id,
-            "controller_id": services.node_id,
+            "controller_id": services.controller_id,
             "topics": topics,
         }
         if request.include_cluster_authorized_operations:
             answer["cluster_authorized_operations"] = self._access.cluster_operations(context)
         return answer
-
-    def _reachable(self, context: RequestContext) -> Iterator[tuple[int, Listener]]:
-        """The brokers that have the listener of the request, and the address that each advertises for it."""
-        for broker in self._services.catalog.brokers.values():
-            if broker.node_id == self._services.node_id:
-                yield broker.node_id, context.connection.listener
-                continue
-            for listener in broker.listeners:
-                if listener.name == context.connection.listener.name and listener.host:
-                    yield broker.node_id, listener
 
     def describe_cluster(
         self, context: RequestContext, request: types.DescribeClusterRequest
@@ -237,10 +227,10 @@ class MetadataHandler:
             }
         answer: types.DescribeClusterResponseDict = {
             "cluster_id": services.catalog.cluster_id,
-            "controller_id": services.node_id,
+            "controller_id": services.controller_id,
             "brokers": [
                 {"broker_id": node_id, "host": listener.host, "port": listener.port}
-                for node_id, listener in self._reachable(context)
+                for node_id, listener in reachable(services, context)
             ],
         }
         if request.include_cluster_authorized_operations:
@@ -251,22 +241,19 @@ class MetadataHandler:
 def described_partition(services: Services, topic: Topic, index: int) -> types.MetadataResponsePartitionDict:
     """A partition as Metadata and DescribeTopicPartitions answer it."""
     assigned = topic.partitions[index]
-    answer: types.MetadataResponsePartitionDict = {
-        "error_code": ErrorCode.NONE,
+    offline = [node_id for node_id in assigned.replicas if not services.is_live(node_id)]
+    leader_id = services.leader_of(topic.name, index)
+    if leader_id == NO_LEADER and assigned.leader_id == services.node_id:
+        offline.append(services.node_id)
+    return {
+        "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
         "partition_index": index,
-        "leader_id": assigned.leader_id,
+        "leader_id": leader_id,
         "leader_epoch": assigned.leader_epoch,
         "replica_nodes": list(assigned.replicas),
         "isr_nodes": list(assigned.isr),
-        "offline_replicas": [],
+        "offline_replicas": offline,
     }
-    if assigned.leader_id == services.node_id:
-        replica = services.replicas.get((topic.name, index))
-        if replica is None or replica.stopped is not None:
-            answer["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
-            answer["leader_id"] = NO_LEADER
-            answer["offline_replicas"] = [services.node_id]
-    return answer
 
 
 def code_of_unknown(name: str) -> ErrorCode:

@@ -21,6 +21,7 @@ from tidelog.broker.coordinator.group_coordinator import Operation
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
+from tidelog.broker.coordinator.participation import Word
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
@@ -101,7 +102,15 @@ class OffsetCommitsHandler(GuardedHandler):
         transactions = self._services.transactions
         await self._groups.make_topic()
         where = TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))
-        if version >= _ADDS_PARTITIONS_FROM:
+        adds = version >= _ADDS_PARTITIONS_FROM
+        word: Word | None = None
+        participation = self._services.participation
+        if participation.is_asked_elsewhere(request.transactional_id):
+            words = await participation.ask(request.transactional_id, producer, [where], adds=adds)
+            if where not in words:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            word = words[where]
+        elif adds:
             await transactions.add_partitions(request.transactional_id, producer, [where])
 
         def commit(machine: GroupMachine) -> Operation[None]:
@@ -109,7 +118,11 @@ class OffsetCommitsHandler(GuardedHandler):
 
             def permitted(now_ms: int) -> Decision[object, None]:
                 # In the same step as the write: no marker may be written between the two.
-                code = transactions.permits(request.transactional_id, *producer, *where)
+                code = (
+                    transactions.permits(request.transactional_id, *producer, *where)
+                    if word is None
+                    else word.now
+                )
                 if code == ErrorCode.INVALID_TXN_STATE and version >= _ABORTABLE_FROM:
                     code = ErrorCode.TRANSACTION_ABORTABLE
                 if code != ErrorCode.NONE:

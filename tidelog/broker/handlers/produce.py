@@ -42,7 +42,12 @@ from tidelog.broker.handlers.produce_answers import (
 from tidelog.broker.handlers.produce_inspection import RECORD_BYTES_PER_ELEMENT, BatchInspection, Verdict
 from tidelog.broker.handlers.produce_requests import by_name, copied, named_twice, size_bytes
 from tidelog.broker.handlers.produce_rules import OF_THE_REQUEST, ProduceRules
-from tidelog.broker.handlers.produce_transactions import ProduceTransactions, for_producers
+from tidelog.broker.handlers.produce_transactions import (
+    NOTHING_SETTLED,
+    ProduceTransactions,
+    Settled,
+    for_producers,
+)
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.observability.producer_outcomes import Place
 from tidelog.broker.replicas.replica import Replica
@@ -157,7 +162,7 @@ class ProduceHandler(GuardedHandler):
         lacking: Mapping[Producer, Sequence[TopicPartition]] | None = None,
     ) -> LateEffect:
         """Append in a later step of the loop: after a thread has inspected the batches, or after the
-        partitions that are `lacking` take part in their transactions."""
+        partitions that are `lacking` were settled with the coordinator."""
         late = LateEffect(size_bytes(request))
         task = self._loop.create_task(self._append_later(context, request, late, lacking))
         self._tasks.add(task)
@@ -172,9 +177,9 @@ class ProduceHandler(GuardedHandler):
         lacking: Mapping[Producer, Sequence[TopicPartition]] | None,
     ) -> None:
         try:
-            to_retry = await self._transactions.add(request, lacking or {})
+            settled = await self._transactions.settle(context.header.api_version, request, lacking or {})
             verdicts = await self._inspection.later(request, in_a_thread=lacking is None)
-            result = await self._services.turns.run(self._append_all(context, request, verdicts, to_retry))
+            result = await self._services.turns.run(self._append_all(context, request, verdicts, settled))
         except ApiError as error:
             late.give(again(error))
             return
@@ -192,10 +197,10 @@ class ProduceHandler(GuardedHandler):
         context: RequestContext,
         request: ProduceRequest,
         verdicts: Sequence[Verdict],
-        to_retry: Mapping[tuple[str, int], ApiError] = {},
+        settled: Settled = NOTHING_SETTLED,
     ) -> Steps[ProduceResponse | PendingProduce | None]:
-        """Append all but `to_retry`. Each partition must be named once: two answers for one could not be
-        distinguished.
+        """Append all but those that are to be tried again. Each partition must be named once: two answers for
+        one could not be distinguished.
         """
         repeated = yield from named_twice(request)
         pace = Pace()
@@ -214,10 +219,12 @@ class ProduceHandler(GuardedHandler):
                 verdict = next(verdict_of_next)
                 if (topic, index) in repeated:
                     results.append(refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
-                elif error := to_retry.get((topic, index)):
+                elif error := settled.to_retry.get((topic, index)):
                     results.append(refused(index, for_producers(error.code), error.message))
                 else:
-                    self._append(context, request, topic, index, records, verdict, results, response, pending)
+                    self._append(
+                        context, request, topic, index, records, verdict, results, response, pending, settled
+                    )
                 if pace.spent(STEP_COST_APPEND + len(records or b"") // RECORD_BYTES_PER_ELEMENT):
                     yield
             if pace.spent():
@@ -237,6 +244,7 @@ class ProduceHandler(GuardedHandler):
         results: list[ProducePartitionResult],
         response: ProduceResponse,
         pending: PendingProduce | None,
+        settled: Settled = NOTHING_SETTLED,
     ) -> PendingProduce | None:
         """Append one batch; returns what waits for it and for those before.
 
@@ -250,7 +258,7 @@ class ProduceHandler(GuardedHandler):
                 written = replica.append_as_leader(records, self.clock_ms(), inspected)
             else:
                 version = context.header.api_version
-                permit = partial(self._transactions.permit, transactional_id, version, topic, index)
+                permit = partial(self._transactions.permit, transactional_id, version, topic, index, settled)
                 written = replica.append_as_leader(records, self.clock_ms(), inspected, permit=permit)
         except ApiError as error:
             results.append(self._refused(context, topic, index, records, error))

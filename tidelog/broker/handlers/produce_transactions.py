@@ -1,7 +1,8 @@
 """What the transactions of a ProduceRequest need: partitions that take part, and a coordinator that agrees.
 
 Owns the codes that producers get for the coordinator's. Invariant: a batch begins a transaction only on a
-partition that the coordinator has in that transaction.
+partition that the coordinator has in that transaction, be that this broker, or another one that is asked
+before the append.
 
 Event loop only. Source: KIP-890.
 """
@@ -9,9 +10,11 @@ Event loop only. Source: KIP-890.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
+from tidelog.broker.coordinator.participation import Word
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
@@ -40,6 +43,18 @@ def for_producers(code: ErrorCode) -> ErrorCode:
     return _OF_THE_COORDINATOR.get(code, code)
 
 
+class Settled(NamedTuple):
+    """What was settled with the coordinator of a request's transactions."""
+
+    to_retry: dict[tuple[str, int], ApiError]
+    """The partitions for which the producer is to try again."""
+    words: dict[tuple[Producer, TopicPartition], Word]
+    """What a coordinator on another broker says."""
+
+
+NOTHING_SETTLED: Final = Settled({}, {})
+
+
 class ProduceTransactions:
     """Asks the transaction coordinator for one handler."""
 
@@ -51,54 +66,86 @@ class ProduceTransactions:
     def lacking(
         self, context: RequestContext, request: ProduceRequest
     ) -> Steps[dict[Producer, list[TopicPartition]]]:
-        """The partitions that do not take part in the transactions yet which batches of the request name.
+        """The partitions whose part in the transactions that batches of the request name must be settled
+        before the append: those that do not take part yet, and where another broker coordinates the
+        transactions, those on which batches begin one.
 
-        None in older versions: their clients add partitions themselves.
+        Clients of older versions add partitions themselves.
         """
         pace = Pace()
         lacking: dict[Producer, list[TopicPartition]] = {}
-        if request.transactional_id is None or context.header.api_version < _ADDS_PARTITIONS_FROM:
+        transactional_id = request.transactional_id
+        if transactional_id is None:
             return lacking
-        permits = self._services.transactions.permits
+        is_elsewhere = self._services.participation.is_asked_elsewhere(transactional_id)
+        if not is_elsewhere and context.header.api_version < _ADDS_PARTITIONS_FROM:
+            return lacking
+        lacks = self._begins if is_elsewhere else partial(self._takes_no_part, transactional_id)
         for topic, partitions in request.topics:
             if not self._access.shows(context, WRITE_TOPIC, topic):
                 continue  # The append refuses it.
             for index, batch in partitions:
                 producer = _producer_of(batch)
                 if producer is not None and (topic, index) in self._replicas and topic not in INTERNAL_TOPICS:
-                    code = permits(request.transactional_id or "", *producer, topic, index)
-                    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS):
-                        lacking.setdefault(producer, []).append(TopicPartition(topic, index))
+                    where = TopicPartition(topic, index)
+                    if lacks(producer, where):
+                        lacking.setdefault(producer, []).append(where)
                 if pace.spent():
                     yield
             if pace.spent():
                 yield
         return lacking
 
-    async def add(
-        self, request: ProduceRequest, lacking: Mapping[Producer, Sequence[TopicPartition]]
-    ) -> dict[tuple[str, int], ApiError]:
-        """Let partitions take part; returns those for which the producer is to try again."""
-        to_retry: dict[tuple[str, int], ApiError] = {}
+    def _begins(self, producer: Producer, where: TopicPartition) -> bool:
+        return not self._replicas[where].log.producers.is_in_transaction(*producer)
+
+    def _takes_no_part(self, transactional_id: str, producer: Producer, where: TopicPartition) -> bool:
+        code = self._services.transactions.permits(transactional_id, *producer, *where)
+        return code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    async def settle(
+        self, version: int, request: ProduceRequest, lacking: Mapping[Producer, Sequence[TopicPartition]]
+    ) -> Settled:
+        """Let partitions take part, or ask whether they do, as the version of the request says."""
+        settled = Settled({}, {})
+        transactional_id = request.transactional_id or ""
+        participation = self._services.participation
         for producer, partitions in lacking.items():
+            if participation.is_asked_elsewhere(transactional_id):
+                adds = version >= _ADDS_PARTITIONS_FROM
+                words = await participation.ask(transactional_id, producer, partitions, adds=adds)
+                for where, word in words.items():
+                    settled.words[producer, where] = word
+                    if word.code.retriable:
+                        settled.to_retry[where] = ApiError(word.code, "its coordinator is on another broker")
+                continue
             try:
-                await self._services.transactions.add_partitions(
-                    request.transactional_id or "", producer, partitions
-                )
+                await self._services.transactions.add_partitions(transactional_id, producer, partitions)
             except ApiError as error:
                 # Else the append finds that they do not take part, and why. But what may be added later
                 # may not be found then: the transaction before it may have ended meanwhile.
                 if error.code.retriable:
-                    to_retry.update(dict.fromkeys(partitions, again(error)))
-        return to_retry
+                    settled.to_retry.update(dict.fromkeys(partitions, again(error)))
+        return settled
 
     def permit(
-        self, transactional_id: str, version: int, topic: str, index: int, begins: BatchHeader
+        self,
+        transactional_id: str,
+        version: int,
+        topic: str,
+        index: int,
+        settled: Settled,
+        begins: BatchHeader,
     ) -> None:
         """Raise ApiError unless the coordinator has this partition in the transaction that a batch begins."""
-        producer_id, epoch = begins.producer_id, begins.producer_epoch
-        verifier = self._services.transaction_verifier
-        code = verifier.permits(transactional_id, producer_id, epoch, topic, index)
+        producer = Producer(begins.producer_id, begins.producer_epoch)
+        if self._services.participation.is_asked_elsewhere(transactional_id):
+            word = settled.words.get((producer, TopicPartition(topic, index)))
+            # None: the transaction that was open when the request came has ended since.
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if word is None else word.now
+        else:
+            verifier = self._services.transaction_verifier
+            code = verifier.permits(transactional_id, *producer, topic, index)
         if code == ErrorCode.NONE:
             return
         if code == ErrorCode.INVALID_TXN_STATE and version >= _FIRST_VERSION_WITH_ABORTABLE:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
+from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.authentication import Peer, SaslSession
+from tidelog.broker.security.broker_user import BROKER_TYPE
 from tidelog.broker.security.sasl import Refused
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
@@ -87,7 +88,8 @@ class SaslHandler:
                 session, bytes(request.auth_bytes), connection.listener.name
             )
             if outcome.user is not None:
-                self._accept(connection, session, outcome.user, outcome.lifetime_ms)
+                principal = Principal(BROKER_TYPE if outcome.is_broker else USER, outcome.user)
+                self._accept(connection, session, principal, outcome.lifetime_ms)
         except Refused as error:
             await self._fail(connection, session.mechanism, error, began_seconds, is_again=session.is_again)
             return {"error_code": ErrorCode.SASL_AUTHENTICATION_FAILED, "error_message": error.message}
@@ -97,9 +99,10 @@ class SaslHandler:
             "session_lifetime_ms": outcome.lifetime_ms,
         }
 
-    def _accept(self, connection: ConnectionState, session: SaslSession, user: str, lifetime_ms: int) -> None:
+    def _accept(
+        self, connection: ConnectionState, session: SaslSession, principal: Principal, lifetime_ms: int
+    ) -> None:
         """The client is this user. Raises Refused if it was another one before."""
-        principal = Principal("User", user)
         if session.is_again and principal != connection.principal:
             raise Refused(
                 "Cannot change principals during re-authentication from "

@@ -56,18 +56,21 @@ class TransactionsHandler(GuardedHandler):
                 context, request.v3_and_below_transactional_id, client, request.v3_and_below_topics
             )
             return {"results_by_topic_v3_and_below": results}
-        answers: list[types.AddPartitionsToTxnResponseResultsByTransactionDict] = []
         turns = self._services.turns
         asked_of = dict(
             await turns.run(each(lambda one: (one.transactional_id, one), request.transactions, Pace()))
         )
-        for asked in asked_of.values():
+
+        async def add(
+            asked: types.AddPartitionsToTxnRequestTransaction,
+        ) -> types.AddPartitionsToTxnResponseResultsByTransactionDict:
             client = Producer(asked.producer_id, asked.producer_epoch)
             results = await self._add(
                 context, asked.transactional_id, client, asked.topics, only_verify=asked.verify_only
             )
-            answers.append({"transactional_id": asked.transactional_id, "topic_results": results})
-            await turns.next()
+            return {"transactional_id": asked.transactional_id, "topic_results": results}
+
+        answers = await turns.together(add, asked_of.values(), Pace())
         return {"error_code": ErrorCode.NONE, "results_by_transaction": answers}
 
     async def _add(
@@ -94,7 +97,9 @@ class TransactionsHandler(GuardedHandler):
         else:
             code = ErrorCode.NONE
             try:
-                await self._transactions.add_partitions(transactional_id, client, partitions)
+                await self._transactions.add_partitions(
+                    transactional_id, client, partitions, waits=version < _SEVERAL_TRANSACTIONS_FROM
+                )
             except ApiError as error:
                 code = _answered(version, error.code, _PARTITIONS_ABORTABLE_FROM)
             codes = dict.fromkeys(partitions, code)

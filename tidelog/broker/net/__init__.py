@@ -17,6 +17,7 @@
 - `http_faults`: /faults on the HTTP port: used by `tidelog fault` and by tests in any language
 - `http_places`: the connections of the HTTP port: how many there may be, and which of them make way
 - `http_sessions`: the sessions of the console: who signed in, until when, and by which cookie
+- `inherited`: the sockets that a process of several gets from the first one
 - `memory_guard`: measures the memory of all connections, and carries out what `queued_memory` decides
 - `metering`: charges requests to the quotas of their clients, and has a client that is above one wait
 - `pending`: a request between its dispatch and its answer: its place in the queue of its connection

@@ -78,7 +78,7 @@ class HttpServer:
         self._places: HttpPlaces | None = None
         self._starting: asyncio.Task[None] | None = None
         self._acceptor: Acceptor | None = None
-        self.port = int(listening.getsockname()[1])
+        self.port = int(listening.getsockname()[1]) if listening.family != socket.AF_UNIX else None
 
     def start(self) -> None:
         """Listen. Raises BindError when another process has begun to listen there."""
@@ -86,7 +86,7 @@ class HttpServer:
             self._socket.listen(_BACKLOG)
         except OSError as error:
             host = str(self._socket.getsockname()[0])
-            raise bind_error(host, self.port, "http.port", error) from None
+            raise bind_error(host, self.port or 0, "http.port", error) from None
         self._loop.add_reader(self._socket.fileno(), self._first_connection)
 
     def _first_connection(self) -> None:
@@ -95,7 +95,7 @@ class HttpServer:
         self._starting.add_done_callback(_report)
 
     async def _serve(self) -> None:
-        await self._loop.run_in_executor(None, _import_libraries)
+        await self._loop.run_in_executor(None, import_libraries)
         from aiohttp import web
 
         from tidelog.broker.net.http_places import MOST_BODY_BYTES, HttpConnection, HttpPlaces, name_server
@@ -243,6 +243,7 @@ def _report(starting: asyncio.Task[None]) -> None:
         )
 
 
-def _import_libraries() -> None:
+def import_libraries() -> None:
+    """Load what serves HTTP."""
     import aiohttp.web  # noqa: F401
     import prometheus_client  # noqa: F401

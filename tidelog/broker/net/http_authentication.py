@@ -36,7 +36,7 @@ from tidelog.broker.net.http_console import (
     is_of_other_site,
 )
 from tidelog.broker.net.http_sessions import LONGEST_SECONDS, Identity, Sessions
-from tidelog.broker.net.writing import CLIENT_USER
+from tidelog.broker.net.writing import CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.security.sasl import Refused
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, Operation, ResourceType
@@ -80,12 +80,14 @@ def _user_and_password(encoded: str) -> tuple[str, str]:
 class HttpAuthentication:
     """The check of one broker. `is_tls` says whether its HTTP port has TLS."""
 
-    def __init__(self, services: Services, *, is_tls: bool) -> None:
+    def __init__(self, services: Services, *, is_tls: bool, is_behind_front: bool = False) -> None:
+        """`is_behind_front`: requests come from the HTTP port of several processes, on a private socket."""
         self._services = services
         self._users = services.users
         self._now_seconds = asyncio.get_running_loop().time
         self._sessions = Sessions(services.users, self._now_seconds)
         self._is_tls = is_tls
+        self._is_behind_front = is_behind_front
         # Browsers give a cookie to every port of a host: each broker has its own name.
         self._cookie = f"{'__Host-' if is_tls else ''}tidelog-{services.config.http_port}"
 
@@ -102,7 +104,7 @@ class HttpAuthentication:
         if identity is None:
             return self._unknown(request, {"error": _UNKNOWN})
         operation = Operation.DESCRIBE if request.method in _READING else Operation.ALTER
-        if not self._may(identity.user, request.remote or "", operation):
+        if not self._may(identity.user, self._host(request), operation):
             error = {"error": f"User:{identity.user} needs {operation.name} on the cluster"}
             return web.json_response(error, status=403)
         return await handler(request)
@@ -152,7 +154,7 @@ class HttpAuthentication:
         wanted = following if _NEXT.fullmatch(following) else "/"
         mechanism = _BEARER if token else _BASIC
         identity = self._with_token(token) if token else await self._with_password(user, password)
-        peer = request.remote or ""
+        peer = self._host(request)
         if identity is None:
             await self._failed(peer, mechanism)
             return _see_other(f"{SIGN_IN_PATH}?{urlencode({'failed': 'true', 'next': wanted})}")
@@ -172,7 +174,7 @@ class HttpAuthentication:
             return web.Response(status=403, text="sign out by the button of this broker's pages\n")
         identity = self._sessions.end(secret)
         if identity is not None:
-            peer = request.remote or ""
+            peer = self._host(request)
             self._services.events.info("console_signed_out", peer, user=identity.user, peer=peer)
         response = _see_other(SIGN_IN_PATH)
         self._set_cookie(response, "", 0)
@@ -216,7 +218,7 @@ class HttpAuthentication:
 
     async def _identity(self, request: web.Request) -> Identity | None:
         """Of the certificate or the header of a request; None for nobody."""
-        if user := request.get_extra_info(CLIENT_USER):
+        if user := self._user_of_certificate(request):
             return Identity(user, self._users.get(user))
         header = request.headers.get("Authorization")
         if header is None:
@@ -229,7 +231,7 @@ class HttpAuthentication:
         elif mechanism == _BASIC:
             identity = await self._with_password(*_user_and_password(shown))
         if identity is None:
-            await self._failed(request.remote or "", _BEARER if mechanism == _BEARER else _BASIC)
+            await self._failed(self._host(request), _BEARER if mechanism == _BEARER else _BASIC)
         return identity
 
     async def _with_password(self, user: str, password: str) -> Identity | None:
@@ -245,6 +247,14 @@ class HttpAuthentication:
             return None
         left_ms = claims.expires_at_ms - self._services.clock_ms()
         return Identity(claims.user, self._users.get(claims.user), self._now_seconds() + left_ms / 1000)
+
+    def _user_of_certificate(self, request: web.Request) -> str:
+        if self._is_behind_front:
+            return request.headers.get(FORWARDED_USER, "")
+        return request.get_extra_info(CLIENT_USER) or ""
+
+    def _host(self, request: web.Request) -> str:
+        return request.headers.get(FORWARDED_HOST, "") if self._is_behind_front else request.remote or ""
 
     async def _failed(self, host: str, mechanism: str) -> None:
         services = self._services

@@ -11,6 +11,10 @@ from tidelog.protocol.types import Buffer
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 CLIENT_USER: Final = "client_user"
 """`get_extra_info` of this name is the user that the client's certificate names, or empty."""
+FORWARDED_USER: Final = "X-Tidelog-User"
+FORWARDED_HOST: Final = "X-Tidelog-Host"
+"""Headers in which the HTTP port of several processes names the user of a client's certificate, and the
+client's address, to the process that answers. They count on the private socket of that process only."""
 RECEIVED_BYTES: Final = "received_bytes"
 """`get_extra_info` of this name counts the bytes that the transport received and did not deliver."""
 WRITELINES_PAUSES: Final = not (

@@ -15,7 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import islice
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 FIRST_EVENT = "broker_started"
 NOT_STARTED = "broker_not_started"
@@ -67,8 +67,12 @@ class EventStream:
 class _Switch:
     """A structlog processor that lets standard output begin with the first event of a started broker."""
 
+    configured: ClassVar[EventStream | None] = None
+    """That of this process."""
+
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
+        _Switch.configured = stream
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if event.get("event") == FIRST_EVENT:
@@ -87,6 +91,28 @@ class _Level:
 
             raise DropEvent
         return event
+
+
+class _Process:
+    """A structlog processor that names the process where there are several."""
+
+    name = ""
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if self.name:
+            event["process"] = self.name
+        return event
+
+
+def set_process(name: str) -> None:
+    """Name this process in each of its events from now on."""
+    _Process.name = name
+
+
+def open_output() -> None:
+    """Write events to standard output from now on: in a process that does not log `broker_started` itself."""
+    if _Switch.configured is not None:
+        _Switch.configured.start()
 
 
 def set_level(level: str) -> None:
@@ -151,6 +177,7 @@ def configure(out: TextIO | None = None, errors: TextIO | None = None) -> None:
     processors: list[Any] = [
         _Switch(stream),
         _Level(),
+        _Process(),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _remember,

@@ -67,12 +67,13 @@ def settle_strays(logs: LogManager, catalog: Catalog) -> None:
         elif not is_known:
             unknown.append(found)
     if unknown:
-        raise DataFolderError(_refusal(logs.data_dir, unknown))
+        raise DataFolderError(unknown_folders(logs.data_dir, unknown))
     if needless:
         logs.remove(needless)
 
 
-def _refusal(data_dir: Path, unknown: list[FoundPartition]) -> str:
+def unknown_folders(data_dir: Path, unknown: list[FoundPartition]) -> str:
+    """The message on folders that hold records and that the catalog does not know."""
     names = [f"{found.topic}-{found.partition}" for found in unknown]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (

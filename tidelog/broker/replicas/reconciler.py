@@ -17,7 +17,7 @@ Event loop only.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -28,6 +28,7 @@ from tidelog.broker.cluster.catalog import (
     Catalog,
     Change,
     Delta,
+    FoldersRemoved,
     Topic,
     TopicConfigsChanged,
     TopicCreated,
@@ -121,6 +122,8 @@ class Reconciler:
         """Make the replicas match a change that the catalog shows from now on."""
         if isinstance(change.delta, TopicConfigsChanged) and change.after is not None:
             self.reconfigure([change.after])
+        elif isinstance(change.delta, FoldersRemoved):
+            self._forget(change.delta.node_id, change.delta.topic_ids)
         elif (topic := change.after or change.before) is not None:
             self._begin(self._followed(change, topic))
 
@@ -206,10 +209,15 @@ class Reconciler:
         match delta:
             case TopicCreated():
                 logger.info("topic_created", **known, partitions=len(topic.partitions))
-            case TopicDeleted(_, gone):
-                self.gone.difference_update(gone)
+            case TopicDeleted(gone=gone, gone_from=node_id):
+                self._forget(node_id, gone)
                 self._partitions.forget_topic(topic)
                 logger.info("topic_deleted", **known)
+
+    def _forget(self, node_id: int, topic_ids: Iterable[UUID]) -> None:
+        """The catalog knows from now on that a broker has no folder of these."""
+        if node_id == self._partitions.node_id:
+            self.gone.difference_update(topic_ids)
 
     def _begin(self, work: _Work) -> None:
         """Do the first step now if no other work runs, and the rest in turns."""

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Generic, NewType, Protocol, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 import structlog
 
@@ -122,6 +123,16 @@ def _tell_failed(waiters: Iterable[Waiting], code: ErrorCode) -> None:
         waiter.partition_failed(slot, code)
 
 
+class MarkerWatch:
+    """Whether a marker of one producer was written on a partition since this watch began."""
+
+    __slots__ = ("__weakref__", "has_seen_marker", "producer_id")
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.has_seen_marker = False
+
+
 class Replica:
     """The copy of one partition. It is the leader's until `follow` says that another broker leads it."""
 
@@ -150,6 +161,7 @@ class Replica:
         self._metrics = metrics
         self._loop = loop
         self._watchers: dict[Watcher, None] = {}
+        self._marker_watches: WeakSet[MarkerWatch] | None = None
         self._unflushed_batches = 0
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
@@ -165,6 +177,11 @@ class Replica:
         last_stable = progress.last_stable(log.start_offset)
         row = log.end_offset, progress.committed.offset, progress.high_watermark, last_stable
         return tuple.__new__(LogEnds, row)
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker leads, or none."""
+        return self.stopped == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     @property
     def high_watermark(self) -> int:
@@ -261,7 +278,17 @@ class Replica:
         Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or why this replica serves
         nothing. Where the producer has no open transaction here, its epoch counts all the same.
         """
+        for watch in self._marker_watches or ():
+            watch.has_seen_marker |= watch.producer_id == marker.producer_id
         return self.append_as_leader(build_marker(marker, now_ms), now_ms, origin=AppendOrigin.COORDINATOR)
+
+    def watch_markers(self, producer_id: int) -> MarkerWatch:
+        """Watch for markers of a producer from now on, as long as the caller keeps the result."""
+        watch = MarkerWatch(producer_id)
+        if self._marker_watches is None:
+            self._marker_watches = WeakSet()
+        self._marker_watches.add(watch)
+        return watch
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> asyncio.Future[AppendResult]:
         """`write_marker`, with its offset given when it is committed; the future raises as in

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -24,7 +25,10 @@ from weakref import WeakValueDictionary
 from tidelog.broker.cluster.catalog import (
     BrokerConfigsChanged,
     Catalog,
+    Change,
     Delta,
+    FoldersRemoved,
+    PartitionAssignment,
     PartitionsAdded,
     Topic,
     TopicConfigsChanged,
@@ -45,6 +49,8 @@ from tidelog.broker.storage.disk import HandleLimitError, advice_on
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Steps
 
+MOST_UNREPORTED = 100
+"""Deleted topics without a folder here, of which the catalog may not know that."""
 _NO_PEER = ""
 _NO_TOPIC = ""
 _D = TypeVar("_D", bound=Delta)
@@ -83,6 +89,7 @@ class Topics:
         self._events = events
         self._turns = turns
         self._cluster = cluster
+        self._node_id = broker_settings.config.node_id
         self._reconciler = reconciler
         self._brokers = brokers
         self._internal = internal or {}
@@ -116,7 +123,7 @@ class Topics:
     def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> Steps[TopicCreated]:
         # The name first, as Kafka does: a repeated request gets the answer that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
-        brokers = self._brokers()
+        brokers, topic_id = self._brokers(), uuid.uuid4()
         defaults = self._broker_settings.config
         internal = self._internal.get(name, NewTopic())
         if wanted.assignments:
@@ -125,10 +132,10 @@ class Topics:
             count = wanted.num_partitions if wanted.num_partitions != -1 else internal.num_partitions
             count = defaults.num_partitions if count == -1 else count
             factor = wanted.replication_factor
-            partitions = assign(
-                count, brokers, defaults.default_replication_factor if factor == -1 else factor
-            )
-        return catalog.plan_topic(name, uuid.uuid4(), partitions, self._checked(name, wanted.configs))
+            factor = defaults.default_replication_factor if factor == -1 else factor
+            partitions = assign(count, brokers, factor, begin=topic_id.int)
+        _check_one_replica(partitions)
+        return catalog.plan_topic(name, topic_id, partitions, self._checked(name, wanted.configs))
 
     def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
         """A topic's own settings; an internal topic gets its defaults even if none is named."""
@@ -155,7 +162,9 @@ class Topics:
                     ErrorCode.INVALID_PARTITIONS,
                     f"The number of partitions of {name} cannot be changed: groups are found by it.",
                 )
-            return catalog.plan_partitions(topic, total, assignments, self._brokers())
+            planned = yield from catalog.plan_partitions(topic, total, assignments, self._brokers())
+            _check_one_replica(planned.partitions)
+            return planned
 
         if validate_only:
             await self._turns.run(plan(self._cluster.catalog))
@@ -186,12 +195,32 @@ class Topics:
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false on this broker")
 
         def plan(catalog: Catalog) -> TopicDeleted:
-            if catalog.topic_by_id(topic_id) is None:
+            topic = catalog.topic_by_id(topic_id)
+            if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-            return TopicDeleted(topic_id, tuple(self._reconciler.gone & catalog.deleted))
+            return TopicDeleted(topic_id, catalog.holders(topic), self._gone(catalog), self._node_id)
 
         topic = self._cluster.catalog.topic_by_id(topic_id)
         await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))
+
+    def _gone(self, catalog: Catalog) -> tuple[UUID, ...]:
+        """The deleted topics of which this broker has no folder left, and the catalog does not know it yet.
+
+        A deletion at this broker reports them, so that one broker alone needs no commit for it."""
+        deleted = catalog.deleted
+        return tuple(each for each in self._reconciler.gone if self._node_id in deleted.get(each, ()))
+
+    def follow(self, change: Change) -> None:
+        """Report the folders that are gone where others delete the topics."""
+        if isinstance(change.delta, TopicDeleted) and len(self._reconciler.gone) >= MOST_UNREPORTED:
+            _ = self._begin_task(self.report_gone())
+
+    async def report_gone(self) -> None:
+        """Let the catalog know of which deleted topics this broker has no folder left."""
+        await self._reconciler.settled()
+        if self._gone(self._cluster.catalog):
+            with suppress(*_STORE_ERRORS):  # It is reported later.
+                await self._cluster.change(lambda image: FoldersRemoved(self._node_id, self._gone(image)))
 
     async def change_configs(
         self,
@@ -292,22 +321,38 @@ class Topics:
             except ApiError as error:
                 return error  # As a result, because a refusal without a waiting caller is not a failure.
 
-        task = asyncio.get_running_loop().create_task(self._in_turn(collision_key(name), answered()))
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        answer = await asyncio.shield(task)
+        answer = await asyncio.shield(self._begin_task(self._in_turn(collision_key(name), answered())))
         if isinstance(answer, ApiError):
             raise again(answer)
         return answer
+
+    def _begin_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return task
 
     async def _in_turn(self, key: str, work: Coroutine[Any, Any, _T]) -> _T:
         async with self._locks.setdefault(key, asyncio.Lock()):
             return await work
 
+    async def settled(self) -> None:
+        """Return when the replicas of this broker match the catalog as it is now."""
+        await self._reconciler.settled()
+
     async def close(self) -> None:
         """Let changes that are under way finish."""
         while self._changes:
             await asyncio.wait(self._changes)
+
+
+def _check_one_replica(partitions: Iterable[PartitionAssignment]) -> None:
+    """Raise ApiError(INVALID_REPLICATION_FACTOR) for copies, which nothing would keep equal."""
+    if any(len(assigned.replicas) > 1 for assigned in partitions):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "This release keeps one replica of each partition: ask for a replication factor of 1.",
+        )
 
 
 def _existing(catalog: Catalog, name: str) -> Topic:

@@ -3,6 +3,7 @@
 - `acls`: the ACLs of the cluster: created, found and deleted here only
 - `authentication`: authentication of connections by SASL: counts, events, how long it holds
 - `authorizer`: which operations the ACLs allow to a principal, pure
+- `broker_user`: the user that the brokers of one cluster are to each other
 - `certificate_watch`: notices new files of certificates and keys, so that they are used without a restart
 - `certificates`: what the broker reads of a certificate: its subject as Kafka writes it, and when it expires
 - `cipher_suites`: `ssl.cipher.suites`: from Kafka's names to the settings of OpenSSL

@@ -26,6 +26,7 @@ from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security import sasl
+from tidelog.broker.security.broker_user import BROKER_USER
 from tidelog.broker.security.users import Users
 from tidelog.protocol.errors import again
 from tidelog.protocol.scram import ScramMechanism
@@ -70,6 +71,8 @@ class Outcome(NamedTuple):
     token: bytes
     user: str | None = None
     lifetime_ms: int = 0
+    is_broker: bool = False
+    """Whether the client is another broker of the cluster, by the cluster's own secret."""
 
 
 @dataclass(eq=False, repr=False)
@@ -83,10 +86,13 @@ class Authentication:
     _clock_ms: Callable[[], int]
     _signing_keys: dict[str, SigningKeys] = field(default_factory=dict, init=False)
 
-    async def start(self) -> None:
-        """Get ready for clients. Raises StoreError, KeysError, OSError."""
+    async def start(self, *, has_peers: bool = False) -> None:
+        """Get ready for clients, and with `has_peers` for other brokers. Raises StoreError, KeysError,
+        OSError."""
         await self._users.make_secret()
         config = self._settings.config
+        if has_peers and config.inter_broker_listener.security_protocol.has_sasl:
+            await self._users.admit_brokers(self.mechanisms(config.inter_broker_listener.name))
         for listener in (one.name for one in config.listener_configs if one.security_protocol.has_sasl):
             mechanisms = self.mechanisms(listener)
             if sasl.OAUTHBEARER in mechanisms:
@@ -125,11 +131,13 @@ class Authentication:
             return sasl.PlainExchange()
         if mechanism == sasl.OAUTHBEARER:
             return sasl.OAuthBearerExchange(partial(self._verified, listener))
-        return sasl.ScramExchange(
-            _SCRAM[mechanism],
-            lambda user: self._users.known_or_not(user, _SCRAM[mechanism]),
-            os.urandom(_NONCE_BYTES).hex(),
-        )
+        lookup = partial(self._known_or_not, listener, _SCRAM[mechanism])
+        return sasl.ScramExchange(_SCRAM[mechanism], lookup, os.urandom(_NONCE_BYTES).hex())
+
+    def _known_or_not(self, listener: str, mechanism: ScramMechanism, user: str) -> sasl.KnownOrNot:
+        is_broker = user == BROKER_USER and listener == self._settings.config.inter_broker_listener.name
+        of_brokers = self._users.of_brokers(mechanism) if is_broker else None
+        return of_brokers or self._users.known_or_not(user, mechanism)
 
     @property
     def takes_tokens(self) -> bool:
@@ -177,7 +185,9 @@ class Authentication:
         if result.has_long_nonce:
             self._metrics.long_nonce_accepted()
         lifetime_ms = self._lifetime_ms(listener, session.mechanism, result.expires_at_ms)
-        return Outcome(result.token, result.user, lifetime_ms)
+        # No other user has its name, and only `_known_or_not` admits it.
+        is_broker = result.user == BROKER_USER and isinstance(session.exchange, sasl.ScramExchange)
+        return Outcome(result.token, result.user, lifetime_ms, is_broker)
 
     def _lifetime_ms(self, listener: str, mechanism: str, expires_at_ms: int | None) -> int:
         most_ms = self._config(listener, mechanism).connections_max_reauth_ms

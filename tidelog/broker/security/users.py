@@ -11,7 +11,7 @@ On the event loop. Source: Kafka's ScramControlManager; KIP-554.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -19,6 +19,7 @@ import structlog
 
 from tidelog.broker.cluster.catalog import NOBODY, Catalog, Change, UserChanged
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.security.broker_user import BROKER_USER, broker_credential
 from tidelog.broker.security.sasl import KnownOrNot, is_encodable
 from tidelog.broker.security.unknown_users import STRONGEST, UnknownUsers
 from tidelog.protocol import scram
@@ -37,6 +38,7 @@ class Users:
         salted, salt = os.urandom(STRONGEST.key_bytes), os.urandom(scram.SALT_BYTES)
         self._secret = scram.credential_of(STRONGEST, salted, salt, scram.LEAST_ITERATIONS)
         self._unknown: UnknownUsers | None = None
+        self._brokers: dict[scram.ScramMechanism, scram.ScramCredential] = {}
         cluster.follow(self._take_over)
 
     async def make_secret(self) -> None:
@@ -47,6 +49,18 @@ class Users:
 
         if NOBODY not in self._cluster.catalog.users:
             await self._cluster.change(plan)
+
+    async def admit_brokers(self, mechanisms: Iterable[str]) -> None:
+        """Get ready for the other brokers of the cluster, by these mechanisms. `make_secret` comes first."""
+        secret = self._cluster.catalog.users[NOBODY][STRONGEST]
+        for mechanism in scram.ScramMechanism:
+            if mechanism.sasl_name in mechanisms:
+                self._brokers[mechanism] = await asyncio.to_thread(broker_credential, secret, mechanism)
+
+    def of_brokers(self, mechanism: scram.ScramMechanism) -> KnownOrNot | None:
+        """The credential of the other brokers; None where they are not admitted."""
+        held = self._brokers.get(mechanism)
+        return None if held is None else KnownOrNot(held, is_known=True)
 
     def names(self) -> list[str]:
         return [name for name in self._cluster.catalog.users if name != NOBODY]
@@ -134,6 +148,8 @@ def check_name(user: str) -> None:
     """Raise ApiError(UNACCEPTABLE_CREDENTIAL) for a name that no user may have."""
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if user == BROKER_USER:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"{user} is what brokers call themselves")
     if not is_encodable(user):
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username must be Unicode, got {user!a}")
 

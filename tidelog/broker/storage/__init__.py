@@ -25,6 +25,7 @@
 - `own_batches`: what batches that no client sent must satisfy
 - `page_cache`: how many pages of a file are in the page cache
 - `partition_log`: one partition's log: append, flush, delete; `readable_log` has what is read of it
+- `process_folders`: where the partitions of each process of a broker lie within its data folder
 - `producer_index`: producer id -> slot: one flat table of slot numbers, made for very many producers
 - `producer_memory`: what is remembered of each producer
 - `producer_state`: the rules of idempotence: what to do with a producer's batch

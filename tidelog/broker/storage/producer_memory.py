@@ -338,6 +338,13 @@ class ProducerStates:
         self._table.push(slot, producer_epoch, batch, self._advance(now_ms))
         self.changes += 1
 
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer has a transaction open in this epoch, so that its next batch begins none."""
+        if producer_id not in self.transactions:
+            return False
+        known = self.entry(producer_id)
+        return known is not None and known.producer_epoch == epoch
+
     def entry(self, producer_id: int) -> ProducerEntry | None:
         self._settle()
         slot = self._table.find(producer_id)

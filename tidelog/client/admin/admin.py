@@ -9,6 +9,7 @@ for names.
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -192,46 +193,63 @@ class Admin:
         self, resources: Iterable[ConfigResource]
     ) -> dict[ConfigResource, list[ConfigEntry]]:
         """All settings of each resource."""
-        asked: list[types.DescribeConfigsRequestResourceDict] = [
-            {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": None}
-            for each in resources
-        ]
-        values: types.DescribeConfigsRequestDict = {"resources": asked, "include_documentation": True}
-        answer: types.DescribeConfigsResponse = await self._retry(
-            lambda: self._cluster.call_any(ApiKey.DESCRIBE_CONFIGS, values), attrgetter("results")
-        )
-        return {
-            ConfigResource(ConfigResourceType(result.resource_type), result.resource_name): [
-                ConfigEntry(
-                    entry.name,
-                    entry.value,
-                    entry.read_only,
-                    entry.is_sensitive,
-                    entry.config_source,
-                    entry.documentation,
-                )
-                for entry in result.configs
+        wanted = list(resources)
+        found: dict[ConfigResource, list[ConfigEntry]] = {}
+        for node_id, some in _by_broker(wanted).items():
+            asked: list[types.DescribeConfigsRequestResourceDict] = [
+                {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": None}
+                for each in some
             ]
-            for result in answer.results
-        }
+            values: types.DescribeConfigsRequestDict = {"resources": asked, "include_documentation": True}
+            answer: types.DescribeConfigsResponse = await self._retry(
+                partial(self._ask_broker, node_id, ApiKey.DESCRIBE_CONFIGS, values), attrgetter("results")
+            )
+            for result in answer.results:
+                resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                found[resource] = [
+                    ConfigEntry(
+                        entry.name,
+                        entry.value,
+                        entry.read_only,
+                        entry.is_sensitive,
+                        entry.config_source,
+                        entry.documentation,
+                    )
+                    for entry in result.configs
+                ]
+        return {each: found[each] for each in wanted if each in found}
 
     async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
         """Change these settings and no others. None resets a setting to its default."""
-        resources: list[types.IncrementalAlterConfigsRequestResourceDict] = [
-            {
-                "resource_type": resource.resource_type,
-                "resource_name": resource.name,
-                "configs": [
-                    {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
-                    for name, value in settings.items()
-                ],
+        for node_id, some in _by_broker(changes).items():
+            resources: list[types.IncrementalAlterConfigsRequestResourceDict] = [
+                {
+                    "resource_type": resource.resource_type,
+                    "resource_name": resource.name,
+                    "configs": [
+                        {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+                        for name, value in changes[resource].items()
+                    ],
+                }
+                for resource in some
+            ]
+            values: types.IncrementalAlterConfigsRequestDict = {
+                "resources": resources,
+                "validate_only": False,
             }
-            for resource, settings in changes.items()
-        ]
-        values: types.IncrementalAlterConfigsRequestDict = {"resources": resources, "validate_only": False}
-        await self._ask_controller(
-            ApiKey.INCREMENTAL_ALTER_CONFIGS, values, lambda answer: answer.responses, _resource_name
-        )
+            api_key, results = ApiKey.INCREMENTAL_ALTER_CONFIGS, attrgetter("responses")
+            if node_id is None:
+                await self._ask_controller(api_key, values, results, _resource_name)
+            else:
+                await self._retry(partial(self._ask_broker, node_id, api_key, values), results)
+
+    async def _ask_broker(self, node_id: int | None, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+        """The answer of this broker. None: of any. So is it where none has the id: the answer says that."""
+        if node_id is not None and node_id not in self._cluster.image.nodes:
+            await self._cluster.refresh()
+        if node_id is None or node_id not in self._cluster.image.nodes:
+            return await self._cluster.call_any(api_key, values)
+        return await (await self._cluster.connected(node_id)).call(api_key, values)
 
     # The cluster and its producers
 
@@ -357,6 +375,15 @@ class Admin:
             await asyncio.sleep(delay)
             with contextlib.suppress(BrokerUnavailableError, ConnectionLostError):
                 await self._cluster.refresh()
+
+
+def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
+    """The resources by the broker that has to be asked: only itself knows its settings. None: any broker."""
+    by_broker: dict[int | None, list[ConfigResource]] = {}
+    for each in resources:
+        is_broker = each.resource_type == ConfigResourceType.BROKER and each.name.isdecimal()
+        by_broker.setdefault(int(each.name) if is_broker else None, []).append(each)
+    return by_broker
 
 
 def _without_done(topics: list[Any], results: Any) -> Any:

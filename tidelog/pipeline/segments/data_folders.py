@@ -2,7 +2,7 @@
 
 Owns finding segment files, and what a broker would answer about them: bounds of logs, and offsets at
 timestamps. Read-only. The layout is Kafka's (TOPIC-PARTITION/OFFSET.log, the two checkpoint files, the marker
-of a clean shutdown).
+of a clean shutdown). Each process of a broker of several has one more such folder in `processes`.
 
 Invariants: the files alone do not show where a log ends. After its last durable record, a running broker may
 be writing, and a crashed one may have left records that its next start removes. So without a broker, the end
@@ -28,6 +28,7 @@ _METADATA = "partition.metadata"
 _TOPIC_ID = re.compile(r"^topic_id: *(\S{22})$", re.MULTILINE)
 _FLUSHED_OFFSETS = "recovery-point-offset-checkpoint"
 _SWAP_SUFFIX = ".swap"
+_PROCESSES = "processes"
 _SWAP_CHECKS = 50
 _SWAP_CHECK_SECONDS = 0.1
 
@@ -80,7 +81,9 @@ def find_segments(folder: Path, topics: Iterable[str] = ()) -> list[Segment]:
 
 def _files(folder: Path, suffix: str, topics: Collection[str]) -> list[Segment]:
     found = []
-    for path in sorted((*folder.glob(f"*{suffix}"), *folder.glob(f"*/*{suffix}"))):
+    patterns = (f"*{suffix}", f"*/*{suffix}", f"{_PROCESSES}/*/*/*{suffix}")
+    by_partition = (path for pattern in patterns for path in folder.glob(pattern))
+    for path in sorted(by_partition, key=lambda path: (path.parent.name, path)):
         topic, dash, number = path.parent.name.rpartition("-")
         is_base = path.name.removesuffix(suffix).isdecimal()
         if is_base and dash and number.isdecimal() and (not topics or topic in topics):
@@ -105,7 +108,7 @@ def bounds_without_broker(options: SourceOptions, folder: Path) -> Bounds:
     ends = None
     if not isinstance(options.ending, int) and LATEST not in options.ending.values():
         ends = options.ending if options.ending_times is None else None
-    if ends is None and not (folder / CLEAN_SHUTDOWN).exists():
+    if ends is None and not all((each / CLEAN_SHUTDOWN).exists() for each in _homes(folder)):
         raise OptionError(
             f"read.path: {folder} is in use, or its broker did not shut down cleanly, so that what is"
             " committed is not known: give bootstrap.servers, or explicit endingOffsets in a batch"
@@ -133,11 +136,18 @@ def folder_bounds(
 
     Raises SegmentCutError where that is before what the broker had made durable.
     """
-    starts = _checkpoint(folder / _LOG_START_OFFSETS)
-    flushed = _checkpoint(folder / _FLUSHED_OFFSETS)
-    is_clean = (folder / CLEAN_SHUTDOWN).exists()
+    homes = {
+        each.resolve(): (
+            _checkpoint(each / _LOG_START_OFFSETS),
+            _checkpoint(each / _FLUSHED_OFFSETS),
+            (each / CLEAN_SHUTDOWN).exists(),
+        )
+        for each in _homes(folder)
+    }
     bounds = {}
     for place, files in segments.items():
+        home = Path(files[0].path).parent.parent
+        starts, flushed, is_clean = homes.get(home, homes[folder.resolve()])
         end = None if ends is None else ends.get(place)
         if end is None:
             end = _end_by_file(Path(files[-1].path), flushed.get(place, 0))
@@ -147,11 +157,17 @@ def folder_bounds(
     return bounds
 
 
+def _homes(folder: Path) -> list[Path]:
+    """The folder itself, and those of further processes."""
+    return [folder, *sorted((folder / _PROCESSES).glob("[1-9]*"))]
+
+
 def topic_ids_in_folder(folder: Path, places: Iterable[Place]) -> dict[str, str]:
     """The ids of the topics of these partitions, by their `partition.metadata`. A folder may have none."""
     ids: dict[str, str] = {}
     for place in places:
-        for path in (folder / str(place) / _METADATA, folder / _METADATA):
+        inside = [home / str(place) / _METADATA for home in _homes(folder)]
+        for path in (*inside, folder / _METADATA):
             if place.topic in ids:
                 break  # All partitions of a topic have the same id.
             if path.exists() and (found := _TOPIC_ID.search(path.read_text())):

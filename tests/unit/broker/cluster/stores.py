@@ -11,9 +11,11 @@ from tidelog.broker.cluster.catalog import (
     BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
+    BrokerUnregistered,
     Catalog,
     ClientQuotasChanged,
     Delta,
+    FoldersRemoved,
     Listener,
     PartitionAssignment,
     PartitionsAdded,
@@ -27,6 +29,7 @@ from tidelog.broker.cluster.catalog import (
     assign,
 )
 from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import ClusterStore
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE, USER, QuotaEntity
 from tidelog.protocol.scram import ScramCredential, ScramMechanism, credential_of
@@ -42,7 +45,7 @@ class Facts(NamedTuple):
     broker_configs: dict[str, Mapping[str, str]]
     acls: set[Acl]
     topics: list[Topic]
-    deleted: set[UUID]
+    deleted: dict[UUID, frozenset[int]]
     client_quotas: dict[QuotaEntity, Mapping[str, float]]
     users: dict[str, Mapping[ScramMechanism, ScramCredential]]
     next_producer_id: int
@@ -56,7 +59,7 @@ def facts_of(catalog: Catalog) -> Facts:
         dict(catalog.broker_configs),
         set(catalog.acls),
         list(catalog.topics()),
-        set(catalog.deleted),
+        dict(catalog.deleted),
         dict(catalog.client_quotas),
         dict(catalog.users),
         catalog.next_producer_id,
@@ -98,7 +101,7 @@ def user(name: str, *mechanisms: ScramMechanism) -> UserChanged:
     return UserChanged(name, made)
 
 
-async def commit(store: SqliteStore, catalog: Catalog, *deltas: Delta) -> None:
+async def commit(store: ClusterStore, catalog: Catalog, *deltas: Delta) -> None:
     await store.commit(deltas, catalog.revision)
     for delta in deltas:
         catalog.apply(delta)
@@ -117,12 +120,18 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
     """A store that is open, with each kind of delta in it."""
     store = SqliteStore(folder / DATABASE, node_id=1)
     catalog = await store.load()
+    await fill(store, catalog, rng)
+    return store, catalog
+
+
+async def fill(store: ClusterStore, catalog: Catalog, rng: random.Random) -> None:
+    """Commit each kind of delta to a store that is empty."""
     await commit(store, catalog, broker(1, 9092, 9093), broker(2, 9092))
     topics = [topic(f"t{number}", rng.randint(1, 6)) for number in range(20)]
     for made in topics:
         await commit(store, catalog, TopicCreated(made))
-    await commit(store, catalog, ProducerIdsReserved(3000), TopicDeleted(topics[3].topic_id))
-    await commit(store, catalog, TopicDeleted(topics[4].topic_id, (topics[3].topic_id,)))
+    await commit(store, catalog, ProducerIdsReserved(3000), TopicDeleted(topics[3].topic_id, (1, 2)))
+    await commit(store, catalog, TopicDeleted(topics[4].topic_id, (1, 2), (topics[3].topic_id,), 1))
     await commit(store, catalog, TopicConfigsChanged(topics[5].topic_id, {"segment.bytes": "12345"}))
     await commit(store, catalog, PartitionsAdded(topics[6].topic_id, assign(3, [1])))
     await commit(store, catalog, led_anew(topics[7], 0), broker(2, 9094))
@@ -140,4 +149,6 @@ async def filled(folder: Path, rng: random.Random) -> tuple[SqliteStore, Catalog
         await commit(store, catalog, quotas(((USER, name),), 5.0))
     await commit(store, catalog, quotas(((USER, "alice"),), 7.5), ClientQuotasChanged({((USER, "bob"),): {}}))
     await commit(store, catalog, quotas(((CLIENT_ID, "app"), (USER, None)), 1.0))
-    return store, catalog
+    await commit(store, catalog, BrokerRegistered(BrokerRegistration(3, (), uuid4(), uuid4(), "r")))
+    await commit(store, catalog, TopicDeleted(topics[8].topic_id, (1, 2, 3)), BrokerUnregistered(3))
+    await commit(store, catalog, FoldersRemoved(2, (topics[8].topic_id,)))

@@ -1,13 +1,14 @@
 """Changes of the catalog whose commit fails: what the store holds is applied, what it does not is dropped."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from tests.unit.broker.cluster.stores import facts_of
 from tests.unit.broker.test_services import Clock, opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
@@ -22,8 +23,8 @@ from tidelog.broker.cluster.catalog import (
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import Commit, StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 
@@ -150,31 +151,77 @@ async def test_what_others_commit_is_followed_and_not_overwritten(tmp_path: Path
     await clusters[0].close()
 
 
-async def test_a_writer_that_the_watch_does_not_show_is_told_and_not_overwritten(tmp_path: Path) -> None:
-    store = DoubtfulStore(tmp_path)
-    cluster = Cluster(await store.load(), store)
-    await store._run(lambda: store._commit([create("a"), create("b")], 0))
-    store.begin(stores=False)
-    with pytest.raises(StoreError, match="something else writes"):
-        await cluster.change(reserve)
-    store.heal()
-    assert (await store.load()).revision == 2
-    await cluster.close()
+async def test_the_image_follows_again_after_a_watch_that_failed_and_followers_get_the_difference(
+    tmp_path: Path,
+) -> None:
+    class GivesUp(DoubtfulStore):
+        def watch(self, revision: int) -> AsyncIterator[Commit]:
+            return given_up() if self.is_away else super().watch(revision)
 
+        is_away = True
 
-async def test_where_the_store_cannot_be_followed_nothing_more_is_changed(tmp_path: Path) -> None:
-    store = DoubtfulStore(tmp_path)
+    async def given_up() -> AsyncIterator[Commit]:
+        raise StoreError("the watch is lost")
+        yield
+
+    store = GivesUp(tmp_path)
     cluster = Cluster(await store.load(), store)
-    foreign = TopicDeleted(uuid4())  # Durable, and of no topic that the image knows.
-    store._feed.publish(Commit(1, (foreign,)))
+    told: list[Delta] = []
+    cluster.follow(lambda change: told.append(change.delta))
+    reserved = await cluster.change(reserve)  # The image is loaded each time that the watch fails.
+    assert told == [reserved]
+    store.is_readable = False
     await until(lambda: cluster._failure is not None)
     dropped: list[bool] = []
     for _ in range(2):
         with pytest.raises(StoreError, match="cannot be followed"):
             await cluster.change(reserve, lambda: dropped.append(True))
     assert dropped == [True, True]
-    assert (await store.load()).revision == 0
+    store.is_away, store.is_readable = False, True
+    await until(lambda: cluster._failure is None)
+    created = await cluster.change(lambda _: create("t"))
+    assert told == [reserved, created]
+    assert facts_of(await store.load()) == facts_of(cluster.catalog)
     await cluster.close()
+
+
+async def test_an_older_store_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    store, older = DoubtfulStore(tmp_path / "new"), DoubtfulStore(tmp_path / "old")
+    cluster = Cluster(await store.load(), store)
+    await cluster.change(reserve)
+    await older.load()
+    cluster._store = older
+    await store.close()
+    store._feed.publish(Commit(9, (TopicDeleted(uuid4()),)))  # Does not fit, so the store is loaded again.
+    await until(lambda: cluster._failure is not None)
+    with pytest.raises(StoreError, match="put the newest one back"):
+        await cluster.change(reserve)
+    await cluster.close()
+
+
+async def test_plans_that_another_writer_overtook_are_made_again_until_they_are_stored_or_refused(
+    tmp_path: Path,
+) -> None:
+    store = DoubtfulStore(tmp_path)
+    clusters = [Cluster(await store.load(), store) for _ in range(3)]
+
+    def first_of(name: str, catalog: Catalog) -> TopicCreated:
+        return catalog.plan_topic(name, uuid4(), assign(1, [1]), {})
+
+    changes = [
+        cluster.change(plan)
+        for cluster in clusters
+        for plan in (reserve, *(partial(first_of, f"t{number}") for number in range(5)))
+    ]
+    results = await asyncio.gather(*changes, return_exceptions=True)
+    made = [result for result in results if not isinstance(result, BaseException)]
+    refused = [result.code for result in results if isinstance(result, ApiError)]
+    assert (len(made), refused) == (3 + 5, [ErrorCode.TOPIC_ALREADY_EXISTS] * 10)
+    await until(lambda: all(cluster.catalog.revision == 8 for cluster in clusters))
+    for cluster in clusters:
+        assert facts_of(cluster.catalog) == facts_of(await store.load())
+        assert cluster.catalog.next_producer_id == 3000
+    await asyncio.gather(*(cluster.close() for cluster in clusters))
 
 
 async def test_what_a_full_store_refused_is_not_there_and_the_next_goes_on(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved, TopicCreated
 from tidelog.broker.cluster.commit_feed import KEPT_COMMITS
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store import Commit, StoreConflict, StoreError
+from tidelog.broker.cluster.store import Commit, StoreError
 
 
 class Watcher:
@@ -56,31 +56,6 @@ async def test_a_watch_gives_every_commit_after_a_revision_once_and_in_order(sto
         assert watcher.deltas == committed[revision:]
     await store.close()
     await asyncio.gather(*(watcher.task for watcher in watchers))  # Each ends with the store.
-
-
-async def test_what_a_watch_gives_makes_the_image_that_a_load_gives(store: SqliteStore) -> None:
-    catalog = await store.load()
-    follower = await store.load()
-    watcher = Watcher(store.watch(follower.revision))
-    for number in range(7):
-        await commit(store, catalog, *some_deltas(number))
-    await store.close()
-    await watcher.task
-    for delta in watcher.deltas:
-        follower.apply(delta)
-    assert (list(follower.topics()), follower.brokers) == (list(catalog.topics()), catalog.brokers)
-    assert follower.revision == catalog.revision
-
-
-async def test_a_commit_that_is_refused_is_not_given(store: SqliteStore) -> None:
-    catalog = await store.load()
-    watcher = Watcher(store.watch(0))
-    await commit(store, catalog, ProducerIdsReserved(1000))
-    with pytest.raises(StoreConflict):
-        await store.commit([ProducerIdsReserved(2000)], 0)
-    await store.close()
-    await watcher.task
-    assert watcher.deltas == [ProducerIdsReserved(1000)]
 
 
 @pytest.mark.parametrize("stores", [True, False])

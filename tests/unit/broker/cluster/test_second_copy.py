@@ -29,8 +29,12 @@ from tidelog.broker.cluster.catalog import (
     NOBODY,
     AclsChanged,
     BrokerConfigsChanged,
+    BrokerRegistered,
+    BrokerRegistration,
+    BrokerUnregistered,
     Catalog,
     Delta,
+    FoldersRemoved,
     PartitionAssignment,
     PartitionsAdded,
     ProducerIdsReserved,
@@ -39,7 +43,7 @@ from tidelog.broker.cluster.catalog import (
     TopicDeleted,
     assign,
 )
-from tidelog.broker.cluster.facts import decoded, delta_fields, delta_of, encoded
+from tidelog.broker.cluster.facts import broker_fields, decoded, delta_fields, delta_of, encoded
 from tidelog.broker.cluster.second_copy import read_copy
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
@@ -80,9 +84,12 @@ async def test_a_commit_is_in_the_copy_when_it_returns(tmp_path: Path) -> None:
         PartitionsAdded(second.topic_id, assign(2, [1])),
         broker(1, 9092),
         led_anew(second, 0, 2),
+        BrokerRegistered(BrokerRegistration(2, (), uuid4(), uuid4(), "r", is_fenced=True)),
         broker(1, 9092, 9093),
-        TopicDeleted(first.topic_id),
-        TopicDeleted(second.topic_id, (first.topic_id,)),
+        TopicDeleted(first.topic_id, (1, 2)),
+        TopicDeleted(second.topic_id, (1, 2), (first.topic_id,), 1),
+        FoldersRemoved(2, (first.topic_id, second.topic_id)),
+        BrokerUnregistered(1),
     ]
     for delta in deltas:
         await commit(store, catalog, delta)
@@ -229,12 +236,15 @@ async def test_two_histories_of_one_cluster_are_refused(tmp_path: Path) -> None:
     await store.close()
 
 
+A_BROKER = broker_fields(BrokerRegistration(1, ()))
+
+
 def line_of(fields: object) -> bytes:
     text = encoded(fields).encode()
     return b"%08x %s\n" % (crc32c(text), text)
 
 
-@pytest.mark.parametrize("schema_version", [1, 4, 6])
+@pytest.mark.parametrize("schema_version", [1, 5, 7])
 async def test_a_catalog_of_another_schema_version_is_refused_and_left_as_it_is(
     tmp_path: Path, schema_version: int
 ) -> None:
@@ -245,7 +255,7 @@ async def test_a_catalog_of_another_schema_version_is_refused_and_left_as_it_is(
     connection.close()
     before = (tmp_path / COPY).read_bytes()
     store = SqliteStore(tmp_path / DATABASE, node_id=1)
-    with pytest.raises(StoreError, match=f"expected schema version 5 of the catalog, got {schema_version}"):
+    with pytest.raises(StoreError, match=f"expected schema version 6 of the catalog, got {schema_version}"):
         await store.load()
     await store.close()
     assert (tmp_path / COPY).read_bytes() == before
@@ -256,7 +266,7 @@ async def test_a_copy_of_another_format_counts_as_damaged(tmp_path: Path) -> Non
     await store.close()
     first, zeros = (tmp_path / COPY).read_bytes().split(b"\n", 1)
     (tmp_path / COPY).write_bytes(line_of({**decoded(first[9:]), "format": 3}) + zeros)
-    assert "expected format 4, got 3" in read_copy(tmp_path / COPY).problem
+    assert "expected format 5, got 3" in read_copy(tmp_path / COPY).problem
     assert await loaded(tmp_path) == facts_of(catalog)
     assert not read_copy(tmp_path / COPY).problem
 
@@ -274,9 +284,16 @@ async def test_only_the_broker_s_user_may_read_the_files_because_they_hold_keys(
     [
         TopicCreated(topic("a", 10_000)),
         PartitionsAdded(
-            uuid4(), (PartitionAssignment(-1, 2, (1, 2), ()), PartitionAssignment(2, 0, (2,), (2,)))
+            uuid4(),
+            (
+                PartitionAssignment(-1, 2, (1, 2), (), 7, (2,), (1,), (2,)),
+                PartitionAssignment(2, 0, (2,), (2,)),
+            ),
         ),
-        TopicDeleted(uuid4(), (uuid4(), uuid4())),
+        TopicDeleted(uuid4(), (1, 2), (uuid4(), uuid4()), 1),
+        FoldersRemoved(2, (uuid4(),)),
+        BrokerUnregistered(2),
+        BrokerRegistered(BrokerRegistration(7, (), uuid4(), uuid4(), "r", is_fenced=True)),
         TopicConfigsChanged(uuid4(), {"b": "2", "a": "ü\n"}),
         BrokerConfigsChanged("", {"b": "2", "a": "ü\n"}),
         led_anew(topic("a", 3), 0, 2),
@@ -299,19 +316,36 @@ def test_what_is_decoded_equals_what_was_encoded(delta: Delta) -> None:
     [
         {},
         {"created": {"name": "a", "id": "0", "partitions": [], "configs": {}}},
-        {"created": {"name": "a/b", "id": uuid4().hex, "partitions": [[1, 0, [1], [1], 1]], "configs": {}}},
-        {"grown": uuid4().hex, "partitions": [[3, 0, [1], [1], 1]]},
-        {"grown": uuid4().hex, "partitions": [[1, -1, [1], [1], 1]]},
-        {"grown": uuid4().hex, "partitions": [[1, 0, [], [], 1]]},
-        {"grown": uuid4().hex, "partitions": [[1, 0, [1], [2], 1]]},
+        {
+            "created": {
+                "name": "a/b",
+                "id": uuid4().hex,
+                "partitions": [[1, 0, [1], [1], 0, [], [], [], 1]],
+                "configs": {},
+            }
+        },
+        {"grown": uuid4().hex, "partitions": [[3, 0, [1], [1], 0, [], [], [], 1]]},
+        {"grown": uuid4().hex, "partitions": [[1, -1, [1], [1], 0, [], [], [], 1]]},
+        {"grown": uuid4().hex, "partitions": [[1, 0, [], [], 0, [], [], [], 1]]},
+        {"grown": uuid4().hex, "partitions": [[1, 0, [1], [2], 0, [], [], [], 1]]},
         {"configured": uuid4().hex, "configs": {"a": 1}},
-        {"changed": uuid4().hex, "partitions": [[-1, 1, 0, [1], [1]]]},
-        {"changed": uuid4().hex, "partitions": [[0, 1, 0, [2], [2]]]},
+        {"changed": uuid4().hex, "partitions": [[-1, 1, 0, [1], [1], 0, [], [], []]]},
+        {"changed": uuid4().hex, "partitions": [[0, 1, 0, [2], [2], 0, [], [], []]]},
+        *(
+            {"changed": uuid4().hex, "partitions": [[0, 1, 0, [1], [1], *more]]}
+            for more in ([], [-1, [], [], []], [0, [2], [], []], [0, [], [2], []], [0, [], [], [2]])
+        ),
         {"changed": uuid4().hex, "partitions": {}},
-        {"registered": {"id": -1, "listeners": []}},
-        {"registered": {"id": 1, "listeners": [["external", "h", 65536]]}},
-        {"registered": {"id": 1, "listeners": [["", "h", 1]]}},
-        {"registered": {"id": 1, "listeners": [["external", 1, 1]]}},
+        {"registered": {**A_BROKER, "id": -1}},
+        {"registered": {**A_BROKER, "listeners": [["external", "h", 65536]]}},
+        {"registered": {**A_BROKER, "listeners": [["", "h", 1]]}},
+        {"registered": {**A_BROKER, "listeners": [["external", 1, 1]]}},
+        {"registered": {**A_BROKER, "rack": 1}},
+        {"registered": {**A_BROKER, "is_fenced": 1}},
+        {"registered": {**A_BROKER, "incarnation": "1"}},
+        {"unregistered": -1},
+        {"deleted": uuid4().hex, "held_by": [-1], "gone": [], "gone_from": 1},
+        {"folders_removed": ["x"], "from": 1},
         {"acls_added": [[2, 3, "t", "User:a", "*", 3]], "acls_removed": []},
         {"acls_added": [[2, 3, "t", "User:a", "*", 99, 3]], "acls_removed": []},
         {"acls_added": [[2, 3, "", "User:a", "*", 3, 3]], "acls_removed": []},

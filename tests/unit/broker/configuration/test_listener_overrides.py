@@ -74,7 +74,6 @@ def test_the_file_the_environment_and_the_command_line_give_it_and_the_strongest
             "1",
             "or one with a mechanism (plain, scram.sha.256, scram.sha.512, oauthbearer) behind it",
         ),
-        ("listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config", "x", "with `tidelog user add`"),
         (
             "listener.name.sasl_ssl.ssl.client.aut",
             "none",
@@ -119,3 +118,22 @@ def test_it_is_listed_and_described_and_a_secret_is_neither(tmp_path: Path) -> N
     for text in (repr(config), str(values), str(described)):
         assert "sesame" not in text
         assert "barley" not in text
+
+
+@pytest.mark.parametrize("value", ["x", 'PlainLoginModule required username="b" user_alice="s";'])
+def test_the_users_of_clients_are_not_in_the_jaas_config(value: str) -> None:
+    with pytest.raises(ConfigError, match="with `tidelog user add`"):
+        BrokerConfig.load({"sasl.jaas.config": value})
+
+
+def test_the_user_of_this_broker_may_be_given_for_one_mechanism_of_a_listener() -> None:
+    user = 'org.example.ScramLoginModule required username="b" password="p";'
+    config = BrokerConfig.load(
+        {
+            "listeners": "IN://127.0.0.1:0",
+            "listener.security.protocol.map": "IN:SASL_SSL",
+            "listener.name.in.scram-sha-512.sasl.jaas.config": user,
+        }
+    )
+    assert config.of_listener("IN", "SCRAM-SHA-512").sasl_jaas_config == user
+    assert not config.of_listener("IN", "SCRAM-SHA-256").sasl_jaas_config

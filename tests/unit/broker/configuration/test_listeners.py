@@ -12,6 +12,10 @@ TWO = {
     "listeners": "OUTSIDE://0.0.0.0:9092,INSIDE://10.0.0.1:29092",
     "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
 }
+THREE = {
+    "listeners": "A://:1,B://:2,C://:3",
+    "listener.security.protocol.map": "A:PLAINTEXT,B:SSL,C:SSL",
+}
 
 
 def loaded(**given: str) -> tuple[ListenerConfig, ...]:
@@ -187,3 +191,29 @@ def test_what_is_wrong_is_refused_with_what_was_expected(given: dict[str, str], 
 def test_several_listeners_may_leave_their_port_to_the_system() -> None:
     outside, inside = BrokerConfig.load({**TWO, "listeners": "OUTSIDE://:0,INSIDE://:0"}).listener_configs
     assert outside.port == inside.port == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "A"),
+        ({"inter.broker.listener.name": "c"}, "C"),
+        ({"security.inter.broker.protocol": "SSL"}, "B"),
+    ],
+)
+def test_brokers_reach_each_other_by_one_listener(settings: dict[str, str], name: str) -> None:
+    assert BrokerConfig.load({**THREE, **settings}).inter_broker_listener.name == name
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"inter.broker.listener.name": "D"}, "one of the listeners A (PLAINTEXT), B (SSL), C (SSL), got D"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "got SASL_SSL"),
+        ({"inter.broker.listener.name": "A", "security.inter.broker.protocol": "SSL"}, "not both"),
+    ],
+)
+def test_a_listener_for_brokers_that_does_not_exist_is_refused(
+    settings: dict[str, str], complaint: str
+) -> None:
+    assert complaint in complaint_about({**THREE, **settings})

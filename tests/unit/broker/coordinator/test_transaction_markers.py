@@ -7,7 +7,6 @@ import pytest
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions.transaction import TopicPartition
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.services import Services, open_services
@@ -30,7 +29,7 @@ async def services(tmp_path: Path) -> AsyncIterator[Services]:
 async def test_a_partition_that_fails_is_named_and_one_that_is_gone_needs_no_marker(
     services: Services,
 ) -> None:
-    writer = TransactionMarkers(services.catalog, services.replicas, services.groups, lambda: NOW_MS)
+    writer = services.transactions._markers
     wanted = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 9), TopicPartition("u", 0)]
     services.replicas["t", 1].fail(OSError("the disk is gone"))
     offsets = TopicPartition(OFFSETS_TOPIC, 3)

@@ -222,6 +222,6 @@ async def test_whoever_waits_when_the_broker_stops_is_sent_to_look_for_the_coord
     waiting = asyncio.ensure_future(join(asker, 3))
     await until(lambda: is_parked(asker))
     await asker.services.close()
-    with pytest.raises(ApiError, match="the broker is stopping") as refused:
+    with pytest.raises(ApiError, match="coordinates it no longer") as refused:
         await waiting
     assert refused.value.code == ErrorCode.NOT_COORDINATOR

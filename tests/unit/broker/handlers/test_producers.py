@@ -54,7 +54,7 @@ async def test_when_the_store_fails_the_client_is_told_to_come_back(
 ) -> None:
     store = asker.services._cluster._store
 
-    async def failing(*_: object) -> None:
+    async def failing(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store, "commit", failing)

@@ -12,9 +12,10 @@ import pytest
 
 from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opened, stored
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
     LEADER_EPOCHS,
     META_PROPERTIES,
@@ -132,7 +133,7 @@ async def test_what_a_deletion_left_is_removed_by_the_next_start(
     topic = await services.topics.create(name)
     await stored(services, b"v", topic=name)
     await services.topics.delete(topic.topic_id)
-    assert services.catalog.deleted == {topic.topic_id}
+    assert services.catalog.deleted.keys() == {topic.topic_id}
     await services.close(clean=clean)
     assert (tmp_path / f"{name}-0").exists()
     services = await opened(tmp_path)
@@ -163,13 +164,13 @@ async def test_a_deleted_topic_is_remembered_until_its_folders_are_gone_and_no_l
     topics = [await services.topics.create(f"t{number}") for number in range(5)]
     await services.topics.delete(topics[0].topic_id)
     await services.topics.delete(topics[1].topic_id)
-    assert services.catalog.deleted == {topics[0].topic_id, topics[1].topic_id}
+    assert services.catalog.deleted.keys() == {topics[0].topic_id, topics[1].topic_id}
     await services.close()
     services = await opened(tmp_path)
     for topic in topics[2:]:
         await services.topics.delete(topic.topic_id)
-        assert services.catalog.deleted == {topic.topic_id} or topic is topics[2]
-    assert services.catalog.deleted == {topics[4].topic_id}
+        assert services.catalog.deleted.keys() == {topic.topic_id} or topic is topics[2]
+    assert services.catalog.deleted.keys() == {topics[4].topic_id}
     await services.close()
 
 

@@ -103,14 +103,14 @@ async def test_a_topic_that_others_deleted_ends_here_with_its_folders(
     topic = await services.topics.create("t", NewTopic(num_partitions=2))
     replica = services.replicas["t", 0]
     replica.append_as_leader(batch(), NOW_MS)
-    await changed(services, TopicDeleted(topic.topic_id))
+    await changed(services, TopicDeleted(topic.topic_id, (1,)))
     assert (services.replicas, folders(tmp_path)) == ({}, [])
     assert replica.stopped == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # It is remembered until a later deletion says that its folders are gone.
-    assert services.catalog.deleted == {topic.topic_id}
+    assert services.catalog.deleted.keys() == {topic.topic_id}
     other = await services.topics.create("u")
     await services.topics.delete(other.topic_id)
-    assert services.catalog.deleted == {other.topic_id}
+    assert services.catalog.deleted.keys() == {other.topic_id}
 
 
 async def test_settings_that_others_changed_hold_in_the_running_logs(services: Services) -> None:

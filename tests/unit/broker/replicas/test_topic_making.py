@@ -19,8 +19,9 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import Delta, TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import STORE_FILE, Services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import NewPartitions
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -221,9 +222,9 @@ async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) 
     seen: list[bool] = []
 
     class Store(SqliteStore):
-        async def commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
+        def _commit(self, deltas: Sequence[Delta], expected_revision: int) -> None:
             seen.append(tmp_path in disk.synced_directories)
-            await super().commit(deltas, expected_revision)
+            super()._commit(deltas, expected_revision)
 
     services = await opened(tmp_path, disk=disk, store=Store(tmp_path / STORE_FILE, node_id=1))
     disk.synced_directories.clear()

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypedDict
 
-from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.cluster.catalog import NO_LEADER, Topic
 from tidelog.broker.configuration.broker_settings import ConfigSource
-from tidelog.broker.handlers.metadata import NO_LEADER, described_partition
+from tidelog.broker.handlers.metadata import described_partition
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each

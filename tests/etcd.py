@@ -1,0 +1,114 @@
+"""Real members of etcd on loopback: started, stopped, continued and killed, each by its number.
+
+Owns their processes and their ports. Data goes to a folder of the caller. Invariant: none is left behind.
+"""
+
+import asyncio
+import shutil
+import signal
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from tests.ports import free_port
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.cluster.etcd_client import EtcdClient
+from tidelog.broker.cluster.store import StoreError
+
+BINARY: Final = shutil.which("etcd")
+
+
+class EtcdMembers:
+    """A cluster of `count` members."""
+
+    def __init__(self, folder: Path, count: int, more: Sequence[str] = (), scheme: str = "http") -> None:
+        self.endpoints = [f"{scheme}://localhost:{free_port()}" for _ in range(count)]
+        self._folder = folder
+        self._more = more
+        self._peers = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+
+    async def start(self, number: int) -> None:
+        """Start a member; it may have run before."""
+        assert BINARY is not None
+        cluster = ",".join(f"m{each}={peer}" for each, peer in enumerate(self._peers))
+        arguments = [f"--name=m{number}", f"--data-dir={self._folder}/m{number}", "--logger=zap"]
+        arguments += [f"--listen-client-urls={self.endpoints[number]}"]
+        arguments += [f"--advertise-client-urls={self.endpoints[number]}"]
+        arguments += [f"--listen-peer-urls={self._peers[number]}", f"--initial-cluster={cluster}"]
+        arguments += [f"--initial-advertise-peer-urls={self._peers[number]}", *self._more]
+        with (self._folder / f"m{number}.log").open("ab") as log:
+            self._processes[number] = await asyncio.create_subprocess_exec(
+                BINARY, *arguments, stdout=log, stderr=log
+            )
+
+    def stop(self, number: int) -> None:
+        """As if it hung."""
+        self._processes[number].send_signal(signal.SIGSTOP)
+
+    def go_on(self, number: int) -> None:
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    async def kill(self, number: int) -> None:
+        process = self._processes.pop(number)
+        process.kill()
+        await process.wait()
+
+    async def kill_all(self) -> None:
+        for number in list(self._processes):
+            await self.kill(number)
+
+    async def leader(self) -> int:
+        """The number of the member that leads, which has to be running, as do most of the others."""
+        async with asyncio.timeout(DEADLINE_SECONDS), aiohttp.ClientSession() as session:
+            while True:
+                for number in self._processes:
+                    try:
+                        async with session.post(
+                            f"{self.endpoints[number]}/v3/maintenance/status",
+                            json={},
+                            timeout=aiohttp.ClientTimeout(1),
+                        ) as response:
+                            status = await response.json()
+                    except (aiohttp.ClientError, TimeoutError):
+                        continue
+                    if status.get("leader", "0") == status["header"]["member_id"]:
+                        return number
+                await asyncio.sleep(0.05)
+
+    async def ready(self, client: EtcdClient) -> None:
+        """Return once they answer `client`."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while True:
+                try:
+                    await client.call("/v3/kv/range", {"key": "AA=="})
+                    return
+                except StoreError:
+                    await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def running_etcd(
+    folder: Path,
+    count: int = 1,
+    more: Sequence[str] = (),
+    scheme: str = "http",
+    ssl_context: ssl.SSLContext | None = None,
+) -> AsyncIterator[EtcdMembers]:
+    """Members that answer, with their data in `folder`, which exists."""
+    members = EtcdMembers(folder, count, more, scheme)
+    try:
+        for number in range(count):
+            await members.start(number)
+        client = EtcdClient(members.endpoints, ssl_context=ssl_context)
+        try:
+            await members.ready(client)
+        finally:
+            await client.close()
+        yield members
+    finally:
+        await members.kill_all()

@@ -1,0 +1,1 @@
+"""Several brokers over one catalog."""

@@ -1,0 +1,173 @@
+"""Groups over several brokers: the leader of a group's partition coordinates it, and it moves with that."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.crew import both_protocols
+from tests.several.brokers import Brokers, brokers
+from tests.several.test_topics import asked
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.broker.coordinator.shards import partition_of
+from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+PARTITIONS = 6
+QUICK: dict[str, Any] = {"retry_backoff_ms": 20, "fetch_max_wait_ms": 20, "heartbeat_interval_ms": 50}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers(tmp_path) as running:
+        async with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
+            await admin.create_topics([NewTopic("t", PARTITIONS, 1, {})])
+        for services in (broker.services for broker in running.running.values()):
+            await services.groups.make_topic()
+            await services.transactions.make_topic()
+        await running.agreed()
+        yield running
+
+
+def coordinated_by(cluster: Brokers, node_id: int, topic: str = OFFSETS_TOPIC) -> str:
+    """A key whose partition of an internal topic this broker leads."""
+    names = (f"key-{number}" for number in range(1000))
+    return next(name for name in names if cluster.leader_of(topic, partition_of(name, PARTITIONS)) == node_id)
+
+
+async def filled(cluster: Brokers, count: int) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(count):
+            await producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+async def test_every_broker_names_the_leader_of_the_partition_as_the_coordinator(
+    cluster: Brokers, topic: str
+) -> None:
+    for leader_id in (1, 2, 3):
+        key = coordinated_by(cluster, leader_id, topic)
+        for node_id in (1, 2, 3):
+            answer = await asked(
+                cluster,
+                node_id,
+                ApiKey.FIND_COORDINATOR,
+                3,
+                key=key,
+                key_type=int(topic == TRANSACTIONS_TOPIC),
+            )
+            assert (answer.error_code, answer.node_id) == (ErrorCode.NONE, leader_id)
+            assert answer.port == cluster[leader_id].port
+
+
+async def test_another_broker_than_the_coordinator_says_that_it_is_not(cluster: Brokers) -> None:
+    group = coordinated_by(cluster, 2)
+    name = coordinated_by(cluster, 2, TRANSACTIONS_TOPIC)
+    for node_id, code in ((1, ErrorCode.NOT_COORDINATOR), (2, ErrorCode.NONE)):
+        commit = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        partitions = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+        topics = [{"name": "t", "partitions": partitions}]
+        answer = await asked(cluster, node_id, ApiKey.OFFSET_COMMIT, 8, **commit, topics=topics)
+        assert answer.topics[0].partitions[0].error_code == code
+        answer = await asked(
+            cluster,
+            node_id,
+            ApiKey.INIT_PRODUCER_ID,
+            4,
+            transactional_id=name,
+            transaction_timeout_ms=1000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        assert answer.error_code == code
+
+
+@both_protocols
+async def test_members_of_a_group_share_partitions_of_all_brokers(
+    cluster: Brokers, protocol: dict[str, Any]
+) -> None:
+    await filled(cluster, 60)
+    for leader_id in (1, 2, 3):
+        settings = {**QUICK, **protocol, "group_id": coordinated_by(cluster, leader_id)}
+        found: set[int] = set()
+
+        async def read(settings: dict[str, Any], found: set[int]) -> None:
+            address = cluster.bootstrap_servers
+            async with Consumer(
+                "t", bootstrap_servers=address, auto_offset_reset="earliest", **settings
+            ) as reader:
+                async for record in reader:
+                    found.add(int(record.value or b""))
+
+        readers = [asyncio.create_task(read(settings, found)) for _ in range(2)]
+        await until(lambda: len(found) >= 60)  # noqa: B023
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+        assert found == set(range(60))
+
+
+async def test_the_groups_and_transactions_of_all_brokers_are_listed(cluster: Brokers) -> None:
+    groups = [coordinated_by(cluster, node_id) for node_id in (1, 2, 3)]
+    names = [coordinated_by(cluster, node_id, TRANSACTIONS_TOPIC) for node_id in (1, 2, 3)]
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        for group in groups:
+            await admin.groups.commit(group, {TopicPartition("t", 0): 7})
+        for name in names:
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name):
+                pass
+        assert [each.group_id for each in await admin.groups.list()] == sorted(groups)
+        assert [each.transactional_id for each in await admin.transactions.list()] == sorted(names)
+
+
+async def test_a_group_moves_with_the_leader_of_its_partition(cluster: Brokers) -> None:
+    await filled(cluster, 30)
+    group = coordinated_by(cluster, 2)
+    partition = partition_of(group, PARTITIONS)
+    settings = {**QUICK, "group_id": group, "enable_auto_commit": False}
+    address = cluster.bootstrap_servers
+    async with Consumer("t", bootstrap_servers=address, auto_offset_reset="earliest", **settings) as reader:
+        for _ in range(10):
+            await reader.getone()
+        await reader.commit()
+        await cluster.lead(OFFSETS_TOPIC, partition, -1)
+        assert not [
+            shard
+            for shard in cluster[2].services.groups._shards.loaded()
+            if shard.replica.partition == partition
+        ]
+        answer = await asked(cluster, 1, ApiKey.FIND_COORDINATOR, 3, key=group, key_type=0)
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await cluster.lead(OFFSETS_TOPIC, partition, 2)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            for _ in range(20):
+                await reader.getone()
+            await reader.commit()
+    async with Admin(bootstrap_servers=address) as admin:
+        offsets = await admin.groups.offsets(group)
+    assert sum(each.offset for each in offsets.values()) == 30
+
+
+async def test_a_group_goes_on_after_its_coordinator_was_killed_and_started_again(cluster: Brokers) -> None:
+    await filled(cluster, 30)
+    group = coordinated_by(cluster, 3)
+    settings = {**QUICK, "group_id": group, "enable_auto_commit": False}
+    address = cluster.bootstrap_servers
+    found: set[int] = set()
+    async with Consumer("t", bootstrap_servers=address, auto_offset_reset="earliest", **settings) as reader:
+        for _ in range(10):
+            found.add(int((await reader.getone()).value or b""))
+        await reader.commit()
+        await cluster.kill(3)
+        await cluster.start(3)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(found) < 30:
+                found.add(int((await reader.getone()).value or b""))
+            await reader.commit()
+    async with Admin(bootstrap_servers=address) as admin:
+        offsets = await admin.groups.offsets(group)
+    assert sum(each.offset for each in offsets.values()) == 30

@@ -1,0 +1,240 @@
+"""`tidelog serve --processes N`: kills, stops, and other numbers of processes."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.several.processes import Processes, children_of, has_ended, processes
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
+from tidelog.broker.data_folder.verification import Finding, verify_folder
+from tidelog.client import Admin, Consumer, NewTopic, Producer
+from tidelog.pipeline.offsets import Place
+from tidelog.pipeline.segments.data_folders import by_place, find_segments, folder_bounds
+
+TOPIC = "t"
+PARTITIONS = 4
+
+
+async def create(broker: Processes, name: str = TOPIC, partitions: int = PARTITIONS) -> None:
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 1, {})])
+
+
+async def produce(broker: Processes, values: range, topic: str = TOPIC) -> None:
+    """Each is acknowledged when this returns."""
+    async with Producer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=True) as producer:
+        for value in values:
+            await producer.send(topic, b"%d" % value, partition=value % PARTITIONS)
+        await producer.flush()
+
+
+async def stored(broker: Processes, count: int, topic: str = TOPIC) -> list[int]:
+    """The first `count` values that are read of all partitions, sorted."""
+    address = broker.bootstrap_servers
+    async with Consumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+        return sorted([int((await consumer.getone()).value or b"") for _ in range(count)])
+
+
+def partitions_in(broker: Processes) -> dict[int, set[str]]:
+    """Process -> the folders of the topic that it has."""
+    places = {0: broker.data_dir, **{n: broker.data_dir / "processes" / str(n) for n in range(1, 9)}}
+    return {
+        process: found
+        for process, place in places.items()
+        if (found := {each.name for each in place.glob(f"{TOPIC}-*")})
+    }
+
+
+async def test_each_process_has_partitions_and_a_client_of_one_address_uses_all(tmp_path: Path) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        await produce(broker, range(40))
+        assert {len(found) for found in partitions_in(broker).values()} == {PARTITIONS // 2}
+        assert await stored(broker, 40) == list(range(40))
+        assert await broker.stop() == 0
+        for event in broker.running.events("topic_created"):
+            assert event["process"] in ("0", "1")
+
+
+async def test_a_killed_process_serves_again_what_it_acknowledged_while_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        await produce(broker, range(40))
+        for process in ("0", "1"):
+            pids = broker.pids()
+            await broker.kill_and_await(process)
+            other = {"0": "1", "1": "0"}[process]
+            assert broker.pids()[other] == pids[other]
+        (first, second) = broker.running.events("process_ended")
+        assert (first["process"], first["exit_code"]) == ("0", -signal.SIGKILL)
+        assert second["process"] == "1"
+        await produce(broker, range(40, 80))
+        assert await stored(broker, 80) == list(range(80))
+        assert await broker.stop() == 0
+
+
+async def test_a_transaction_over_processes_survives_the_kill_of_each(tmp_path: Path) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        settings = {"bootstrap_servers": broker.bootstrap_servers, "transactional_id": "x"}
+        async with Producer(**settings) as producer:
+            for number, process in enumerate(("0", "1")):
+                await producer.begin_transaction()
+                for value in range(8 * number, 8 * number + 8):
+                    await producer.send(TOPIC, b"%d" % value, partition=value % PARTITIONS)
+                await producer.flush()
+                await broker.kill_and_await(process)
+                await producer.commit_transaction()
+        async with Consumer(
+            TOPIC,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        ) as consumer:
+            values = [int((await consumer.getone()).value or b"") for _ in range(16)]
+        assert sorted(values) == list(range(16))
+        assert await broker.stop() == 0
+
+
+async def test_records_are_served_without_the_store_and_the_catalog_changes_once_it_is_back(
+    tmp_path: Path,
+) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            await producer.send_and_wait(TOPIC, b"0", partition=0)
+            os.kill(broker.store_pid(), signal.SIGSTOP)
+            try:
+                for value in range(1, 40):
+                    await producer.send_and_wait(TOPIC, b"%d" % value, partition=value % PARTITIONS)
+                creation = asyncio.create_task(create(broker, "later"))
+            finally:
+                os.kill(broker.store_pid(), signal.SIGCONT)
+            await creation
+        await broker.kill_and_await("store")
+        await create(broker, "after")
+        await produce(broker, range(40, 80))
+        assert await stored(broker, 80) == list(range(80))
+        assert await broker.stop() == 0
+        await broker.start()
+        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            assert {TOPIC, "later", "after"} <= set(await admin.list_topics())
+
+
+async def test_processes_end_by_themselves_when_the_first_is_killed_and_the_next_start_serves(
+    tmp_path: Path,
+) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        await produce(broker, range(40))
+        left = children_of(broker.running.pid or 0)
+        assert len(left) == 3
+        await broker.running.kill_9()
+        await broker.start()
+        assert has_ended(left)
+        assert await stored(broker, 40) == list(range(40))
+        assert await broker.stop() == 0
+
+
+async def test_partitions_move_when_the_number_of_processes_changes_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    async with processes(tmp_path / "data", 1) as broker:
+        await create(broker)
+        for number, count in enumerate((1, 4, 2, 3, 1)):
+            if number:
+                assert await broker.stop() == 0
+                broker.count = count
+                await broker.start()
+            await produce(broker, range(40 * number, 40 * number + 40))
+            assert await stored(broker, 40 * (number + 1)) == list(range(40 * (number + 1)))
+            if count == 4:
+                assert Counter(map(len, partitions_in(broker).values())) == {1: 4}
+        assert partitions_in(broker).keys() == {0}
+        assert not (broker.data_dir / "processes").exists()
+
+
+async def test_the_folders_of_all_processes_are_verified_read_without_a_broker_and_made_a_catalog_of(
+    tmp_path: Path,
+) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        await create(broker)
+        await produce(broker, range(40))
+        assert await broker.stop() == 0
+        findings: list[Finding] = []
+        totals = verify_folder(broker.data_dir, findings.append)
+        assert (totals.partitions, totals.records, findings) == (PARTITIONS, 40, [])
+        segments = by_place(find_segments(broker.data_dir, [TOPIC]))
+        assert folder_bounds(broker.data_dir, segments) == {
+            Place(TOPIC, index): (0, 40 // PARTITIONS) for index in range(PARTITIONS)
+        }
+        for name in ("cluster.db", "cluster.copy"):
+            (broker.data_dir / name).unlink()
+        rebuilding = CatalogRebuilding(broker.data_dir)
+        rebuilding.write(rebuilding.plan())
+        placed = partitions_in(broker)
+        await broker.start()
+        assert partitions_in(broker) == placed
+        assert await stored(broker, 40) == list(range(40))
+        assert await broker.stop() == 0
+
+
+async def test_a_second_start_on_the_folder_is_refused_at_once(tmp_path: Path) -> None:
+    async with processes(tmp_path / "data", 2) as broker:
+        for count in (1, 2):
+            second = Processes(broker.data_dir, count)
+            with pytest.raises(RuntimeError, match="another broker is using"):
+                await second.start()
+        await create(broker)
+        assert await broker.stop() == 0
+
+
+async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
+    settings = {"faults.enable": "true"}
+    async with processes(tmp_path / "data", 2, **settings) as broker, ClientSession() as http:
+        await create(broker)
+        await produce(broker, range(40))
+        address = f"http://127.0.0.1:{broker.running.http_port}"
+
+        async def get(path: str, expected: str, status: int = 200) -> str:
+            """The answer, once it has this text: one that a busy process gives late is left out."""
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while True:
+                    async with http.get(address + path) as answer:
+                        text = await answer.text()
+                        if expected in text and answer.status == status:
+                            return text
+
+        for process in (0, 1):
+            name = "kafka_server_brokertopicmetrics_messagesin_total"
+            metrics = await get("/metrics", f'{name}{{process="{process}",topic="t"}} 20.0\n')
+            assert metrics.count(f"# TYPE {name}") == 1
+        await get("/healthz", "ok\n")
+        await get("/readyz", "ready\n")
+        await get("/processes/1/readyz", "ready\n")
+        await get("/processes/2/readyz", "there is no process 2", 404)
+        described = json.loads(await get(f"/producers?topic={TOPIC}", '"partition": 3, "producer_count"'))
+        assert [each["partition"] for each in described["partitions"]] == list(range(PARTITIONS))
+        assert all(each["producer_count"] == 1 for each in described["partitions"])
+        order = {"fault": "error", "api": "produce", "topic": TOPIC, "error": "NOT_ENOUGH_REPLICAS"}
+        async with http.post(f"{address}/faults", json=order) as answer:
+            assert answer.status == 201, await answer.text()
+        await get("/faults", '"process": 1')
+        os.kill(broker.pids()["1"], signal.SIGSTOP)
+        try:
+            await get("/healthz", "ok\n")
+            await get("/readyz", "not ready: process", 503)
+            await get("/metrics", 'tidelog_process_up{process="1"} 0.0\n')
+        finally:
+            os.kill(broker.pids()["1"], signal.SIGCONT)
+        assert await broker.stop() == 0

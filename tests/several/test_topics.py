@@ -1,0 +1,254 @@
+"""Topics over several brokers: each partition is on one of them, and each broker says so."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.raw import connected
+from tests.several.brokers import Brokers, brokers
+from tests.waiting import until
+from tidelog.broker.cluster.catalog import ALL_BROKERS, BrokerRegistered
+from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
+from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer, Producer
+from tidelog.client import NewTopic as Wanted
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE
+from tidelog.protocol.records import RecordBatchBuilder
+from tidelog.protocol.schema import ApiKey
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers(tmp_path) as running:
+        yield running
+
+
+async def asked(cluster: Brokers, node_id: int, key: ApiKey, version: int, /, **values: Any) -> Any:
+    """The answer of one broker."""
+    async with connected(cluster[node_id].port) as client:
+        await client.send_request(key, version, values)
+        return await client.receive()
+
+
+async def test_partitions_are_spread_and_each_broker_has_the_folders_of_its_own(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    for number in range(12):
+        await cluster[1 + number % 3].services.topics.create(f"t{number}", NewTopic(num_partitions=3))
+    await cluster.agreed()
+    assert Counter(cluster.leader_of(f"t{number}", 0) for number in range(12)).keys() == {1, 2, 3}
+    for number in range(12):
+        for index in range(3):
+            leader_id = cluster.leader_of(f"t{number}", index)
+            have = {
+                node_id
+                for node_id in cluster.running
+                if (tmp_path / f"broker-{node_id}" / f"t{number}-{index}").exists()
+            }
+            assert have == {leader_id}
+            assert [
+                each for each in (1, 2, 3) if (f"t{number}", index) in cluster[each].services.replicas
+            ] == [leader_id]
+
+
+async def test_every_broker_names_all_brokers_all_leaders_and_one_controller(cluster: Brokers) -> None:
+    await cluster[2].services.topics.create("t", NewTopic(num_partitions=3))
+    await cluster.agreed()
+    addresses = {(node_id, "127.0.0.1", broker.port) for node_id, broker in cluster.running.items()}
+    leaders = {index: cluster.leader_of("t", index) for index in range(3)}
+    for node_id in (1, 2, 3):
+        metadata = await asked(cluster, node_id, ApiKey.METADATA, 9, topics=[{"name": "t"}])
+        assert {(each.node_id, each.host, each.port) for each in metadata.brokers} == addresses
+        assert metadata.controller_id == 1
+        (topic,) = metadata.topics
+        assert {each.partition_index: each.leader_id for each in topic.partitions} == leaders
+        assert {each.error_code for each in topic.partitions} == {ErrorCode.NONE}
+        described = await asked(cluster, node_id, ApiKey.DESCRIBE_CLUSTER, 0)
+        assert {(each.broker_id, each.host, each.port) for each in described.brokers} == addresses
+        assert described.controller_id == 1
+
+
+async def test_a_partition_of_another_broker_needs_no_election_and_stays_where_it_is(
+    cluster: Brokers,
+) -> None:
+    await cluster[2].services.topics.create("t")
+    await cluster.agreed()
+    leader_id = cluster.leader_of("t", 0)
+    other = leader_id % 3 + 1
+    wanted = [{"topic": "t", "partitions": [0]}]
+    answer = await asked(cluster, other, ApiKey.ELECT_LEADERS, 1, election_type=0, topic_partitions=wanted)
+    (result,) = answer.replica_election_results[0].partition_result
+    assert result.error_code == ErrorCode.ELECTION_NOT_NEEDED
+    for replica, code in ((leader_id, ErrorCode.NONE), (other, ErrorCode.INVALID_REPLICA_ASSIGNMENT)):
+        moved = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [replica]}]}]
+        answer = await asked(cluster, other, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=moved)
+        assert answer.responses[0].partitions[0].error_code == code
+
+
+async def test_a_broker_that_does_not_lead_sends_clients_to_look_again(cluster: Brokers) -> None:
+    await cluster[1].services.topics.create("t")
+    await cluster.agreed()
+    leader_id = cluster.leader_of("t", 0)
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"v", ())
+    batch = bytes(builder.build())
+    for node_id in {1, 2, 3} - {leader_id}:
+        async with connected(cluster[node_id].port) as client:
+            code, _ = await client.produce(batch)
+            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert (await client.fetch()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        listed = await asked(cluster, node_id, ApiKey.LIST_OFFSETS, 5, replica_id=-1, topics=wanted)
+        assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_client_of_one_address_writes_to_and_reads_from_all_brokers(cluster: Brokers) -> None:
+    address = cluster[3].bootstrap_servers
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([Wanted("t", 6, 1, {})])
+    async with Producer(bootstrap_servers=address, enable_idempotence=True) as producer:
+        for number in range(60):
+            await producer.send("t", b"%d" % number, partition=number % 6)
+        await producer.flush()
+    await until(lambda: Counter(cluster.leader_of("t", index) for index in range(6)) == {1: 2, 2: 2, 3: 2})
+    async with Consumer("t", bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+        values = [int((await consumer.getone()).value or b"") for _ in range(60)]
+    assert sorted(values) == list(range(60))
+    for index in range(6):
+        assert [value for value in values if value % 6 == index] == list(range(index, 60, 6))
+
+
+async def test_a_broker_that_was_down_removes_the_folders_of_topics_deleted_meanwhile(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    for name in ("old", "again"):
+        await cluster[1].services.topics.create(name, NewTopic(num_partitions=3))
+    await cluster.agreed()
+    for name in ("old", "again"):
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            for index in range(3):
+                await producer.send_and_wait(name, b"record", partition=index)
+    await cluster.stop(3)
+    old = [cluster.topic(name) for name in ("old", "again")]
+    for topic in old:
+        await cluster[1].services.topics.delete(topic.topic_id)
+    await cluster[1].services.topics.create("again", NewTopic(assignments={0: [3], 1: [3]}))
+    assert len(list((tmp_path / "broker-3").glob("old-?"))) == 1
+    for _ in range(2):  # Once more: nothing of it is left to do.
+        broker = await cluster.start(3)
+        await cluster.agreed()
+        assert not list((tmp_path / "broker-3").glob("old-?"))
+        assert all(3 not in held_by for held_by in broker.services.catalog.deleted.values())
+        new = cluster.topic("again").topic_id
+        for index in range(2):
+            replica = broker.services.replicas["again", index]
+            assert replica.topic_id == new
+            assert replica.log.end_offset == 0
+        await cluster.stop(3)
+
+
+async def test_topics_are_created_grown_changed_and_deleted_at_any_broker(cluster: Brokers) -> None:
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.create_topics([Wanted("t", 1, 1, {})])
+    services = [cluster[node_id].services for node_id in (1, 2, 3)]
+    await cluster.agreed()
+    await services[1].topics.add_partitions("t", 4)
+    await services[2].topics.change_configs("t", lambda _: {"retention.ms": "77"})
+    await cluster.agreed()
+    for each in services:
+        for index, assigned in enumerate(cluster.topic("t").partitions):
+            replica = each.replicas.get(("t", index))
+            assert (replica is not None) == (assigned.leader_id == each.node_id)
+            assert replica is None or replica.log.config.retention_ms == 77
+    await services[0].topics.delete(cluster.topic("t").topic_id)
+    await cluster.agreed()
+    assert not any(each.replicas for each in services)
+
+
+async def test_copies_that_nothing_would_keep_equal_are_refused(cluster: Brokers) -> None:
+    topics = cluster[1].services.topics
+    await topics.create("t")
+    for refused in (
+        topics.create("u", NewTopic(replication_factor=2)),
+        topics.create("u", NewTopic(assignments={0: [1, 2]})),
+        topics.add_partitions("t", 2, [[1, 2]]),
+    ):
+        with pytest.raises(ApiError) as error:
+            await refused
+        assert error.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+async def test_quotas_and_settings_that_are_changed_at_one_broker_hold_at_all(cluster: Brokers) -> None:
+    services = [broker.services for broker in cluster.running.values()]
+    await services[0].quotas.alter({((CLIENT_ID, "app"),): {PRODUCER_BYTE_RATE: 5.0}})
+    await services[1].topics.change_broker_configs(ALL_BROKERS, lambda _: {"num.partitions": "4"})
+    await services[2].topics.change_broker_configs("3", lambda _: {"num.partitions": "5"})
+    await cluster.agreed()
+    assert not any(each.quotas.of_clients.is_empty for each in services)
+    assert [each.config.num_partitions for each in services] == [4, 4, 5]
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(node_id)) for node_id in (1, 2, 3)]
+    async with Admin(bootstrap_servers=cluster[1].bootstrap_servers) as admin:
+        await admin.alter_configs({resources[1]: {"num.partitions": "6"}})
+        described = await admin.describe_configs(resources)
+    values = [
+        next(entry.value for entry in described[each] if entry.name == "num.partitions") for each in resources
+    ]
+    assert values == ["4", "6", "5"]
+
+
+async def test_a_topic_that_all_brokers_create_at_once_is_created_once(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    async def create(node_id: int, name: str) -> ErrorCode:
+        try:
+            await cluster[node_id].services.topics.create(name, NewTopic(num_partitions=3))
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    for number in range(10):
+        name = f"t{number}"
+        codes = await asyncio.gather(*(create(node_id, name) for node_id in (1, 2, 3)))
+        assert sorted(codes) == [ErrorCode.NONE, *[ErrorCode.TOPIC_ALREADY_EXISTS] * 2]
+        await cluster.agreed()
+        for index in range(3):
+            leader_id = cluster.leader_of(name, index)
+            replica = cluster[leader_id].services.replicas[name, index]
+            assert replica.topic_id == cluster.topic(name).topic_id
+            folders = glob(f"{tmp_path}/broker-?/{name}-{index}")
+            assert folders == [f"{tmp_path}/broker-{leader_id}/{name}-{index}"]
+
+
+async def test_a_fenced_broker_gets_no_new_partition_and_clients_are_not_sent_to_it(cluster: Brokers) -> None:
+    await cluster[1].services.topics.create("old", NewTopic(num_partitions=3))
+    some = cluster[1].services
+    fenced = some.catalog.brokers[3]._replace(is_fenced=True)
+    await some._cluster.change(lambda _: BrokerRegistered(fenced))
+    await some.topics.create("new", NewTopic(num_partitions=6))
+    await cluster.agreed()
+    assert {cluster.leader_of("new", index) for index in range(6)} == {1, 2}
+    metadata = await asked(cluster, 1, ApiKey.METADATA, 9, topics=[{"name": "old"}])
+    assert {each.node_id for each in metadata.brokers} == {1, 2}
+    codes = {
+        cluster.leader_of("old", each.partition_index): (each.error_code, each.offline_replicas)
+        for each in metadata.topics[0].partitions
+    }
+    assert codes == {
+        1: (ErrorCode.NONE, []),
+        2: (ErrorCode.NONE, []),
+        3: (ErrorCode.LEADER_NOT_AVAILABLE, [3]),
+    }
+
+
+async def test_deleted_topics_are_forgotten_once_no_broker_has_a_folder_of_them(cluster: Brokers) -> None:
+    topics = cluster[1].services.topics
+    for number in range(MOST_UNREPORTED + 1):
+        created = await topics.create(f"t{number}")
+        await topics.delete(created.topic_id)
+    catalog = cluster[1].services.catalog
+    await until(lambda: len(catalog.deleted) <= 2)

@@ -1,0 +1,123 @@
+"""A broker's session in etcd: a key with a lease that is kept alive.
+
+Owns the lease and until when it surely holds. Invariants:
+- `valid_until_ms` counts from before the keepalive was sent, so no other broker sees the session as ended
+  before this broker knows that it may be;
+- a lease that ended is not revived. The session begins again with a new lease, unless another incarnation of
+  this broker has taken its place;
+- what is asked may be asked twice: the lease's id is chosen here.
+
+Event loop only.
+"""
+
+import asyncio
+import math
+import random
+import time
+from typing import Final
+
+import structlog
+
+from tidelog.broker.cluster import etcd_layout as layout
+from tidelog.broker.cluster.etcd_client import EtcdClient
+from tidelog.broker.cluster.etcd_layout import Layout, value_of
+from tidelog.broker.cluster.store import BrokerSession, SessionHeld, StoreError
+
+logger = structlog.get_logger(__name__)
+_KEEPALIVES: Final = 4
+"""How many are sent within the time that a lease holds."""
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
+
+
+class EtcdSession:
+    """At most one session at a time."""
+
+    def __init__(self, client: EtcdClient, keys: Layout, timeout_ms: int) -> None:
+        self.valid_until_ms = -math.inf
+        self._client = client
+        self._layout = keys
+        self._timeout_ms = timeout_ms
+        self._lease = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self, session: BrokerSession) -> None:
+        """Raises SessionHeld, StoreError."""
+        await self._open(session)
+        self._task = asyncio.get_running_loop().create_task(self._keep(session))
+
+    async def end(self) -> None:
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        self.valid_until_ms = -math.inf
+        try:
+            await self._client.call("/v3/lease/revoke", {"ID": str(self._lease)})
+        except StoreError as error:
+            advice = "nothing to do: it ends by itself after broker.session.timeout.ms"
+            logger.warning("broker_session_not_ended", error=str(error), advice=advice)
+
+    async def _open(self, session: BrokerSession) -> None:
+        lease, began_ms = random.getrandbits(62) | 1, _now_ms()
+        seconds = math.ceil(self._timeout_ms / 1000)
+        try:
+            granted = await self._client.call("/v3/lease/grant", {"ID": str(lease), "TTL": str(seconds)})
+            seconds = int(granted["TTL"])
+        except StoreError as error:
+            if "lease already exists" not in str(error):  # The first time it was sent it got no answer.
+                raise
+        await self._put(session, lease)
+        self._lease = lease
+        self.valid_until_ms = began_ms + seconds * 1000
+
+    async def _put(self, session: BrokerSession, lease: int) -> None:
+        name, value = self._layout.session(session.node_id), session.incarnation.hex.encode()
+        changed_at = 0
+        while True:
+            answer = await self._client.call(
+                "/v3/kv/txn",
+                {
+                    "compare": [layout.unchanged(name, changed_at)],
+                    "success": [layout.put(name, value, lease)],
+                    "failure": [layout.get(name)],
+                },
+            )
+            if answer.get("succeeded"):
+                return
+            entries = layout.found(answer, 0)
+            if entries and value_of(entries[0]) != value:
+                await self._client.call("/v3/lease/revoke", {"ID": str(lease)})
+                raise SessionHeld(
+                    f"another broker with node.id {session.node_id} has a session in the cluster's store;"
+                    f" stop it, set another node.id, or wait {self._timeout_ms} ms if it was killed"
+                )
+            if entries and int(entries[0].get("lease", 0)) == lease:
+                return  # The first time it was sent it got no answer.
+            changed_at = int(entries[0]["mod_revision"]) if entries else 0
+
+    async def _keep(self, session: BrokerSession) -> None:
+        while True:
+            await asyncio.sleep(self._timeout_ms / _KEEPALIVES / 1000)
+            try:
+                await self._prolong(session)
+            except StoreError as error:
+                logger.warning(
+                    "broker_session_not_kept",
+                    error=str(error),
+                    advice="see that etcd answers; until then this broker may be fenced",
+                )
+
+    async def _prolong(self, session: BrokerSession) -> None:
+        sent_ms = _now_ms()
+        timeout_s = self._timeout_ms / _KEEPALIVES / 1000
+        answer = await self._client.call("/v3/lease/keepalive", {"ID": str(self._lease)}, timeout_s=timeout_s)
+        seconds = int(answer["result"].get("TTL", 0))
+        if seconds:
+            self.valid_until_ms = sent_ms + seconds * 1000
+        else:
+            await self._open(session)
+            logger.warning("broker_session_begun_again", node_id=session.node_id, advice="nothing to do")

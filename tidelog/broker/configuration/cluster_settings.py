@@ -1,0 +1,67 @@
+"""The settings of the cluster's store: names, defaults and the meaning of each.
+
+Owns `ClusterSettings`, a part of the table of a broker's settings (`broker_config`). Pure.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.protocol.settings import ConfigError, int32_setting
+from tidelog.protocol.settings import setting as _setting
+
+ETCD: Final = "etcd:"
+UNIX: Final = "unix:"
+_URL: Final = re.compile(r"https?://[^\s/@,]+")
+
+
+def _store(value: object) -> str:
+    text = str(value)
+    urls = text.removeprefix(ETCD).split(",")
+    is_etcd = text.startswith(ETCD) and all(_URL.fullmatch(url.rstrip("/")) for url in urls)
+    if isinstance(value, str) and (not text or is_etcd or (text.startswith(UNIX) and len(text) > len(UNIX))):
+        return text
+    raise ConfigError(
+        f"cluster.store: expected nothing, unix:PATH, or etcd: and URLs such as etcd:https://a:2379,"
+        f"https://b:2379 (user and password have settings of their own), got {value!r}"
+    )
+
+
+def _prefix(value: object) -> str:
+    if isinstance(value, str) and value.strip("/"):
+        return value
+    raise ConfigError(f"cluster.store.prefix: expected the beginning of keys, such as tidelog, got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """Part of `BrokerConfig`, which checks the values."""
+
+    cluster_store: str = _setting(
+        "",
+        "Where the catalog is kept. Empty: in the data folder, for one broker. For several brokers etcd: "
+        "and the URLs of its members, such as etcd:https://a:2379,https://b:2379; or unix:PATH, a socket on "
+        "which a process of this machine serves it.",
+        read=_store,
+    )
+    cluster_store_prefix: str = _setting(
+        "tidelog",
+        "Beginning of all keys in etcd. Clusters that share an etcd need different ones.",
+        read=_prefix,
+    )
+    cluster_store_user: str = _setting("", "User at etcd. Empty: no authentication.")
+    cluster_store_password: str = _setting("", "Password of cluster.store.user.", secret=True)
+    cluster_store_ssl_truststore_location: str = _setting(
+        "", "PEM file with the CAs that sign etcd's certificates. Empty: those of the system."
+    )
+    cluster_store_ssl_keystore_location: str = _setting(
+        "",
+        "PEM file with a certificate for etcd and its private key, where etcd asks for one. It does not "
+        "stand for a user: etcd's gateway needs a password for that.",
+    )
+    broker_session_timeout_ms: int = int32_setting(
+        9_000,
+        "After how long without a sign of life the other brokers take this one for dead. etcd counts whole "
+        "seconds.",
+        low=1_000,
+    )

@@ -1,0 +1,31 @@
+"""The sockets that a process of several gets from the first one (`tidelog serve --processes N`).
+
+Owns what is served on them: the addresses of the settings, where all processes accept clients; and the HTTP
+of this process, for the one that answers on `http.port`. A connection there is told the own address of this
+process, like one to its own port.
+"""
+
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.broker.net.endpoints import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """Bound sockets; without any, a process serves alone."""
+
+    listeners: Mapping[str, socket.socket] = field(default_factory=dict)
+    """Listener's name -> the socket that all processes share."""
+    http: socket.socket | None = None
+
+    def endpoints(self, own: Iterable[Endpoint]) -> list[Endpoint]:
+        """The shared addresses, each served as the own endpoint of the same listener."""
+        shared = []
+        for each in own:
+            bound = self.listeners.get(each.config.name)
+            if bound is not None:
+                config = each.config._replace(advertised_port=each.config.advertised_port or each.port)
+                shared.append(Endpoint(config, bound, each.tls))
+        return shared

@@ -1,0 +1,72 @@
+"""The connections of this broker to others: at most one per address.
+
+Owns which APIs are asked for, and the tasks that open connections. Invariant: every error is a ClientError.
+
+On the event loop.
+"""
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.peers.connection_settings import connection_settings
+from tidelog.protocol.schema import ApiKey
+from tidelog.wire.asked_apis import OWN_APIS, AskedApis, Versions
+from tidelog.wire.connection import Connection
+from tidelog.wire.errors import AuthenticationError, ClientError
+from tidelog.wire.links import Address, Links
+from tidelog.wire.metrics import RequestMetrics
+
+__all__ = ["AuthenticationError", "ClientError", "Connections"]
+ASKED_APIS: Final[AskedApis] = OWN_APIS | {
+    # Version 4 is the first for brokers. Later ones only have other codes for clients.
+    ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
+    ApiKey.WRITE_TXN_MARKERS: Versions(1, 1),
+}
+
+
+class Connections:
+    """Of one broker. Raises ConfigError or OSError where its settings do not suffice."""
+
+    def __init__(self, config: BrokerConfig, password: str) -> None:
+        self._tasks: set[asyncio.Task[Connection]] = set()
+        self._links = Links(
+            connection_settings(config, password),
+            ASKED_APIS,
+            RequestMetrics(),
+            random.Random(),
+            spawn=self._spawn,
+            on_change=lambda: None,
+            on_trouble=lambda: None,
+        )
+
+    async def call(self, host: str, port: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+        """The decoded answer. Raises ClientError; the request may have been executed all the same."""
+        connection = await self._links.connected(Address(host, port))
+        return await connection.call(api_key, values)
+
+    def keep_only(self, wanted: set[tuple[str, int]]) -> None:
+        """Close the connections to all other addresses."""
+        self._links.keep_only(wanted)
+
+    def _spawn(self, work: Coroutine[Any, Any, Connection]) -> asyncio.Task[Connection]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Connection]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved: the caller may be cancelled.
+
+    async def close(self) -> None:
+        """Close every connection; calls under way raise ClientClosedError."""
+        self._links.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

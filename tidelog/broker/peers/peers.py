@@ -1,0 +1,125 @@
+"""Requests of this broker to other brokers, which it knows by their ids.
+
+Owns where another broker is: at the address that the catalog names for its inter-broker listener. Invariants:
+nothing is imported or opened before the first request; a request to a broker that the catalog does not have,
+or that does not answer, fails with a retriable code, and may have been executed.
+
+On the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidelog.broker.cluster.catalog import NOBODY, BrokerRegistered, Catalog, Change
+from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.security.broker_user import broker_password
+from tidelog.broker.security.unknown_users import STRONGEST
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.settings import ConfigError
+
+if TYPE_CHECKING:
+    from tidelog.broker.peers.connections import Connections
+
+_SAME_HOST = "127.0.0.1"
+
+
+class Peers:
+    """The other brokers of one cluster."""
+
+    def __init__(self, settings: BrokerSettings, catalog: Catalog, events: PeerEvents) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._events = events
+        self._connections: Connections | None = None
+        self._is_closed = False
+
+    def check_settings(self) -> None:
+        """Raise ConfigError or OSError unless the settings say how other brokers are reached."""
+        from tidelog.broker.peers.connection_settings import connection_settings
+
+        connection_settings(self._settings.config, "no password yet")
+
+    async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+        """The decoded answer of a broker. Raises ApiError(NETWORK_EXCEPTION)."""
+        host, port = self._address_of(node_id)
+        connections = self._opened()
+        from tidelog.broker.peers.connections import AuthenticationError, ClientError
+
+        try:
+            return await connections.call(host, port, api_key, values)
+        except ClientError as error:
+            if isinstance(error, AuthenticationError):
+                await self._begin_anew(connections)
+                advice = (
+                    "let sasl.jaas.config, or the certificate of the inter-broker listener, name a user that "
+                    "the other broker accepts"
+                )
+                self._events.error(
+                    "broker_not_accepted", host, broker_id=node_id, error=str(error), advice=advice
+                )
+            raise ApiError(
+                ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} does not answer: {error.message}"
+            ) from error
+
+    async def _begin_anew(self, connections: Connections) -> None:
+        """Read the settings' files again before the next request: a certificate may have been renewed."""
+        if self._connections is connections:
+            self._connections = None
+        await connections.close()
+
+    def not_authorized(self, node_id: int, api_key: ApiKey) -> ApiError:
+        """The error where a broker refuses to this one what only brokers may ask for."""
+        self._events.error(
+            "broker_not_authorized",
+            "",
+            broker_id=node_id,
+            request=api_key.name,
+            advice="let the user of this broker do ClusterAction on the cluster, or add it to super.users",
+        )
+        return ApiError(
+            ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} refuses {api_key.name} of this broker"
+        )
+
+    def _opened(self) -> Connections:
+        if self._is_closed:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, "this broker is stopping")
+        if self._connections is None:
+            from tidelog.broker.peers.connections import Connections
+
+            try:
+                self._connections = Connections(self._settings.config, self._password())
+            except (ConfigError, OSError) as error:  # A file may have changed since the start.
+                advice = "change the settings, and restart the broker: no other broker can be asked"
+                self._events.error("peers_not_configured", "", error=str(error), advice=advice)
+                raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        return self._connections
+
+    def _password(self) -> str:
+        secret = self._catalog.users.get(NOBODY, {}).get(STRONGEST)
+        return "" if secret is None else broker_password(secret)
+
+    def _address_of(self, node_id: int) -> tuple[str, int]:
+        wanted = self._settings.config.inter_broker_listener.name
+        broker = self._catalog.brokers.get(node_id)
+        for listener in () if broker is None else broker.listeners:
+            if listener.name == wanted:
+                return listener.host or _SAME_HOST, listener.port
+        raise ApiError(
+            ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} is not known to have a listener {wanted}"
+        )
+
+    def follow(self, change: Change) -> None:
+        """Close the connections to addresses at which no broker is any more."""
+        if self._connections is not None and isinstance(change.delta, BrokerRegistered):
+            others = (listener for broker in self._catalog.brokers.values() for listener in broker.listeners)
+            self._connections.keep_only({(each.host or _SAME_HOST, each.port) for each in others})
+
+    async def close(self) -> None:
+        """Requests under way fail."""
+        self._is_closed = True
+        if self._connections is not None:
+            await self._connections.close()

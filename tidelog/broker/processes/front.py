@@ -1,0 +1,232 @@
+"""One HTTP port for a broker of several processes: `http.port`, in front of the HTTP of each.
+
+Owns what is asked of all: /metrics is one text with the label `process`; /readyz answers 200 only while each
+process serves; /producers shows the partitions of all; an order to /faults goes to all. /processes/K/PATH is
+PATH of process K, and any other path is that of process 0.
+
+Invariants: a process that does not answer is left out of /metrics, where `tidelog_process_up` shows it; who
+may ask is decided by the processes, to which only this port names the user of a certificate and the address.
+
+Event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConfig
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.net.http import METRICS_CONTENT_TYPE, HttpServer
+from tidelog.broker.net.writing import CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.processes.expositions import merged
+from tidelog.broker.security.tls import ListenerTls
+from tidelog.broker.storage.process_folders import http_socket
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession, web
+
+_SECONDS: Final = 5.0
+"""How long a process may take to answer what is asked of all."""
+_DROPPED: Final = frozenset(
+    ("connection", "keep-alive", "transfer-encoding", "host", "content-length", "server", "date")
+) | {FORWARDED_HOST.lower(), FORWARDED_USER.lower()}
+_UP: Final = "tidelog_process_up"
+
+
+class _Answer(NamedTuple):
+    process: int
+    status: int
+    body: bytes
+    content_type: str
+    headers: Mapping[str, str]
+    """Those that belong to a refusal."""
+
+    @property
+    def is_success(self) -> bool:
+        return self.status < 300
+
+
+class Front(HttpServer):
+    """Of one broker."""
+
+    def __init__(self, config: BrokerConfig, count: int, listening: socket.socket) -> None:
+        """Raises ConfigError for certificates that cannot be used."""
+        tls = None
+        if config.http_security_protocol == SecurityProtocol.SSL:
+            tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
+        super().__init__(listening, Metrics(), lambda: True, PeerEvents(), self._add_own_routes, tls=tls)
+        self._count = count
+        self._folder = http_socket(config.data_dir, 0).parent
+        self._folder_fd = -1
+        self._sessions: list[ClientSession] = []
+
+    def _add_own_routes(self, application: web.Application) -> None:
+        import aiohttp
+
+        self._folder_fd = os.open(self._folder, os.O_PATH | os.O_CLOEXEC)
+        for process in range(self._count):
+            # By the folder's number, because the path may be longer than an address may be.
+            path = f"/proc/self/fd/{self._folder_fd}/http-{process}.sock"
+            session = aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(path),
+                auto_decompress=False,
+                timeout=aiohttp.ClientTimeout(None),
+            )
+            self._sessions.append(session)
+        router = application.router
+        router.add_get("/producers", self._producers)
+        for path in ("/faults", "/faults/{number:[0-9]{1,18}}"):
+            router.add_route("*", path, self._faults)
+        router.add_route("*", "/processes/{process:[0-9]{1,2}}{path:/.*}", self._of_one)
+        router.add_route("*", "/{path:.*}", self._of_first)
+
+    async def stop(self) -> None:
+        await super().stop()
+        for session in self._sessions:
+            await session.close()
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+
+    async def _answer_metrics(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        answers = await self._ask_all(request)
+        if refused := _refused(answers):
+            return refused
+        texts = {str(each.process): each.body.decode() for each in answers if each.is_success}
+        lines = [f"# HELP {_UP} Whether a process answers.", f"# TYPE {_UP} gauge"]
+        lines += [
+            f'{_UP}{{process="{process}"}} {float(str(process) in texts)}' for process in range(self._count)
+        ]
+        body = merged(texts) + "\n".join(lines) + "\n"
+        return web.Response(body=body.encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})
+
+    async def _answer_ready(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        ready = {each.process for each in await self._ask_all(request) if each.is_success}
+        missing = [str(process) for process in range(self._count) if process not in ready]
+        if missing:
+            return web.Response(text=f"not ready: process {', '.join(missing)}\n", status=503)
+        return web.Response(text="ready\n")
+
+    async def _producers(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        answers = await self._ask_all(request)
+        described = [json.loads(each.body) for each in answers if each.is_success]
+        if not described:
+            return _as_answered(answers)
+        partitions: dict[int, Any] = {}
+        for each in (one for answer in described for one in answer["partitions"]):
+            if "error" not in each or each["partition"] not in partitions:
+                partitions[each["partition"]] = each
+        return web.json_response(
+            {**described[0], "partitions": [partitions[index] for index in sorted(partitions)]}
+        )
+
+    async def _faults(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        answers = await self._ask_all(request)
+        succeeded = [each for each in answers if each.is_success]
+        if not succeeded or request.method != "GET":
+            return _as_answered(succeeded or answers)
+        listed: dict[str, list[Any]] = {}
+        for answer in succeeded:
+            for name, orders in json.loads(answer.body).items():
+                listed.setdefault(name, []).extend({**order, "process": answer.process} for order in orders)
+        return web.json_response(listed)
+
+    async def _of_one(self, request: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        process = int(request.match_info["process"])
+        if process >= self._count:
+            raise web.HTTPNotFound(text=f"there is no process {process}\n")
+        return await self._passed_on(request, process, request.match_info["path"])
+
+    async def _of_first(self, request: web.Request) -> web.StreamResponse:
+        return await self._passed_on(request, 0, request.path)
+
+    async def _ask_all(self, request: web.Request) -> list[_Answer]:
+        """What each process answers to a request, in their order; those that do not answer are left out."""
+        asked = (self._ask(request, process) for process in range(self._count))
+        return [each for each in await asyncio.gather(*asked) if each is not None]
+
+    async def _ask(self, request: web.Request, process: int) -> _Answer | None:
+        from aiohttp import ClientError
+
+        try:
+            async with (
+                asyncio.timeout(_SECONDS),
+                self._sessions[process].request(
+                    request.method,
+                    _url(request.path, request),
+                    headers=_forwarded(request),
+                    data=await request.read(),
+                ) as answer,
+            ):
+                asked_for = answer.headers.get("WWW-Authenticate")
+                headers = {} if asked_for is None else {"WWW-Authenticate": asked_for}
+                return _Answer(process, answer.status, await answer.read(), answer.content_type, headers)
+        except (ClientError, OSError, TimeoutError):
+            return None
+
+    async def _passed_on(self, request: web.Request, process: int, path: str) -> web.StreamResponse:
+        from aiohttp import ClientError, web
+
+        try:
+            answer = await self._sessions[process].request(
+                request.method,
+                _url(path, request),
+                headers=_forwarded(request),
+                data=await request.read(),
+                allow_redirects=False,
+            )
+        except (ClientError, OSError) as error:
+            raise web.HTTPServiceUnavailable(text=f"process {process} does not answer: {error}\n") from None
+        async with answer:
+            headers = [
+                (name, value) for name, value in answer.headers.items() if name.lower() not in _DROPPED
+            ]
+            response = web.StreamResponse(status=answer.status, headers=dict(headers))
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
+            return response
+
+
+def _url(path: str, request: web.Request) -> str:
+    return f"http://tidelog{path}" + (f"?{request.query_string}" if request.query_string else "")
+
+
+def _forwarded(request: web.Request) -> dict[str, str]:
+    headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
+    headers[FORWARDED_HOST] = request.remote or ""
+    headers[FORWARDED_USER] = request.get_extra_info(CLIENT_USER) or ""
+    return headers
+
+
+def _refused(answers: Sequence[_Answer]) -> web.Response | None:
+    """What a process answered to one who may not ask; None if it answered."""
+    return next((_as_answered([each]) for each in answers if each.status in (401, 403)), None)
+
+
+def _as_answered(answers: Sequence[_Answer]) -> web.Response:
+    from aiohttp import web
+
+    if not answers:
+        raise web.HTTPServiceUnavailable(text="no process answers\n")
+    first = answers[0]
+    return web.Response(
+        body=first.body, status=first.status, content_type=first.content_type, headers=first.headers
+    )

@@ -1,0 +1,109 @@
+"""The process that owns the catalog of a broker of several processes, and answers on `http.port`.
+
+Owns the order of its start: open the store, bring each partition's folder to its process, then serve the
+others. At the end it waits for them: it closes the store once no process is connected.
+
+Invariant: while it does not run, the others serve what they have; what changes the catalog waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from typing import Final
+
+import structlog
+
+from tidelog.broker.app import run
+from tidelog.broker.cluster.sqlite_store import SqliteStore
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster.store_server import StoreServer
+from tidelog.broker.cluster.store_sharing import StoreSharing
+from tidelog.broker.cluster.unix_sockets import bind_at
+from tidelog.broker.cluster_stores import STORE_FILE
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.observability import log_events
+from tidelog.broker.processes import moves, placement
+from tidelog.broker.processes.front import Front
+from tidelog.broker.processes.life_line import OtherEnd
+from tidelog.broker.replicas.ownership import is_in_use
+from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError
+from tidelog.broker.storage.process_folders import store_socket
+
+_LEAST_PATIENCE_SECONDS: Final = 10.0
+"""How much longer than shutdown.timeout.ms the other processes may take to end before the store closes."""
+logger = structlog.get_logger(__name__)
+
+
+async def settled_store(config: BrokerConfig, count: int) -> SqliteStore:
+    """The store, once each partition's folder is where one of `count` processes expects it.
+
+    Raises DataFolderError, StoreError, OSError.
+    """
+    disk, data_dir = Disk(), config.data_dir
+    store = SqliteStore(
+        data_dir / STORE_FILE,
+        node_id=config.node_id,
+        cluster_id=config.cluster_id or None,
+        may_begin=not is_in_use(disk, data_dir),
+        was_clean=disk.exists(data_dir / CLEAN_SHUTDOWN),
+        is_shared=count > 1,
+    )
+    try:
+        catalog = await store.load()
+        places = placement.placed(catalog, config.node_id, count)
+        await asyncio.to_thread(moves.settle_folders, disk, data_dir, catalog, places)
+        deltas = placement.changes(catalog, config.node_id, count)
+        if deltas:
+            await store.commit(deltas, catalog.revision)
+        await asyncio.to_thread(moves.remove_gone, disk, data_dir, count)
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+def serve(config: BrokerConfig, count: int, line: OtherEnd, http: socket.socket | None) -> int:
+    """Run the process until it is asked to end; returns the exit code."""
+    return run(_serve(config, count, line, http))
+
+
+async def _serve(config: BrokerConfig, count: int, line: OtherEnd, http: socket.socket | None) -> int:
+    asked = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+    line.follow(log_events.open_output, asked.set)
+    try:
+        store = await settled_store(config, count)
+    except (DataFolderError, StoreError) as error:
+        return _not_started(str(error))
+    except OSError as error:
+        where = error.filename or config.data_dir
+        return _not_started(f"cannot use {where}: {error.strerror or error}")
+    sharing = StoreSharing(store)
+    server = StoreServer(sharing)
+    front = None if http is None else Front(config, count, http)
+    try:
+        await server.start(bind_at(store_socket(config.data_dir)))
+        if front is not None:
+            front.start()
+        line.serves({})
+        await asked.wait()
+        patience = config.shutdown_timeout_ms / 1000 + _LEAST_PATIENCE_SECONDS
+        try:
+            await asyncio.wait_for(server.none_left(), patience)
+        except TimeoutError:
+            advice = "find out why they do not end; what they commit from now on is not stored"
+            logger.warning("store_closed_before_processes", advice=advice)
+    finally:
+        if front is not None:
+            await front.stop()
+        await server.close()
+        await sharing.close()
+    return 0
+
+
+def _not_started(reason: str) -> int:
+    logger.error("broker_not_started", error=reason)
+    return 1
