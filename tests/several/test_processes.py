@@ -1,7 +1,6 @@
 """`tidelog serve --processes N`: kills, stops, and other numbers of processes."""
 
 import asyncio
-import json
 import os
 import signal
 from base64 import b64encode
@@ -230,9 +229,9 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         await get("/readyz", "ready\n")
         await get("/processes/1/readyz", "ready\n")
         await get("/processes/2/readyz", "there is no process 2", 404)
-        described = json.loads(await get(f"/producers?topic={TOPIC}", '"partition": 3, "producer_count"'))
-        assert [each["partition"] for each in described["partitions"]] == list(range(PARTITIONS))
-        assert all(each["producer_count"] == 1 for each in described["partitions"])
+        for process in (0, 1):
+            query = f"/processes/{process}/api/v1/producers?topic={TOPIC}"
+            await get(query, f'"node_id": {1 + process}')
         order = {"fault": "error", "api": "produce", "topic": TOPIC, "error": "NOT_ENOUGH_REPLICAS"}
         async with http.post(f"{address}/faults", json=order) as answer:
             assert answer.status == 201, await answer.text()
@@ -277,7 +276,7 @@ async def test_processes_with_security_need_no_more_settings_and_their_http_port
             assert [(await consumer.getone()).value for _ in range(PARTITIONS)] == [b"v"] * PARTITIONS
         address = f"http://127.0.0.1:{broker.running.http_port}"
         login = b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        for path in ("/metrics", "/producers?topic=t", "/faults", "/processes/1/metrics", "/nowhere"):
+        for path in ("/metrics", "/api/v1/topics", "/faults", "/processes/1/metrics", "/nowhere"):
             for headers in ({}, {FORWARDED_USER: USER, FORWARDED_HOST: "127.0.0.1"}):
                 async with http.get(address + path, headers=headers) as answer:
                     assert (answer.status, "WWW-Authenticate" in answer.headers) == (401, True), path
