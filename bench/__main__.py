@@ -19,7 +19,7 @@ from rich.console import Console
 from bench import machine, report
 from bench.comparison import FAILURES, Run
 from bench.results import Results
-from bench.scenarios import brokers, clients, pipeline, startup
+from bench.scenarios import brokers, clients, pipeline, processes, startup
 from bench.scenarios.produce_ways import PRODUCE_WAYS
 
 RESULTS = Path(__file__).parent / "results"
@@ -32,6 +32,7 @@ SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "throughput": brokers.THROUGHPUT,
     "requests": brokers.REQUESTS,
     "produce-ways": PRODUCE_WAYS,
+    "processes": processes.measure,
     "consume": brokers.CONSUME,
     "java": brokers.JAVA,
     "partitions": brokers.PARTITIONS,

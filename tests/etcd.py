@@ -7,15 +7,15 @@ import asyncio
 import shutil
 import signal
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import aiohttp
 
 from tests.ports import free_port
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.store import StoreError
 
@@ -46,9 +46,11 @@ class EtcdMembers:
                 BINARY, *arguments, stdout=log, stderr=log
             )
 
-    def stop(self, number: int) -> None:
-        """As if it hung."""
-        self._processes[number].send_signal(signal.SIGSTOP)
+    async def stop(self, number: int) -> None:
+        """As if it hung: when this returns, no thread of it runs."""
+        process = self._processes[number]
+        process.send_signal(signal.SIGSTOP)
+        await until(lambda: set(_states(process.pid)) == {"T"})
 
     def go_on(self, number: int) -> None:
         self._processes[number].send_signal(signal.SIGCONT)
@@ -89,6 +91,13 @@ class EtcdMembers:
                     return
                 except StoreError:
                     await asyncio.sleep(0.05)
+
+
+def _states(pid: int) -> Iterator[str]:
+    """Of the threads of a process, as the kernel names them."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # It has ended meanwhile.
+            yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 @asynccontextmanager

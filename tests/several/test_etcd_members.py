@@ -42,13 +42,13 @@ async def test_members_are_killed_stopped_and_compacted_under_three_writers(
 
         async def stop_leader() -> None:
             leader = await members.leader()
-            members.stop(leader)
+            await members.stop(leader)
             await asyncio.gather(*(writer.goes_on(5) for writer in writers))
             members.go_on(leader)
 
         async def stop_each() -> None:
             for number in range(3):
-                members.stop(number)
+                await members.stop(number)
                 await asyncio.gather(*(writer.goes_on(5) for writer in writers))
                 members.go_on(number)
 
@@ -94,7 +94,7 @@ async def test_a_change_that_no_member_answers_is_settled_once_they_do(tmp_path:
         dropped: list[bool] = []
         for number in range(2):
             before = cluster.catalog.next_producer_id
-            members.stop(0)
+            await members.stop(0)
             with pytest.raises(StoreError, match="no answer"):
                 await cluster.change(
                     lambda catalog: ProducerIdsReserved(catalog.next_producer_id + 1),
@@ -143,19 +143,17 @@ async def test_etcd_may_ask_for_tls_and_for_a_password(tmp_path: Path) -> None:
     context = certificates.context()
     async with running_etcd(tmp_path, 2, more, "https", context) as members:
         root = EtcdClient(members.endpoints, ssl_context=context)
-        for path, body in {
-            "user/add": {"name": "root", "password": "r"},
-            "user/grant": {"user": "root", "role": "root"},
-            "role/add": {"name": "brokers"},
-            "role/grant": {
-                "name": "brokers",
-                "perm": {"permType": "READWRITE", "key": key("mine/"), "range_end": after("mine/")},
-            },
-        }.items():
-            await root.call(f"/v3/auth/{path}", body)
-        await root.call("/v3/auth/user/add", {"name": "tidelog", "password": "secret"})
-        await root.call("/v3/auth/user/grant", {"user": "tidelog", "role": "brokers"})
-        await root.call("/v3/auth/enable", {})
+        both = {"permType": "READWRITE", "key": key("mine/"), "range_end": after("mine/")}
+        for path, body in (
+            ("user/add", {"name": "root", "password": "r"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("role/add", {"name": "brokers"}),
+            ("role/grant", {"name": "brokers", "perm": both}),
+            ("user/add", {"name": "tidelog", "password": "secret"}),
+            ("user/grant", {"user": "tidelog", "role": "brokers"}),
+            ("enable", {}),
+        ):
+            await root.call(f"/v3/auth/{path}", body, timeout_s=60)  # It may not be asked twice.
         await root.close()
 
         def opened(prefix: str, password: str) -> EtcdStore:

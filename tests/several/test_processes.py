@@ -1,11 +1,12 @@
 """`tidelog serve --processes N`: kills, stops, and other numbers of processes."""
 
 import asyncio
-import json
 import os
 import signal
+from base64 import b64encode
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -13,12 +14,17 @@ from aiohttp import ClientSession
 from tests.several.processes import Processes, children_of, has_ended, processes
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
+from tidelog.broker.data_folder.first_users import add_user
 from tidelog.broker.data_folder.verification import Finding, verify_folder
+from tidelog.broker.net.writing import FORWARDED_HOST, FORWARDED_USER
+from tidelog.broker.storage.disk import Disk
 from tidelog.client import Admin, Consumer, NewTopic, Producer
 from tidelog.pipeline.offsets import Place
 from tidelog.pipeline.segments.data_folders import by_place, find_segments, folder_bounds
+from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 TOPIC = "t"
+USER, PASSWORD = "alice", "secret"
 PARTITIONS = 4
 
 
@@ -223,9 +229,9 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         await get("/readyz", "ready\n")
         await get("/processes/1/readyz", "ready\n")
         await get("/processes/2/readyz", "there is no process 2", 404)
-        described = json.loads(await get(f"/producers?topic={TOPIC}", '"partition": 3, "producer_count"'))
-        assert [each["partition"] for each in described["partitions"]] == list(range(PARTITIONS))
-        assert all(each["producer_count"] == 1 for each in described["partitions"])
+        for process in (0, 1):
+            query = f"/processes/{process}/api/v1/producers?topic={TOPIC}"
+            await get(query, f'"node_id": {1 + process}')
         order = {"fault": "error", "api": "produce", "topic": TOPIC, "error": "NOT_ENOUGH_REPLICAS"}
         async with http.post(f"{address}/faults", json=order) as answer:
             assert answer.status == 201, await answer.text()
@@ -237,4 +243,45 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
             await get("/metrics", 'tidelog_process_up{process="1"} 0.0\n')
         finally:
             os.kill(broker.pids()["1"], signal.SIGCONT)
+        assert await broker.stop() == 0
+
+
+async def test_processes_with_security_need_no_more_settings_and_their_http_port_believes_no_header(
+    tmp_path: Path,
+) -> None:
+    made = {}
+    for mechanism in ScramMechanism:
+        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
+        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
+    data_dir = tmp_path / "data"
+    await asyncio.to_thread(add_user, data_dir, Disk(), USER, made, node_id=1, cluster_id=None)
+    settings = {"listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT"}
+    async with processes(data_dir, 2, **settings) as broker, ClientSession() as http:
+        client: dict[str, Any] = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_plain_username": USER,
+            "sasl_plain_password": PASSWORD,
+        }
+        async with Admin(**client) as admin:
+            await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
+        async with Producer(**client, transactional_id="x") as producer:
+            await producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                await producer.send(TOPIC, b"v", partition=partition)
+            await producer.commit_transaction()
+        committed = {**client, "isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        async with Consumer(TOPIC, **committed) as consumer:
+            assert [(await consumer.getone()).value for _ in range(PARTITIONS)] == [b"v"] * PARTITIONS
+        address = f"http://127.0.0.1:{broker.running.http_port}"
+        login = b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        for path in ("/metrics", "/api/v1/topics", "/faults", "/processes/1/metrics", "/nowhere"):
+            for headers in ({}, {FORWARDED_USER: USER, FORWARDED_HOST: "127.0.0.1"}):
+                async with http.get(address + path, headers=headers) as answer:
+                    assert (answer.status, "WWW-Authenticate" in answer.headers) == (401, True), path
+        async with http.get(f"{address}/metrics", headers={"Authorization": f"Basic {login}"}) as answer:
+            assert answer.status == 200
+        async with http.get(f"{address}/healthz") as answer:
+            assert answer.status == 200
         assert await broker.stop() == 0

@@ -181,8 +181,11 @@ async def test_a_watch_from_before_what_is_kept_is_an_error_and_an_image_that_fe
     await fill(store, catalog, random.Random(1))
     for _ in range(150):
         await commit(store, catalog, reserve(catalog))
-    if isinstance(store, EtcdStore) and store._image_writing is not None:
-        await store._image_writing
+    if isinstance(store, EtcdStore):
+        if store._image_writing is not None:
+            await store._image_writing
+        store._image_after_commits = 2
+        await store._replace_image()
     async with aclosing(store.watch(0)) as commits:  # type: ignore[type-var]
         with pytest.raises(StoreError, match="load the catalog again"):
             await anext(commits)

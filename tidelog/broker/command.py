@@ -50,7 +50,7 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     logger = structlog.get_logger(__name__)
     try:
         config = BrokerConfig.load(given, environ=os.environ, file=config_file)
-        count = process_count(config.processes, usable_cores())
+        count = process_count(config.processes, usable_cores)
         limit = memory_limit_bytes()
         config = within_limit(config, None if limit is None else limit // count)
     except ConfigError as error:

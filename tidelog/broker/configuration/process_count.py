@@ -3,6 +3,7 @@
 Pure.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from tidelog.protocol.settings import ConfigError
@@ -23,6 +24,6 @@ def checked_processes(value: object) -> str:
     return str(int(text))
 
 
-def process_count(setting: str, cores: int) -> int:
-    """The number of processes that the setting asks for on a machine with so many cores."""
-    return max(1, min(cores, MOST_PROCESSES)) if setting == AUTO else int(setting)
+def process_count(setting: str, cores: Callable[[], int]) -> int:
+    """The number of processes that the setting asks for; `cores` says how many cores they may use."""
+    return max(1, min(cores(), MOST_PROCESSES)) if setting == AUTO else int(setting)

@@ -168,7 +168,9 @@ class _Verification:
         if source is Source.NOTHING:
             if has_partitions:
                 self._findings.damage(
-                    STORE_FILE, f"the file is missing, and {copy_name} too: a broker refuses to start"
+                    STORE_FILE,
+                    f"the file is missing, and {copy_name} too: a broker refuses to start, unless its "
+                    "cluster.store is elsewhere",
                 )
             return None
         if source is Source.COPY:

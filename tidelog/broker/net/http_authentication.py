@@ -93,6 +93,8 @@ class HttpAuthentication:
 
     async def answer(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """What `handler` answers to those who may ask; 401 or 403 to others. For aiohttp: a middleware."""
+        if self._is_behind_front:
+            request = request.clone(remote=request.headers.get(FORWARDED_HOST, ""))
         if is_of_console(request.path) and self._services.config.console_enable:
             response = await self._of_console(request, handler)
             if not response.prepared:
@@ -104,7 +106,7 @@ class HttpAuthentication:
         if identity is None:
             return self._unknown(request, {"error": _UNKNOWN})
         operation = Operation.DESCRIBE if request.method in _READING else Operation.ALTER
-        if not self._may(identity.user, self._host(request), operation):
+        if not self._may(identity.user, request.remote or "", operation):
             error = {"error": f"User:{identity.user} needs {operation.name} on the cluster"}
             return web.json_response(error, status=403)
         return await handler(request)
@@ -154,7 +156,7 @@ class HttpAuthentication:
         wanted = following if _NEXT.fullmatch(following) else "/"
         mechanism = _BEARER if token else _BASIC
         identity = self._with_token(token) if token else await self._with_password(user, password)
-        peer = self._host(request)
+        peer = request.remote or ""
         if identity is None:
             await self._failed(peer, mechanism)
             return _see_other(f"{SIGN_IN_PATH}?{urlencode({'failed': 'true', 'next': wanted})}")
@@ -174,7 +176,7 @@ class HttpAuthentication:
             return web.Response(status=403, text="sign out by the button of this broker's pages\n")
         identity = self._sessions.end(secret)
         if identity is not None:
-            peer = self._host(request)
+            peer = request.remote or ""
             self._services.events.info("console_signed_out", peer, user=identity.user, peer=peer)
         response = _see_other(SIGN_IN_PATH)
         self._set_cookie(response, "", 0)
@@ -231,7 +233,7 @@ class HttpAuthentication:
         elif mechanism == _BASIC:
             identity = await self._with_password(*_user_and_password(shown))
         if identity is None:
-            await self._failed(self._host(request), _BEARER if mechanism == _BEARER else _BASIC)
+            await self._failed(request.remote or "", _BEARER if mechanism == _BEARER else _BASIC)
         return identity
 
     async def _with_password(self, user: str, password: str) -> Identity | None:
@@ -252,9 +254,6 @@ class HttpAuthentication:
         if self._is_behind_front:
             return request.headers.get(FORWARDED_USER, "")
         return request.get_extra_info(CLIENT_USER) or ""
-
-    def _host(self, request: web.Request) -> str:
-        return request.headers.get(FORWARDED_HOST, "") if self._is_behind_front else request.remote or ""
 
     async def _failed(self, host: str, mechanism: str) -> None:
         services = self._services

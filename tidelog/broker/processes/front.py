@@ -1,8 +1,8 @@
 """One HTTP port for a broker of several processes: `http.port`, in front of the HTTP of each.
 
 Owns what is asked of all: /metrics is one text with the label `process`; /readyz answers 200 only while each
-process serves; /producers shows the partitions of all; an order to /faults goes to all. /processes/K/PATH is
-PATH of process K, and any other path is that of process 0.
+process serves; an order to /faults goes to all. /processes/K/PATH is PATH of process K, and any other path is
+that of process 0.
 
 Invariants: a process that does not answer is left out of /metrics, where `tidelog_process_up` shows it; who
 may ask is decided by the processes, to which only this port names the user of a certificate and the address.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SECONDS: Final = 5.0
 """How long a process may take to answer what is asked of all."""
 _DROPPED: Final = frozenset(
-    ("connection", "keep-alive", "transfer-encoding", "host", "content-length", "server", "date")
+    ("connection", "keep-alive", "transfer-encoding", "content-length", "server", "date")
 ) | {FORWARDED_HOST.lower(), FORWARDED_USER.lower()}
 _UP: Final = "tidelog_process_up"
 
@@ -81,7 +81,6 @@ class Front(HttpServer):
             )
             self._sessions.append(session)
         router = application.router
-        router.add_get("/producers", self._producers)
         for path in ("/faults", "/faults/{number:[0-9]{1,18}}"):
             router.add_route("*", path, self._faults)
         router.add_route("*", "/processes/{process:[0-9]{1,2}}{path:/.*}", self._of_one)
@@ -116,21 +115,6 @@ class Front(HttpServer):
         if missing:
             return web.Response(text=f"not ready: process {', '.join(missing)}\n", status=503)
         return web.Response(text="ready\n")
-
-    async def _producers(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        answers = await self._ask_all(request)
-        described = [json.loads(each.body) for each in answers if each.is_success]
-        if not described:
-            return _as_answered(answers)
-        partitions: dict[int, Any] = {}
-        for each in (one for answer in described for one in answer["partitions"]):
-            if "error" not in each or each["partition"] not in partitions:
-                partitions[each["partition"]] = each
-        return web.json_response(
-            {**described[0], "partitions": [partitions[index] for index in sorted(partitions)]}
-        )
 
     async def _faults(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -194,10 +178,10 @@ class Front(HttpServer):
         except (ClientError, OSError) as error:
             raise web.HTTPServiceUnavailable(text=f"process {process} does not answer: {error}\n") from None
         async with answer:
-            headers = [
-                (name, value) for name, value in answer.headers.items() if name.lower() not in _DROPPED
-            ]
-            response = web.StreamResponse(status=answer.status, headers=dict(headers))
+            headers = answer.headers.copy()
+            for name in _DROPPED & {each.lower() for each in headers}:
+                headers.popall(name)
+            response = web.StreamResponse(status=answer.status, headers=headers)
             await response.prepare(request)
             async for piece in answer.content.iter_any():
                 await response.write(piece)

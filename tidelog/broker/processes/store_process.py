@@ -31,6 +31,7 @@ from tidelog.broker.replicas.ownership import is_in_use
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError
 from tidelog.broker.storage.process_folders import store_socket
+from tidelog.protocol.settings import ConfigError
 
 _LEAST_PATIENCE_SECONDS: Final = 10.0
 """How much longer than shutdown.timeout.ms the other processes may take to end before the store closes."""
@@ -75,15 +76,15 @@ async def _serve(config: BrokerConfig, count: int, line: OtherEnd, http: socket.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     line.follow(log_events.open_output, asked.set)
     try:
+        front = None if http is None else Front(config, count, http)
         store = await settled_store(config, count)
-    except (DataFolderError, StoreError) as error:
+    except (ConfigError, DataFolderError, StoreError) as error:
         return _not_started(str(error))
     except OSError as error:
         where = error.filename or config.data_dir
         return _not_started(f"cannot use {where}: {error.strerror or error}")
     sharing = StoreSharing(store)
     server = StoreServer(sharing)
-    front = None if http is None else Front(config, count, http)
     try:
         await server.start(bind_at(store_socket(config.data_dir)))
         if front is not None:

@@ -151,7 +151,10 @@ class Supervisor:
             held = bind(listener.host, listener.port, listener.setting)
             self._own.append(held)
             ports.append(int(held.getsockname()[1]))
-        return config.with_ports(ports)
+        own = config.with_ports(ports)
+        return (
+            own if self._http is None else own.with_settings({"http.port": int(self._http.getsockname()[1])})
+        )
 
     def _serve_store(self, line: OtherEnd) -> int:
         for shared in self._shared.values():
