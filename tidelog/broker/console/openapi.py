@@ -13,6 +13,8 @@ import msgspec
 from tidelog.broker.console.route import ApiRoute
 
 _REFERENCE: Final = "#/components/schemas/{name}"
+ITEM: Final = "x-item-schema"
+"""The schema of each event or line of a stream. OpenAPI has a name for it from 3.2 on."""
 ERROR_STATUSES: Final = {
     "400": "A parameter is missing or invalid, or the broker refuses it.",
     "401": "The broker asks who you are.",
@@ -76,7 +78,13 @@ def _operation(route: ApiRoute, asked: dict[str, Any], answer: Any, problem: Any
         ],
         "responses": {
             "200": {"description": "Done." if route.is_change else "What the broker sees."}
-            | {"content": {media: {"schema": {"type": "string"} if route.stream else answer}}},
+            | {
+                "content": {
+                    media: {"schema": {"type": "string"}, ITEM: answer}
+                    if route.stream
+                    else {"schema": answer}
+                }
+            },
             **{
                 status: {"description": text, "content": {"application/json": {"schema": problem}}}
                 for status, text in ERROR_STATUSES.items()

@@ -23,6 +23,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.console import safety
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import Streams
@@ -34,6 +35,7 @@ from tidelog.broker.console.views.broker import VERSION
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.connection_state import ANONYMOUS
 from tidelog.broker.handlers.context import Handler
+from tidelog.broker.net.http_authentication import is_local
 from tidelog.broker.net.http_console import (
     API,
     HEADERS,
@@ -50,6 +52,7 @@ from tidelog.protocol.schema import ApiKey
 logger = structlog.get_logger(__name__)
 
 _STATIC: Final = Path(__file__).with_name("static")
+_MOST_LOGGED_CHARACTERS: Final = 500
 _NOT_FOUND: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -153,8 +156,16 @@ class Site:
         if not self._services.config.is_secured:
             raise web.HTTPNotFound(text="this broker asks nobody to sign in")
         takes_tokens = self._services.authentication.takes_tokens
+        has_tls = self._services.config.http_security_protocol == SecurityProtocol.SSL
         return self._rendered(
-            request, "sign_in.html", "Sign in", {"query": dict(request.query), "takes_tokens": takes_tokens}
+            request,
+            "sign_in.html",
+            "Sign in",
+            {
+                "query": dict(request.query),
+                "takes_tokens": takes_tokens,
+                "is_in_clear": not has_tls and not is_local(request.remote or ""),
+            },
         )
 
     def _caller(self, request: web.Request) -> Caller:
@@ -227,7 +238,7 @@ class Site:
             code = ErrorCode.UNKNOWN_SERVER_ERROR.name
             raise
         finally:
-            shown = {name: getattr(parameters, name) for name in route.logged} if parameters else {}
+            shown = {name: _logged(getattr(parameters, name)) for name in route.logged} if parameters else {}
             logger.info(
                 "console_change",
                 user=caller.user,
@@ -290,6 +301,12 @@ class Site:
 
 def _known(request: web.Request) -> Known | None:
     return request.protocol.known if isinstance(request.protocol, HttpConnection) else None
+
+
+def _logged(value: Any) -> Any:
+    """A parameter of bounded size for the log."""
+    text = str(value)
+    return value if len(text) <= _MOST_LOGGED_CHARACTERS else f"{text[:_MOST_LOGGED_CHARACTERS]}…"
 
 
 def _unquoted(values: Mapping[str, str]) -> dict[str, str]:
