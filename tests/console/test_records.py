@@ -82,6 +82,32 @@ def test_what_a_script_adds_is_text_too(console: Console, page: "Page") -> None:
     assert_accessible(page)
 
 
+async def write_to_each(address: str, topic: str, partitions: int) -> None:
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, 1, {})])
+    async with Producer(bootstrap_servers=address) as producer:
+        for partition in range(partitions):
+            for key in (b"other", b"sought"):
+                await producer.send_and_wait(topic, b"in %d" % partition, key=key, partition=partition)
+
+
+def test_all_partitions_are_searched(console: Console, page: "Page") -> None:
+    console.run(write_to_each(console.address, "spread", 3))
+    page.goto(console.url("/topics/spread"))
+    page.get_by_role("link", name="Search").click()
+    page.get_by_role("textbox", name="Key is").fill("sought")
+    page.get_by_role("textbox", name="Key is").press("Enter")
+    rows = page.locator("#rows tr")
+    expect(page.locator("#progress")).to_contain_text("all searched: 3 found")
+    assert rows.locator("th").all_inner_texts() == ["0: 1", "1: 1", "2: 1"]
+    assert_accessible(page)
+    rows.nth(2).get_by_role("link").click()
+    expect(page.locator("pre").last).to_have_text("in 2")
+    page.goto(console.url("/topics/spread/search"))
+    page.get_by_role("button", name="Search all partitions").click()
+    expect(page.locator("#message")).to_contain_text("say what to search")
+
+
 def test_it_is_read_from_an_offset_a_time_and_the_end(console: Console, page: "Page") -> None:
     rows: list[Row] = [(b"key %d" % number, b"%d" % number, ()) for number in range(120)]
     console.run(write(console.address, "many", rows))

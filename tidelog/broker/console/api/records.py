@@ -51,16 +51,15 @@ _INT32: Final = 2**31 - 1
 _INT64: Final = 2**63 - 1
 PartitionNumber = Annotated[int, Meta(ge=0, le=_INT32, description="Number of a partition.")]
 Offset = Annotated[int, Meta(ge=0, le=_INT64, description="Offset of the first record.")]
+Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")]
 Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
 Encoding = Literal["text", "base64", "hex"]
 
 
-class Read(Parameters, frozen=True, kw_only=True):
-    """Which records, and how they are shown."""
+class Conditions(Parameters, frozen=True, kw_only=True):
+    """Which records of a topic, and how they are shown."""
 
     topic: TopicName
-    partition: PartitionNumber
-    offset: Offset | None = None
     time: Annotated[
         str,
         Meta(
@@ -82,9 +81,7 @@ class Read(Parameters, frozen=True, kw_only=True):
 
     def place(self) -> Place:
         """Raises ApiError."""
-        if self.offset is not None and self.time:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "expected an offset or a time, got both")
-        return Place(self.offset, _milliseconds(self.time) if self.time else None)
+        return Place(timestamp_ms=_milliseconds(self.time) if self.time else None)
 
     def reading(self) -> Reading:
         """Raises ApiError."""
@@ -96,8 +93,24 @@ class Read(Parameters, frozen=True, kw_only=True):
         return Reading(isolation_level, self.key_format, self.value_format, wanted)
 
 
+class Read(Conditions, frozen=True, kw_only=True):
+    """Which records of a partition."""
+
+    partition: PartitionNumber
+    offset: Offset | None = None
+
+    def place(self) -> Place:
+        if self.offset is not None and self.time:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "expected an offset or a time, got both")
+        return super().place()._replace(offset=self.offset)
+
+
 class ReadSome(Read, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")] = 50
+    limit: Limit = 50
+
+
+class SearchAll(Conditions, frozen=True, kw_only=True):
+    limit: Limit = 50
 
 
 class ReadOne(Parameters, frozen=True, kw_only=True):
@@ -150,11 +163,22 @@ async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> Batc
 
 
 def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncIterator[Found]:
-    reading, place = asked.reading(), _served(console, asked)
+    return _found(console, caller, asked, [asked.partition], _served(console, asked))
+
+
+def _search_all(console: Console, caller: Caller, asked: SearchAll) -> AsyncIterator[Found]:
+    partitions = range(len(existing_topic(console.services, asked.topic).partitions))
+    return _found(console, caller, asked, partitions, asked.place())
+
+
+def _found(
+    console: Console, caller: Caller, asked: ReadSome | SearchAll, partitions: Sequence[int], place: Place
+) -> AsyncIterator[Found]:
+    reading = asked.reading()
     if reading.wanted.is_empty:
         raise ApiError(ErrorCode.INVALID_REQUEST, "say what to search: a key, a header or a text")
     visitor = f"{caller.user} {caller.host}"
-    return console.records.search(visitor, asked.topic, asked.partition, place, asked.limit, reading)
+    return console.records.search(visitor, asked.topic, partitions, place, asked.limit, reading)
 
 
 def _live(console: Console, caller: Caller, asked: Read) -> AsyncIterator[Followed]:
@@ -262,6 +286,16 @@ ROUTES: Final[Sequence[ApiRoute]] = (
     ),
     ApiRoute(
         "GET",
+        "/api/v1/topics/{topic}/search",
+        _search_all,
+        SearchAll,
+        Found,
+        "Search all partitions of a topic, one after the other.",
+        needs=_NEEDS,
+        stream=EVENT_STREAM,
+    ),
+    ApiRoute(
+        "GET",
         f"{_PARTITION}/live",
         _live,
         Read,
@@ -294,6 +328,7 @@ ROUTES: Final[Sequence[ApiRoute]] = (
 )
 PAGES: Final[Sequence[Page]] = (
     Page("/console/topics/{topic}/produce", "Produce", "produce.html", {"topic": TOPIC}),
+    Page("/console/topics/{topic}/search", "Search", "search.html", {"topic": TOPIC}),
     Page("/console/topics/{topic}/partitions/{partition}", "Records", "records.html", {"records": RECORDS}),
     Page(
         "/console/topics/{topic}/partitions/{partition}/batches",

@@ -27,6 +27,7 @@ addEventListener("DOMContentLoaded", () => {
 
   const reading = byId("reading");
   if (!reading) return;
+  const onePartition = reading.dataset.partition;
   const rows = byId("rows");
   const progress = byId("progress");
   const say = (text) => { progress.querySelector("[role=status]").textContent = text; };
@@ -41,12 +42,12 @@ addEventListener("DOMContentLoaded", () => {
       value.format === "bytes" ? "bytes" : "", value.problem].filter(Boolean).join(", ");
     if (note) cell.append(Object.assign(document.createElement("span"), { className: "faint", textContent: ` ${visible(note)}` }));
   };
-  const rowOf = (record) => {
+  const rowOf = (partition) => (record) => {
     const row = byId("row").content.firstElementChild.cloneNode(true);
     const [head, time, key, value, headers] = row.children;
     const link = head.firstElementChild;
-    link.textContent = record.offset;
-    link.href = reading.dataset.records + record.offset;
+    link.textContent = onePartition === undefined ? `${partition}: ${record.offset}` : record.offset;
+    link.href = `${reading.dataset.records}${partition}/records/${record.offset}`;
     time.textContent = record.timestamp < 0 ? "none" : new Date(record.timestamp).toISOString().replace("T", " ");
     if (record.problem) value.textContent = visible(record.problem);
     else {
@@ -61,7 +62,7 @@ addEventListener("DOMContentLoaded", () => {
   let stop = null;
   const running = (isRunning) => {
     byId("stop").hidden = !isRunning;
-    byId("search").hidden = byId("follow").hidden = isRunning;
+    for (const button of [byId("search"), byId("follow")]) if (button) button.hidden = isRunning;
   };
   const end = () => { if (stop) stop(); stop = null; running(false); };
   const begin = (kind, take) => {
@@ -73,29 +74,32 @@ addEventListener("DOMContentLoaded", () => {
     running(true);
     stop = tidelog.live(`${reading.dataset.apiPath}/${kind}?${query}`, take, end);
   };
-  byId("search").addEventListener("click", () => {
-    let from = null;
+  const search = () => {
     say("searching");
     begin("search", (message) => {
-      from ??= message.offset;
       const bar = progress.querySelector("progress");
-      bar.max = Math.max(message.end_offset - from, 1);
-      bar.value = message.offset - from;
+      const { partition, begin_offset: from, offset, end_offset: end } = message;
+      const share = end > from ? (offset - from) / (end - from) : 1;
+      bar.value = onePartition === undefined ? (partition + share) / message.partitions : share;
       // The first message of a search, which begins again when the page was hidden meanwhile.
       if (message.found === message.rows.length) rows.replaceChildren();
-      rows.append(...message.rows.map(rowOf));
+      rows.append(...message.rows.map(rowOf(partition)));
       const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
-      say(`${state[message.state]}: ${message.found} found up to offset ${message.offset} of ${message.end_offset}`);
+      const where = onePartition === undefined ? `, partition ${partition} of ${message.partitions}` : "";
+      say(`${state[message.state]}: ${message.found} found up to offset ${offset} of ${end}${where}`);
     });
-  });
-  byId("follow").addEventListener("click", () => {
+  };
+  if (onePartition === undefined)
+    reading.addEventListener("submit", (event) => { event.preventDefault(); search(); });
+  else byId("search").addEventListener("click", search);
+  byId("follow")?.addEventListener("click", () => {
     let leftOut = 0;
     let looked = null;
     say("waiting for records");
     begin("live", (message) => {
       leftOut += message.offset - (looked ?? message.offset);
       looked = message.end_offset;
-      rows.prepend(...message.rows.map(rowOf).reverse());
+      rows.prepend(...message.rows.map(rowOf(onePartition)).reverse());
       while (rows.children.length > most) rows.lastElementChild.remove();
       say(`following, up to offset ${looked}${leftOut ? `; ${leftOut} left out: they came too fast, or while this page was hidden` : ""}`);
     });

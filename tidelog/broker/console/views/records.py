@@ -54,6 +54,8 @@ FOLLOW_SECONDS: Final = 0.5
 """Between two looks of one follower."""
 MOST_FOLLOWED: Final = 100
 """Records that a follower gets in one look; what came before them is left out."""
+MOST_FILTERED: Final = 100_000
+"""Offsets that a follower with a filter lags behind at most."""
 _WHOLE_STEP: Final = Limits(10_000, MOST_PAGE_BYTES)
 _MOST_NAME: Final = 128
 
@@ -138,10 +140,16 @@ class Found(TypedDict):
     """A message of a search: the records found since the last one, and how far it is."""
 
     rows: list[RecordRow]
+    partition: int
+    """The one that is searched, which has these records."""
+    partitions: int
+    """How many are searched, one after the other."""
+    begin_offset: int
+    """Where the search began in this partition."""
     offset: int
     """All before it was looked at."""
     end_offset: int
-    """Where the search ends."""
+    """Where the search ends in this partition."""
     size_bytes: int
     """Of the log, looked at so far."""
     found: int
@@ -254,47 +262,51 @@ class Records:
         }
 
     async def search(
-        self, visitor: str, topic: str, partition: int, place: Place, most: int, reading: Reading
+        self, visitor: str, topic: str, partitions: Sequence[int], place: Place, most: int, reading: Reading
     ) -> AsyncIterator[Found]:
-        """The records that match, from `place` (else the start) to the present end, at most `most`. Raises
-        ApiError."""
+        """The records that match, at most `most`: of one partition after the other, from `place` (else the
+        start) to the present end. Raises ApiError."""
         if visitor not in self._searches and len(self._searches) >= MOST_SEARCHES:
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{MOST_SEARCHES} searches run, which is the most"
             )
         this = self._searches[visitor] = object()
+        loop = asyncio.get_running_loop()
+        found, size_bytes, tell_at, state = 0, 0, loop.time(), "searching"
         try:
-            replica = self._services.replica(topic, partition)
-            end = replica.ends.visible(reading.isolation_level)
-            offset = await self._begin(replica, Place(0) if place == Place() else place, end)
-            found = size_bytes = 0
-            loop = asyncio.get_running_loop()
-            tell_at = loop.time()
-            state = "searching"
-            while state == "searching":
-                limits = Limits(min(STEP_RECORDS, most - found), MOST_PAGE_BYTES)
-                step = await self.reader.step(
-                    replica, offset, end, reading.isolation_level, limits, reading.wanted
-                )
-                found += len(step.found)
-                size_bytes += step.size_bytes
-                if self._searches.get(visitor) is not this:
-                    state = "replaced"
-                elif found >= most:
-                    state = "full"
-                elif step.next_offset >= end or step.next_offset == offset:
-                    state = "done"
-                offset = step.next_offset
-                if step.found or state != "searching" or loop.time() >= tell_at:
-                    yield {
-                        "rows": await self._rows(step.found, reading),
-                        "offset": offset,
-                        "end_offset": end,
-                        "size_bytes": size_bytes,
-                        "found": found,
-                        "state": state,
-                    }
-                    tell_at = loop.time() + PROGRESS_SECONDS
+            for partition in partitions:
+                replica = self._services.replica(topic, partition)
+                end = replica.ends.visible(reading.isolation_level)
+                offset = begin = await self._begin(replica, Place(0) if place == Place() else place, end)
+                is_over = False
+                while not is_over and state == "searching":
+                    limits = Limits(min(STEP_RECORDS, most - found), MOST_PAGE_BYTES)
+                    step = await self.reader.step(
+                        replica, offset, end, reading.isolation_level, limits, reading.wanted
+                    )
+                    found += len(step.found)
+                    size_bytes += step.size_bytes
+                    is_over = step.next_offset >= end or step.next_offset == offset
+                    if self._searches.get(visitor) is not this:
+                        state = "replaced"
+                    elif found >= most:
+                        state = "full"
+                    elif is_over and partition == partitions[-1]:
+                        state = "done"
+                    offset = step.next_offset
+                    if step.found or state != "searching" or loop.time() >= tell_at:
+                        yield {
+                            "rows": await self._rows(step.found, reading),
+                            "partition": partition,
+                            "partitions": len(partitions),
+                            "begin_offset": begin,
+                            "offset": offset,
+                            "end_offset": end,
+                            "size_bytes": size_bytes,
+                            "found": found,
+                            "state": state,
+                        }
+                        tell_at = loop.time() + PROGRESS_SECONDS
         finally:
             if self._searches.get(visitor) is this:
                 del self._searches[visitor]
@@ -303,16 +315,20 @@ class Records:
         """What becomes readable from now on. Raises ApiError when the partition stops being served here."""
         replica = self._services.replica(topic, partition)
         offset = end = replica.ends.visible(reading.isolation_level)
-        yield {"rows": [], "offset": offset, "end_offset": end}
+        # Of what matches a filter nothing is to be missed as long as it can be looked through.
+        most_offsets, most_bytes = MOST_FOLLOWED, STEP_BYTES
+        if not reading.wanted.is_empty:
+            most_offsets, most_bytes = MOST_FILTERED, MOST_SCANNED_BYTES
         with _Changes(replica) as changes:
+            yield {"rows": [], "offset": offset, "end_offset": end}
             while True:
                 if offset >= end:
                     await changes.next()
                     self._services.replica(topic, partition)
                     end = replica.ends.visible(reading.isolation_level)
                     continue
-                first = max(offset, end - MOST_FOLLOWED)
-                found, offset = await self._some(replica, first, end, MOST_FOLLOWED, reading, STEP_BYTES)
+                first = max(offset, end - most_offsets)
+                found, offset = await self._some(replica, first, end, MOST_FOLLOWED, reading, most_bytes)
                 rows = await self._rows(found, reading)
                 yield {"rows": rows, "offset": first, "end_offset": offset}
                 await asyncio.sleep(FOLLOW_SECONDS)

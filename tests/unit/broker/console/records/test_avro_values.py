@@ -12,6 +12,7 @@ import fastavro
 import pytest
 from aiohttp import web
 
+from tests.ports import free_address
 from tidelog.broker.console.records import avro_values
 from tidelog.broker.console.records.avro_values import AvroValues, schema_id
 
@@ -184,7 +185,7 @@ async def test_a_registry_that_is_not_there_is_a_problem_that_is_asked_again_lat
     registry.has(7, ORDER)
     await values.fetch([data])
     assert values.decode(data) is not None
-    absent = AvroValues("http://127.0.0.1:1")
+    absent = AvroValues(f"http://{free_address()}")
     await absent.fetch([data])
     with pytest.raises(ValueError, match="the schema registry does not answer"):
         absent.decode(data)

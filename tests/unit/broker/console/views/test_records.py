@@ -110,7 +110,7 @@ async def test_a_partition_that_is_not_served_is_an_error(filled: Records) -> No
 
 
 async def found_by(records: Records, reading: Reading, most: int = 100, place: Place = START) -> list[Any]:
-    return [message async for message in records.search("visitor", "t", 0, place, most, reading)]
+    return [message async for message in records.search("visitor", "t", [0], place, most, reading)]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,16 @@ async def test_a_search_finds_what_matches_in_each_codec_and_nothing_else(
     assert offsets(page) == expected
 
 
+async def test_a_search_goes_through_one_partition_after_the_other(asker: Asker) -> None:
+    await asker.create("t", 4)
+    for partition, key in ((0, b"a"), (1, b"b"), (3, b"a")):
+        await asker.produce("t", batch((key, None, ())), partition=partition)
+    search = Records(asker.services).search("visitor", "t", [0, 1, 2, 3], START, 100, seeking(key="a"))
+    messages = [message async for message in search]
+    assert [(each["partition"], offsets(each)) for each in messages if each["rows"]] == [(0, [0]), (3, [0])]
+    assert (messages[-1]["state"], messages[-1]["found"], messages[-1]["partitions"]) == ("done", 2, 4)
+
+
 async def test_a_search_ends_with_as_many_records_as_were_wanted(filled: Records) -> None:
     messages = await found_by(filled, seeking(key="key 5"), most=2)
     assert [offsets(message) for message in messages if message["rows"]] == [[5, 17]]
@@ -149,9 +159,9 @@ async def test_the_next_search_of_a_visitor_ends_the_one_before(
     filled: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "STEP_RECORDS", 1)
-    async with aclosing(filled.search("visitor", "t", 0, START, 100, seeking(text="value"))) as first:
+    async with aclosing(filled.search("visitor", "t", [0], START, 100, seeking(text="value"))) as first:
         assert (await anext(first))["state"] == "searching"
-        async with aclosing(filled.search("other", "t", 0, START, 100, seeking(text="value"))) as other:
+        async with aclosing(filled.search("other", "t", [0], START, 100, seeking(text="value"))) as other:
             assert (await anext(other))["state"] == "searching"
             (second,) = await found_by(filled, seeking(text="nowhere"))
             assert second["state"] == "done"
@@ -164,7 +174,7 @@ async def test_there_are_so_many_searches_and_each_that_ends_makes_room(
 ) -> None:
     monkeypatch.setattr(view, "MOST_SEARCHES", 1)
     monkeypatch.setattr(view, "STEP_RECORDS", 1)
-    async with aclosing(filled.search("one", "t", 0, START, 100, seeking(text="value"))) as running:
+    async with aclosing(filled.search("one", "t", [0], START, 100, seeking(text="value"))) as running:
         await anext(running)
         with pytest.raises(ApiError) as caught:
             await found_by(filled, seeking(text="value"))
@@ -173,7 +183,7 @@ async def test_there_are_so_many_searches_and_each_that_ends_makes_room(
 
 
 async def test_a_visitor_who_goes_while_a_thread_reads_holds_nobody_up(filled: Records) -> None:
-    search = asyncio.ensure_future(anext(filled.search("one", "t", 0, START, 100, seeking(text="nowhere"))))
+    search = asyncio.ensure_future(anext(filled.search("one", "t", [0], START, 100, seeking(text="nowhere"))))
     await asyncio.sleep(0)
     search.cancel()
     await asyncio.wait([search])
@@ -315,3 +325,18 @@ async def test_a_follower_gets_what_comes_and_how_much_was_left_out(
         with pytest.raises(ApiError) as caught:
             await ended
         assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_follower_with_a_filter_misses_nothing_that_matches(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "MOST_FOLLOWED", 2)
+    monkeypatch.setattr(view, "FOLLOW_SECONDS", 0)
+    await asker.create("t")
+    async with aclosing(Records(asker.services).follow("t", 0, seeking(key="a"))) as following:
+        await anext(following)
+        keys = b"abcacbca"
+        await stored(asker, batch(*((keys[at : at + 1], None, ()) for at in range(len(keys)))))
+        first, second = await anext(following), await anext(following)
+    assert (offsets(first), first["offset"], first["end_offset"]) == ([0, 3], 0, 4)
+    assert (offsets(second), second["offset"], second["end_offset"]) == ([7], 4, 8)
