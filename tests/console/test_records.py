@@ -106,6 +106,7 @@ def test_all_partitions_are_searched(console: Console, page: "Page") -> None:
     page.goto(console.url("/topics/spread/search"))
     page.get_by_role("button", name="Search all partitions").click()
     expect(page.locator("#message")).to_contain_text("say what to search")
+    expect(page.locator("#progress")).to_be_hidden()
 
 
 def test_it_is_read_from_an_offset_a_time_and_the_end(console: Console, page: "Page") -> None:

@@ -92,7 +92,16 @@ const tidelog = (() => {
       stream = new EventSource(path);
       stream.onmessage = (event) => take(JSON.parse(event.data));
       stream.addEventListener("end", () => { stop(); ended(); });
-      stream.addEventListener("refused", (event) => { stop(); show(JSON.parse(event.data).message); });
+      stream.addEventListener("refused", (event) => { stop(); ended(); show(JSON.parse(event.data).message); });
+      stream.onerror = async () => {
+        // A browser connects again by itself, but not after an answer with an error, and that it does not show.
+        if (stream?.readyState !== EventSource.CLOSED) return;
+        stop();
+        ended();
+        const answer = await fetch(path);
+        if (answer.ok) await answer.body.cancel();
+        else show((await answer.json()).message);
+      };
     };
     const close = () => { if (stream) stream.close(); stream = null; };
     const look = () => { if (document.hidden) close(); else if (!stream) open(); };

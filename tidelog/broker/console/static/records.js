@@ -64,15 +64,17 @@ addEventListener("DOMContentLoaded", () => {
     byId("stop").hidden = !isRunning;
     for (const button of [byId("search"), byId("follow")]) if (button) button.hidden = isRunning;
   };
-  const end = () => { if (stop) stop(); stop = null; running(false); };
+  let isAnswered = false;
+  const end = () => { if (stop) stop(); stop = null; running(false); if (!isAnswered) progress.hidden = true; };
   const begin = (kind, take) => {
     const query = new URLSearchParams([...new FormData(reading)].filter(([, text]) => text !== ""));
     if (kind === "live") for (const name of ["offset", "time", "limit"]) query.delete(name);
     rows.replaceChildren();
-    progress.hidden = false;
+    tidelog.show("");
+    isAnswered = progress.hidden = false;
     progress.querySelector("progress").hidden = kind === "live";
     running(true);
-    stop = tidelog.live(`${reading.dataset.apiPath}/${kind}?${query}`, take, end);
+    stop = tidelog.live(`${reading.dataset.apiPath}/${kind}?${query}`, (message) => { isAnswered = true; take(message); }, end);
   };
   const search = () => {
     say("searching");
@@ -85,7 +87,8 @@ addEventListener("DOMContentLoaded", () => {
       if (message.found === message.rows.length) rows.replaceChildren();
       rows.append(...message.rows.map(rowOf(partition)));
       const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
-      const where = onePartition === undefined ? `, partition ${partition} of ${message.partitions}` : "";
+      const where = onePartition !== undefined ? "" : `, partition ${partition} of ${message.partitions}` +
+        (message.not_served ? `; ${message.not_served} are not served by this broker` : "");
       say(`${state[message.state]}: ${message.found} found up to offset ${offset} of ${end}${where}`);
     });
   };

@@ -144,6 +144,8 @@ class Found(TypedDict):
     """The one that is searched, which has these records."""
     partitions: int
     """How many are searched, one after the other."""
+    not_served: int
+    """Those of them so far that this broker does not serve: they are left out."""
     begin_offset: int
     """Where the search began in this partition."""
     offset: int
@@ -272,41 +274,51 @@ class Records:
             )
         this = self._searches[visitor] = object()
         loop = asyncio.get_running_loop()
-        found, size_bytes, tell_at, state = 0, 0, loop.time(), "searching"
+        tell_at = loop.time() + PROGRESS_SECONDS
+        state: Found = {
+            "rows": [],
+            "partition": partitions[0],
+            "partitions": len(partitions),
+            "not_served": 0,
+            "begin_offset": 0,
+            "offset": 0,
+            "end_offset": 0,
+            "size_bytes": 0,
+            "found": 0,
+            "state": "searching",
+        }
         try:
             for partition in partitions:
-                replica = self._services.replica(topic, partition)
+                try:
+                    replica = self._services.replica(topic, partition)
+                except ApiError:
+                    state["not_served"] += 1
+                    continue
                 end = replica.ends.visible(reading.isolation_level)
-                offset = begin = await self._begin(replica, Place(0) if place == Place() else place, end)
-                is_over = False
-                while not is_over and state == "searching":
-                    limits = Limits(min(STEP_RECORDS, most - found), MOST_PAGE_BYTES)
+                offset = await self._begin(replica, Place(0) if place == Place() else place, end)
+                state["partition"], state["begin_offset"] = partition, offset
+                state["offset"], state["end_offset"] = offset, end
+                while offset < end:
+                    limits = Limits(min(STEP_RECORDS, most - state["found"]), MOST_PAGE_BYTES)
                     step = await self.reader.step(
                         replica, offset, end, reading.isolation_level, limits, reading.wanted
                     )
-                    found += len(step.found)
-                    size_bytes += step.size_bytes
-                    is_over = step.next_offset >= end or step.next_offset == offset
                     if self._searches.get(visitor) is not this:
-                        state = "replaced"
-                    elif found >= most:
-                        state = "full"
-                    elif is_over and partition == partitions[-1]:
-                        state = "done"
-                    offset = step.next_offset
-                    if step.found or state != "searching" or loop.time() >= tell_at:
-                        yield {
-                            "rows": await self._rows(step.found, reading),
-                            "partition": partition,
-                            "partitions": len(partitions),
-                            "begin_offset": begin,
-                            "offset": offset,
-                            "end_offset": end,
-                            "size_bytes": size_bytes,
-                            "found": found,
-                            "state": state,
-                        }
+                        yield {**state, "state": "replaced"}
+                        return
+                    state["offset"] = step.next_offset
+                    state["size_bytes"] += step.size_bytes
+                    state["found"] += len(step.found)
+                    if step.found or loop.time() >= tell_at:
+                        yield {**state, "rows": await self._rows(step.found, reading)}
                         tell_at = loop.time() + PROGRESS_SECONDS
+                    if state["found"] >= most:
+                        yield {**state, "state": "full"}
+                        return
+                    if step.next_offset == offset:
+                        break
+                    offset = step.next_offset
+            yield {**state, "state": "done"}
         finally:
             if self._searches.get(visitor) is this:
                 del self._searches[visitor]

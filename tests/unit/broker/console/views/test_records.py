@@ -145,6 +145,11 @@ async def test_a_search_goes_through_one_partition_after_the_other(asker: Asker)
     messages = [message async for message in search]
     assert [(each["partition"], offsets(each)) for each in messages if each["rows"]] == [(0, [0]), (3, [0])]
     assert (messages[-1]["state"], messages[-1]["found"], messages[-1]["partitions"]) == ("done", 2, 4)
+    asker.replica("t", 0).fail(OSError("the disk is gone"))
+    search = Records(asker.services).search("visitor", "t", [0, 1, 2, 3], START, 100, seeking(key="a"))
+    messages = [message async for message in search]
+    assert [(each["partition"], offsets(each)) for each in messages if each["rows"]] == [(3, [0])]
+    assert (messages[-1]["state"], messages[-1]["not_served"]) == ("done", 1)
 
 
 async def test_a_search_ends_with_as_many_records_as_were_wanted(filled: Records) -> None:
@@ -163,8 +168,7 @@ async def test_the_next_search_of_a_visitor_ends_the_one_before(
         assert (await anext(first))["state"] == "searching"
         async with aclosing(filled.search("other", "t", [0], START, 100, seeking(text="value"))) as other:
             assert (await anext(other))["state"] == "searching"
-            (second,) = await found_by(filled, seeking(text="nowhere"))
-            assert second["state"] == "done"
+            assert (await found_by(filled, seeking(text="nowhere")))[-1]["state"] == "done"
             assert [message["state"] async for message in first] == ["replaced"]
             assert (await anext(other))["state"] == "searching"
 
