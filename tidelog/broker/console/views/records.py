@@ -299,6 +299,7 @@ class Records:
                 state["partition"], state["begin_offset"] = partition, offset
                 state["offset"], state["end_offset"] = offset, end
                 while offset < end:
+                    offset = max(offset, replica.log.start_offset)  # Retention goes on meanwhile.
                     limits = Limits(min(STEP_RECORDS, most - state["found"]), MOST_PAGE_BYTES)
                     step = await self.reader.step(
                         replica, offset, end, reading.isolation_level, limits, reading.wanted
@@ -353,6 +354,7 @@ class Records:
         end = replica.ends.visible(reading.isolation_level)
         offset = await self._begin(replica, Place(0) if place == Place() else place, end)
         while offset < end:
+            offset = max(offset, replica.log.start_offset)  # Retention goes on meanwhile.
             step = await self.reader.step(
                 replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
             )

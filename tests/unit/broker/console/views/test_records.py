@@ -291,6 +291,18 @@ async def test_the_last_records_are_found_behind_offsets_without_records(
     assert offsets(await records.page("t", 0, Place(), 2, Reading())) == [1, 2]
 
 
+async def test_records_may_be_deleted_while_they_are_searched(
+    filled: Records, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "STEP_RECORDS", 1)
+    found = []
+    async for message in filled.search("visitor", "t", [0], START, 100, seeking(key="key 5")):
+        found += offsets(message)
+        if found == [5]:
+            asker.replica("t").delete_records_before(40)
+    assert found == [5, 41, 53]
+
+
 async def test_lines_are_those_of_the_command(filled: Records) -> None:
     lines = b"".join([part async for part in filled.lines("t", 0, Place(57), seeking(text="1"))])
     assert [json.loads(line) for line in lines.splitlines()] == [
