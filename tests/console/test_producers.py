@@ -72,6 +72,9 @@ def test_the_page_of_a_producer_shows_its_history_in_the_log(
     ]
     expect(page.locator("#producer")).to_contain_text("the next is 6")
     assert_accessible(page)
+    page.get_by_role("link", name="batch at offset 6").click()
+    page.wait_for_url("**/batches?offset=6")
+    expect(page.get_by_role("link", name=str(producer_id), exact=True)).to_have_count(1)
 
 
 def test_a_producer_that_nobody_knows_says_so(
