@@ -31,7 +31,7 @@ def test_brokers_and_their_partitions_are_shown_by_pages(console: Console, page:
     broker = page.get_by_role("table", name="Brokers").get_by_role("row").nth(1)
     expect(broker).to_contain_text("(this one)")
     expect(broker).to_contain_text(f"PLAINTEXT://{console.address}")
-    expect(broker.get_by_role("cell").nth(2)).to_have_text(str(PARTITIONS))
+    expect(broker.get_by_role("cell").nth(3)).to_have_text(str(PARTITIONS))
     partitions = page.locator("#partitions tbody tr")
     expect(partitions).to_have_count(LIMIT)
     expect(partitions.first).to_contain_text("served")

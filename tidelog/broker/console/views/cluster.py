@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
+from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ class ClusterBroker(TypedDict):
     node_id: int
     is_this: bool
     """Whether this page is of this broker."""
+    is_live: bool
+    """Whether it is there; one whose session has ended leads nothing."""
+    rack: str | None
     listeners: list[str]
     """As clients are told: NAME://host:port."""
     leads: int
@@ -43,7 +47,7 @@ class ClusterFacts(TypedDict):
     out_of_sync: int
     """Partitions of which some replica is not in sync."""
     offline: int
-    """Partitions that this broker leads and does not serve."""
+    """Partitions that no broker serves, as far as this one knows."""
 
 
 class PartitionState(TypedDict):
@@ -56,7 +60,7 @@ class PartitionState(TypedDict):
     replicas: list[int]
     in_sync_replicas: list[int]
     is_served: bool
-    """Whether this broker serves it; of one that another leads: true."""
+    """Whether it has a leader that is there and, if this broker is it, serves it."""
 
 
 class PartitionStates(TypedDict):
@@ -84,13 +88,15 @@ def cluster_facts(services: Services) -> Steps[ClusterFacts]:
             for node_id in partition.isr:
                 in_sync[node_id] += 1
             out_of_sync += len(partition.isr) < len(partition.replicas)
-            offline += not _is_served(services, topic.name, index, partition)
+            offline += services.leader_of(topic.name, index) == NO_LEADER
             if pace.spent():
                 yield
     brokers: list[ClusterBroker] = [
         {
             "node_id": broker.node_id,
             "is_this": broker.node_id == services.node_id,
+            "is_live": services.is_live(broker.node_id),
+            "rack": broker.rack,
             "listeners": [f"{each.name}://{each.host}:{each.port}" for each in broker.listeners],
             "leads": leads[broker.node_id],
             "holds": holds[broker.node_id],
@@ -121,7 +127,7 @@ def partition_states(
         if not sees(topic.name):
             continue
         for index, partition in enumerate(topic.partitions):
-            is_served = _is_served(services, topic.name, index, partition)
+            is_served = services.leader_of(topic.name, index) != NO_LEADER
             if is_troubled and is_served and len(partition.isr) == len(partition.replicas):
                 continue
             if offset <= total < offset + limit:
@@ -130,13 +136,6 @@ def partition_states(
             if pace.spent():
                 yield
     return {"total": total, "offset": offset, "limit": limit, "rows": rows}
-
-
-def _is_served(services: Services, topic: str, index: int, partition: PartitionAssignment) -> bool:
-    if partition.leader_id != services.node_id:
-        return True
-    replica = services.replicas.get((topic, index))
-    return replica is not None and replica.stopped is None
 
 
 def _state(topic: str, index: int, partition: PartitionAssignment, is_served: bool) -> PartitionState:

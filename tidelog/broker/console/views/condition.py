@@ -12,6 +12,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
@@ -36,6 +37,9 @@ class Partitions(NamedTuple):
     without_replicas_count: int
     without_replicas: tuple[TopicPartition, ...]
     """Some of their replicas are not in sync."""
+    leaderless_count: int
+    leaderless: tuple[TopicPartition, ...]
+    """Those of all brokers that no broker leads: theirs are gone."""
     held_back_count: int
     held_back: tuple[tuple[TopicPartition, int], ...]
     """Those that an open transaction holds back, with the producer id of the oldest one."""
@@ -52,6 +56,8 @@ class Condition(NamedTuple):
     """The facts of one look."""
 
     partitions: Partitions
+    gone_brokers: tuple[int, ...]
+    """Node ids of brokers of the cluster that are not there."""
     hanging: tuple[TopicPartition, ...]
     """Those held back by a transaction that its coordinator does not know: nobody will end it (KIP-664)."""
     disk: Disk | None
@@ -95,6 +101,7 @@ class Conditions:
         partitions = await services.turns.run(_partitions(services))
         return Condition(
             partitions=partitions,
+            gone_brokers=tuple(each for each in services.catalog.brokers if not services.is_live(each)),
             hanging=await _hanging(services, partitions.held_back),
             disk=await asyncio.to_thread(_disk, services),
             free_handles=free,
@@ -135,11 +142,14 @@ def _partitions(services: Services) -> Steps[Partitions]:
             held_back.append((key, oldest[0]))
         if pace.spent():
             yield
-    without_replicas = []
+    without_replicas, leaderless = [], []
+    gone = {node_id for node_id in services.catalog.brokers if not services.is_live(node_id)} | {NO_LEADER}
     for topic in list(services.catalog.topics()):
         for index, partition in enumerate(topic.partitions):
             if len(partition.isr) < len(partition.replicas):
                 without_replicas.append((topic.name, index))
+            if partition.leader_id in gone:
+                leaderless.append((topic.name, index))
             if pace.spent():
                 yield
     return Partitions(
@@ -148,6 +158,7 @@ def _partitions(services: Services) -> Steps[Partitions]:
         *_named(sorted(offline)),
         *_named(with_holes),
         *_named(without_replicas),
+        *_named(leaderless),
         *_named(held_back),
     )
 

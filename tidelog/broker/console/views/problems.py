@@ -107,6 +107,16 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "remedy": "Bring the files back while the broker is stopped, or accept the loss with `tidelog "
             "topic delete-records` up to the end of the hole.",
         }
+    if condition.gone_brokers:
+        names = ", ".join(map(str, sorted(condition.gone_brokers)[:_NAMED]))
+        yield {
+            "name": "broker_gone",
+            "severity": "critical" if partitions.leaderless_count else "warning",
+            "text": f"Brokers of the cluster are gone: node id {names}. {partitions.leaderless_count} "
+            "partitions have no leader, and their clients wait.",
+            "remedy": "Look whether they run and reach the store of the cluster. The page Cluster names the "
+            "partitions.",
+        }
     if partitions.without_replicas_count:
         yield {
             "name": "replicas_out_of_sync",

@@ -3,9 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, PartitionAssignment
+from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistration, Listener, PartitionAssignment
 from tidelog.broker.console.views.cluster import cluster_facts, partition_states
-from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import finish
 
 
@@ -24,15 +23,12 @@ def services() -> Any:
     brokers = {
         node: BrokerRegistration(node, (Listener("PLAINTEXT", f"host-{node}", 9092),)) for node in (1, 2)
     }
-    running = SimpleNamespace(stopped=None)
+    served = {("a", 0): 1, ("secret", 0): 1}
     return SimpleNamespace(
         node_id=1,
         catalog=SimpleNamespace(cluster_id="c", revision=9, brokers=brokers, topics=lambda: iter(topics)),
-        replicas={
-            ("a", 0): running,
-            ("a", 2): SimpleNamespace(stopped=ErrorCode.KAFKA_STORAGE_ERROR),
-            ("secret", 0): running,
-        },
+        leader_of=lambda topic, index: served.get((topic, index), NO_LEADER),
+        is_live=lambda node_id: node_id == 1,
     )
 
 
@@ -51,8 +47,9 @@ def test_each_broker_has_its_counts() -> None:
         (3, 4, 3),
         (1, 2, 2),
     ]
+    assert [each["is_live"] for each in facts["brokers"]] == [True, False]
     assert facts["brokers"][1]["listeners"] == ["PLAINTEXT://host-2:9092"]
-    assert (facts["partitions"], facts["out_of_sync"], facts["offline"]) == (4, 1, 1)
+    assert (facts["partitions"], facts["out_of_sync"], facts["offline"]) == (4, 1, 2)
 
 
 def test_partitions_come_by_pages_without_topics_that_the_user_may_not_see() -> None:
@@ -64,7 +61,7 @@ def test_partitions_come_by_pages_without_topics_that_the_user_may_not_see() -> 
 def test_the_troubled_ones_are_offline_or_lack_a_replica() -> None:
     found = states(is_troubled=True)
     assert [(each["partition"], each["is_served"], each["in_sync_replicas"]) for each in found["rows"]] == [
-        (1, True, [2]),
+        (1, False, [2]),
         (2, False, [1]),
     ]
     assert found["total"] == 2
