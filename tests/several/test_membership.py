@@ -248,7 +248,7 @@ async def test_partitions_of_a_killed_process_have_no_leader_until_it_is_started
 
 
 @pytest.mark.needs_etcd
-async def test_partitions_of_a_killed_broker_over_etcd_have_no_leader_until_it_is_back(
+async def test_partitions_of_a_killed_or_paused_broker_over_etcd_have_no_leader_until_it_is_back(
     tmp_path: Path,
 ) -> None:
     started = []
@@ -273,6 +273,11 @@ async def test_partitions_of_a_killed_broker_over_etcd_have_no_leader_until_it_i
             await until_leaders(second.port, {mine: NO_LEADER})
             await first.start()
             await until_leaders(second.port, {mine: 1})
+            (other,) = {0, 1} - {mine}
+            second.pause()
+            await until_leaders(first.port, {other: NO_LEADER})
+            second.resume()
+            await until_leaders(first.port, {other: 2})
             assert await first.terminate() == 0
             assert (await leaders_at(second.port))[mine][:2] == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
             assert await second.terminate() == 0

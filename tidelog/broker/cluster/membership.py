@@ -86,6 +86,8 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self._sessions: frozenset[BrokerSession] | None = None
         self._was_controller = self._was_cut_off = False
+        self._problem = ""
+        """What went wrong last, if it still does."""
         self._topics: dict[UUID, None] = {}
         """Those whose leaders have to be looked at."""
         self._are_all_due = True
@@ -229,12 +231,21 @@ class Membership:
             self._tell_if_cut_off()
             try:
                 await self._do_due()
-            except _STORE_ERRORS as error:
-                advice = "see that the store answers; it is tried again"
-                logger.warning("membership_not_settled", error=str(error), advice=advice)
+                self._problem = ""
+            except Exception as error:
+                self._tell_problem(error)
                 self._are_all_due = True
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._is_due.set()
+
+    def _tell_problem(self, error: Exception) -> None:
+        """Once, however often it is tried again."""
+        problem, self._problem = self._problem, repr(error)
+        if self._problem != problem:
+            is_known = isinstance(error, _STORE_ERRORS)
+            advice = "see that the store answers; it is tried again" if is_known else "report this"
+            exc_info = None if is_known else error
+            logger.warning("membership_not_settled", error=str(error), advice=advice, exc_info=exc_info)
 
     def _tell_if_cut_off(self) -> None:
         is_cut_off = self.is_cut_off
