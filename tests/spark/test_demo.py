@@ -1,17 +1,26 @@
 """The demo in small: with sequence numbers judge and audit find nothing, without them the judge does."""
 
 import asyncio
+import os
+import signal
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from rich.console import Console
 
+from demo.__main__ import until_interrupted
 from demo.flights import load_flights
 from demo.plan import Kind, make_plan
+from demo.screen import Screen
 from demo.shipment import TOPIC, Shipment, Tally, open_site
 from demo.verdict import KeyVerdict, judge, total
+from tests.waiting import until
 from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs import audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
@@ -81,3 +90,13 @@ async def test_without_sequence_numbers_the_judge_finds_the_duplicates(
     assert total(verdicts).duplicated > 0
     assert total(verdicts).missing == 0
     assert tally.failed == 0
+
+
+async def test_a_demo_that_is_kept_names_its_page_and_ends_with_control_c() -> None:
+    out = StringIO()
+    site: Any = SimpleNamespace(console="http://127.0.0.1:9644/console")
+    kept = asyncio.create_task(until_interrupted(site, Screen(Console(file=out))))
+    await until(lambda: "look at http://127.0.0.1:9644/console" in out.getvalue())
+    assert not kept.done()
+    os.kill(os.getpid(), signal.SIGINT)
+    await kept

@@ -211,8 +211,8 @@ class HttpAuthentication:
         from aiohttp import web
 
         # A browser would answer `Basic` by a dialog, and would keep the password until it is closed.
-        is_page = "Sec-Fetch-Mode" in request.headers and request.headers["Sec-Fetch-Mode"] != "navigate"
-        scheme = "Bearer" if is_page else 'Basic realm="tidelog", charset="UTF-8"'
+        has_form = "Sec-Fetch-Mode" in request.headers and is_of_console(request.path)
+        scheme = "Bearer" if has_form else 'Basic realm="tidelog", charset="UTF-8"'
         body = json.dumps(error)
         return web.Response(
             text=body, content_type="application/json", status=401, headers={"WWW-Authenticate": scheme}

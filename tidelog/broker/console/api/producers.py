@@ -51,7 +51,7 @@ async def _history(
 ) -> AsyncGenerator[HistoryPiece, None]:
     services = console.services
     replica = services.replica(asked.topic, asked.partition)
-    return history(replica, asked.producer_id, services.catalog.next_producer_id)
+    return history(console.records.reader, replica, asked.producer_id, services.catalog.next_producer_id)
 
 
 PRODUCERS: Final = ApiRoute(

@@ -79,8 +79,10 @@ def cluster_facts(services: Services) -> Steps[ClusterFacts]:
         for index, partition in enumerate(topic.partitions):
             partitions += 1
             leads[partition.leader_id] += 1
-            holds.update(partition.replicas)
-            in_sync.update(partition.isr)
+            for node_id in partition.replicas:
+                holds[node_id] += 1
+            for node_id in partition.isr:
+                in_sync[node_id] += 1
             out_of_sync += len(partition.isr) < len(partition.replicas)
             offline += not _is_served(services, topic.name, index, partition)
             if pace.spent():

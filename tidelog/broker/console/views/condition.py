@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tidelog.protocol.errors import ApiError
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
-SHARED_SECONDS: Final = 5.0
+SHARED_SECONDS: Final = 8.0
 MOST_NAMED: Final = 100
+T = TypeVar("T")
 TopicPartition = tuple[str, int]
 
 
@@ -34,6 +36,9 @@ class Partitions(NamedTuple):
     without_replicas_count: int
     without_replicas: tuple[TopicPartition, ...]
     """Some of their replicas are not in sync."""
+    held_back_count: int
+    held_back: tuple[tuple[TopicPartition, int], ...]
+    """Those that an open transaction holds back, with the producer id of the oldest one."""
 
 
 class Disk(NamedTuple):
@@ -47,6 +52,8 @@ class Condition(NamedTuple):
     """The facts of one look."""
 
     partitions: Partitions
+    hanging: tuple[TopicPartition, ...]
+    """Those held back by a transaction that its coordinator does not know: nobody will end it (KIP-664)."""
     disk: Disk | None
     """None: it could not be read."""
     free_handles: int
@@ -85,8 +92,10 @@ class Conditions:
         services = self._services
         transactions = services.transactions.counts()
         free, limit, kept = services.handles.facts()
+        partitions = await services.turns.run(_partitions(services))
         return Condition(
-            partitions=await services.turns.run(_partitions(services)),
+            partitions=partitions,
+            hanging=await _hanging(services, partitions.held_back),
             disk=await asyncio.to_thread(_disk, services),
             free_handles=free,
             handle_limit=limit,
@@ -114,13 +123,16 @@ def _disk(services: Services) -> Disk | None:
 def _partitions(services: Services) -> Steps[Partitions]:
     pace = Pace(CHECKS_PER_STEP)
     offline = set(services.partitions.unopened)
-    with_holes, size_bytes = [], 0
+    with_holes, held_back, size_bytes = [], [], 0
     for key, replica in list(services.replicas.items()):  # It may change between two steps.
-        size_bytes += replica.log.size_bytes
+        log = replica.log
+        size_bytes += log.size_bytes
         if replica.stopped is not None:
             offline.add(key)
-        if replica.log.holes:
+        if log.recovery.holes and log.holes:
             with_holes.append(key)
+        if log.transactions and (oldest := log.transactions.oldest()) is not None:
+            held_back.append((key, oldest[0]))
         if pace.spent():
             yield
     without_replicas = []
@@ -136,8 +148,32 @@ def _partitions(services: Services) -> Steps[Partitions]:
         *_named(sorted(offline)),
         *_named(with_holes),
         *_named(without_replicas),
+        *_named(held_back),
     )
 
 
-def _named(keys: list[TopicPartition]) -> tuple[int, tuple[TopicPartition, ...]]:
+def _named(keys: list[T]) -> tuple[int, tuple[T, ...]]:
     return len(keys), tuple(keys[:MOST_NAMED])
+
+
+async def _hanging(
+    services: Services, held_back: tuple[tuple[TopicPartition, int], ...]
+) -> tuple[TopicPartition, ...]:
+    """Those of these partitions in whose oldest transaction no coordinator says that they take part."""
+    if not held_back:
+        return ()
+    # After the partitions were looked at: what ended in between is not taken for a transaction that hangs.
+    known: set[tuple[TopicPartition, int]] = set()
+    wanted = set(held_back)
+    async for held in services.transactions.listed(only_active=True):
+        if isinstance(held, ApiError):
+            return ()
+        producer_id = held.transaction.producer.producer_id
+        known.update(wanted.intersection((key, producer_id) for key in held.transaction.partitions))
+    return tuple(each[0] for each in held_back if each not in known and _is_open(services, *each))
+
+
+def _is_open(services: Services, key: TopicPartition, producer_id: int) -> bool:
+    """Whether the transaction is open still: its marker may have been written meanwhile."""
+    replica = services.replicas.get(key)
+    return replica is not None and producer_id in replica.log.transactions

@@ -192,6 +192,7 @@ async def _offsets(caller: Caller, places: _Places, timestamp: int) -> dict[tupl
     found = {}
     for topic in answer["topics"]:
         for partition in topic["partitions"]:
-            check_code(partition.get("error_code", 0))
+            code = ErrorCode(partition.get("error_code", ErrorCode.NONE))
+            check_code(code, f"{topic['name']}-{partition['partition_index']}: {code.message}")
             found[topic["name"], partition["partition_index"]] = partition.get("offset", -1)
     return found

@@ -6,6 +6,7 @@ those to whom they show it; what a lag is, from `coordinator/lag`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
@@ -21,12 +22,13 @@ from tidelog.broker.security.required_access import DESCRIBE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode, ProtocolError
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import Pace, Steps
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _MOST_MEMBERS: Final = 500
+_CHECKS_PER_GROUP: Final = 10
 
 
 class GroupRow(TypedDict):
@@ -133,22 +135,27 @@ async def listed(services: Services, caller: Caller, wanted: Filter, offset: int
         (group for group in answer["groups"] if wanted.text in group["group_id"]),
         key=lambda group: group["group_id"],
     )
-    run = services.turns.run
+    shown = found if wanted.by_lag else found[offset : offset + limit]
+    rows = await services.turns.run(_rows(services, caller, shown))
     if wanted.by_lag:
-        rows = await run(_rows(services, caller, found))
         rows.sort(key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
         rows = rows[offset : offset + limit]
-    else:
-        rows = await run(_rows(services, caller, found[offset : offset + limit]))
     return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
 
 
 def _rows(services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]]) -> Steps[list[GroupRow]]:
-    pace = Pace()
+    pace = Pace(CHECKS_PER_STEP)
     rows: list[GroupRow] = []
     for group in groups:
         machine = services.groups.machine_of(group["group_id"])
-        lags = list(visible_lags(services, caller, group["group_id"]))
+        partitions: Counter[str] = Counter()
+        lag_sum = None
+        for found in visible_lags(services, caller, group["group_id"]):
+            partitions[found.topic] += 1
+            if (lag := found.lag) is not None:
+                lag_sum = lag if lag_sum is None else lag_sum + lag
+            if pace.spent():
+                yield
         rows.append(
             {
                 "group_id": group["group_id"],
@@ -156,12 +163,12 @@ def _rows(services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]
                 "protocol_type": group["protocol_type"],
                 "state": group["group_state"],
                 "members": 0 if machine is None else machine.member_count(group["group_id"]),
-                "topics": len({each.topic for each in lags}),
-                "partitions": len(lags),
-                "lag": _sum(lags),
+                "topics": len(partitions),
+                "partitions": partitions.total(),
+                "lag": lag_sum,
             }
         )
-        if pace.spent(1 + len(lags)):
+        if pace.spent(_CHECKS_PER_GROUP):
             yield
     return rows
 
@@ -178,7 +185,7 @@ def visible_lags(services: Services, caller: Caller, group_id: str) -> Iterator[
 
 
 def _sum(lags: Iterable[PartitionLag]) -> int | None:
-    known = [lag for each in lags if (lag := each.lag) is not None]
+    known = [lag for found in lags if (lag := found.lag) is not None]
     return sum(known) if known else None
 
 
@@ -194,7 +201,9 @@ async def described(services: Services, caller: Caller, group_id: str, offset: i
         for assigned in member["assignment"] or ()
         for partition in assigned["partitions"]
     }
-    lags = sorted(visible_lags(services, caller, group_id), key=lambda each: (each.topic, each.partition))
+    found = visible_lags(services, caller, group_id)
+    lags = await services.turns.run(each(lambda lag: lag, found, Pace(CHECKS_PER_STEP)))
+    lags.sort(key=lambda lag: (lag.topic, lag.partition))
     return {
         **group,
         "member_count": len(group["members"]),
@@ -203,25 +212,25 @@ async def described(services: Services, caller: Caller, group_id: str, offset: i
         "total": len(lags),
         "offset": offset,
         "limit": limit,
-        "rows": [_committed(services, each, readers) for each in lags[offset : offset + limit]],
+        "rows": [_committed(services, lag, readers) for lag in lags[offset : offset + limit]],
         "now_ms": services.clock_ms(),
     }
 
 
 def _committed(
-    services: Services, each: PartitionLag, readers: Mapping[tuple[str, int], str]
+    services: Services, found: PartitionLag, readers: Mapping[tuple[str, int], str]
 ) -> CommittedRow:
-    replica = services.replicas.get((each.topic, each.partition))
+    replica = services.replicas.get((found.topic, found.partition))
     return {
-        "topic": each.topic,
-        "partition": each.partition,
-        "committed": each.committed.offset,
+        "topic": found.topic,
+        "partition": found.partition,
+        "committed": found.committed.offset,
         "start_offset": None if replica is None else replica.log.start_offset,
-        "high_watermark": each.high_watermark,
-        "lag": each.lag,
-        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
-        "metadata": each.committed.metadata,
-        "member_id": readers.get((each.topic, each.partition)),
+        "high_watermark": found.high_watermark,
+        "lag": found.lag,
+        "commit_timestamp_ms": found.committed.commit_timestamp_ms,
+        "metadata": found.committed.metadata,
+        "member_id": readers.get((found.topic, found.partition)),
     }
 
 
@@ -270,8 +279,8 @@ async def _of_consumer_protocol(caller: Caller, group_id: str) -> _Membership | 
 
 def _assigned(assignment: Mapping[str, Any]) -> list[Assigned]:
     return [
-        {"topic": each["topic_name"], "partitions": list(each["partitions"])}
-        for each in assignment["topic_partitions"]
+        {"topic": topic["topic_name"], "partitions": list(topic["partitions"])}
+        for topic in assignment["topic_partitions"]
     ]
 
 

@@ -115,6 +115,15 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "some of their replicas in sync.",
             "remedy": "The page Cluster says which brokers are missing: look whether they run.",
         }
+    if condition.hanging:
+        yield {
+            "name": "transaction_hangs",
+            "severity": "warning",
+            "text": f"{_some(len(condition.hanging), condition.hanging, sees)} held back by a transaction "
+            "that its coordinator does not know: nobody will end it, and consumers of committed records "
+            "wait.",
+            "remedy": "Abort it on the page Transactions.",
+        }
     if condition.uncleanable_partitions:
         yield {
             "name": "partition_uncleanable",

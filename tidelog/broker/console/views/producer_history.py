@@ -5,15 +5,15 @@ verification finds something. Whether a batch had to be refused, is stored a sec
 decided by `storage/verification/producers`, with the rules of the broker itself.
 
 Invariants: one row is held at a time, the closed ones until they are taken; only what is committed is read;
-the log is read in pieces of `PIECE_BYTES`, each in a thread, because it may not be in memory.
+the log is read in pieces of `PIECE_BYTES`, as searches are: one at a time of all visitors, in a thread.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Literal, TypedDict
 
+from tidelog.broker.console.records.stepwise_reading import StepwiseReader
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.file_reader import FoundBatch
 from tidelog.broker.storage.holes import Hole
@@ -157,7 +157,7 @@ def _row(kind: Any, offset: int, epoch: int, text: str = "") -> HistoryRow:
 
 
 async def history(
-    replica: Replica, producer_id: int, next_producer_id: int
+    reader: StepwiseReader, replica: Replica, producer_id: int, next_producer_id: int
 ) -> AsyncGenerator[HistoryPiece, None]:
     """The history of a producer up to what is committed now, piece by piece.
 
@@ -176,7 +176,7 @@ async def history(
         for _ in range(_PIECES_PER_VALUE):
             if offset < end_offset:
                 offset = max(offset, log.start_offset)  # Retention may have passed it.
-                offset = await asyncio.to_thread(_read, log, held, producer_id, offset, end_offset)
+                offset = await reader.in_turn(_read, log, held, producer_id, offset, end_offset)
         is_last = offset >= end_offset
         yield {
             "rows": held.take(is_last=is_last),

@@ -182,7 +182,8 @@ class Records:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._reader = StepwiseReader()
+        self.reader = StepwiseReader()
+        """What reads logs for all visitors."""
         config = services.config
         self._avro = (
             AvroValues(
@@ -235,7 +236,7 @@ class Records:
         rows: list[BatchRow] = []
         size_bytes = 0
         while at < end and len(rows) < limit and size_bytes < MOST_SCANNED_BYTES:
-            batches, next_offset = await self._reader.batches(replica, at, end)
+            batches, next_offset = await self.reader.batches(replica, at, end)
             for batch in batches[: limit - len(rows)]:
                 rows.append(_batch_row(batch))
                 size_bytes += batch.header.size_bytes
@@ -272,7 +273,7 @@ class Records:
             state = "searching"
             while state == "searching":
                 limits = Limits(min(STEP_RECORDS, most - found), MOST_PAGE_BYTES)
-                step = await self._reader.step(
+                step = await self.reader.step(
                     replica, offset, end, reading.isolation_level, limits, reading.wanted
                 )
                 found += len(step.found)
@@ -324,11 +325,11 @@ class Records:
         end = replica.ends.visible(reading.isolation_level)
         offset = await self._begin(replica, Place(0) if place == Place() else place, end)
         while offset < end:
-            step = await self._reader.step(
+            step = await self.reader.step(
                 replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
             )
             if step.found:
-                yield await self._reader.in_turn(_lines, topic, partition, step.found)
+                yield await self.reader.in_turn(_lines, topic, partition, step.found)
             if step.next_offset == offset:
                 return
             offset = step.next_offset
@@ -337,7 +338,7 @@ class Records:
         """The offset of a place, within what can be read."""
         offset = place.offset
         if offset is None and place.timestamp_ms is not None:
-            found = await self._reader.in_turn(replica.log.offset_for_timestamp, place.timestamp_ms)
+            found = await self.reader.in_turn(replica.log.offset_for_timestamp, place.timestamp_ms)
             offset = end if found is None else found.offset
         return min(max(offset or 0, replica.log.start_offset), end)
 
@@ -360,7 +361,7 @@ class Records:
             and scanned_bytes < most_scanned_bytes
         ):
             limits = Limits(limit - len(found), MOST_PAGE_BYTES - held_bytes)
-            step = await self._reader.step(
+            step = await self.reader.step(
                 replica, offset, end, reading.isolation_level, limits, reading.wanted
             )
             found += step.found
@@ -395,7 +396,7 @@ class Records:
         found: deque[Record | Unreadable] = deque()
         held_bytes = scanned_bytes = 0
         while offset < end:
-            step = await self._reader.step(
+            step = await self.reader.step(
                 replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
             )
             scanned_bytes += step.size_bytes
@@ -426,7 +427,7 @@ class Records:
                 if form in (Format.AUTO, Format.AVRO):
                     await self._avro.fetch(values)
             decode = self._avro.decode
-        return await self._reader.in_turn(_record_rows, found, reading, decode, most_bytes)
+        return await self.reader.in_turn(_record_rows, found, reading, decode, most_bytes)
 
 
 class _Changes:

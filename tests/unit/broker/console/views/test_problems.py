@@ -9,9 +9,10 @@ from tidelog.broker.console.views.condition import Condition, Disk, Partitions
 from tidelog.broker.console.views.problems import CurrentProblem, problems
 from tidelog.broker.console.watch import Lately
 
-FINE = Partitions(3, 100, 0, (), 0, (), 0, ())
+FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, ())
 HEALTHY = Condition(
     partitions=FINE,
+    hanging=(),
     disk=Disk(100 << 30, 50 << 30),
     free_handles=900,
     handle_limit=1000,
@@ -46,6 +47,7 @@ def test_nothing_is_wrong_with_a_healthy_broker() -> None:
         ("partition_offline", {"partitions": FINE._replace(offline_count=1, offline=(("t", 0),))}),
         ("partition_has_hole", {"partitions": FINE._replace(with_holes_count=1, with_holes=(("t", 0),))}),
         ("replicas_out_of_sync", {"partitions": FINE._replace(without_replicas_count=2)}),
+        ("transaction_hangs", {"hanging": (("t", 0),)}),
         ("partition_uncleanable", {"uncleanable_partitions": 1}),
         ("file_handles_lacking", {"free_handles": 99, "events": {"tidelog_connections_refused": 1}}),
         ("connections_refused", {"events": {"tidelog_connections_refused": 1}}),

@@ -1,0 +1,55 @@
+"""Groups as the console shows them, where other projects' clients do not write what consumers write."""
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker
+from tests.unit.broker.handlers.test_group_membership import joined, sync
+from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.views import groups
+from tidelog.broker.handlers.access_control import AccessControl
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+
+def caller_of(asker: Asker) -> Caller:
+    services = asker.services
+    return Caller("ANONYMOUS", "127.0.0.1", AccessControl(services), asker.handlers, services.turns)
+
+
+async def described(asker: Asker) -> groups.Group:
+    return await groups.described(asker.services, caller_of(asker), "g", 0, 50)
+
+
+@pytest.mark.parametrize("protocol_type", ["connect", "consumer"])
+async def test_members_whose_assignment_cannot_be_read_are_shown_without_one(
+    asker: Asker, protocol_type: str
+) -> None:
+    more = {"protocol_type": protocol_type, "protocols": [{"name": "range", "metadata": b"\x00"}]}
+    await sync(asker, await joined(asker, **more), assignment=b"\x00")
+    found = await described(asker)
+    (member,) = found["members"]
+    shown = found["state"], found["protocol_type"], member["assignment"], member["subscribed_topics"]
+    assert shown == ("Stable", protocol_type, None, [])
+
+
+async def test_a_lag_is_not_known_where_the_partition_is_not_served(asker: Asker) -> None:
+    await asker.create("t", 2)
+    partitions = [{"partition_index": index, "committed_offset": 0} for index in range(2)]
+    await asker.services.groups.make_topic()
+    asked = {"group_id": "g", "topics": [{"name": "t", "partitions": partitions}]}
+    await asker.ask(ApiKey.OFFSET_COMMIT, 8, **asked)
+    replicas = asker.services.partitions.replicas
+    elsewhere = replicas.pop(("t", 1))
+    found = await described(asker)
+    replicas["t", 1] = elsewhere
+    assert [(row["partition"], row["lag"], row["member_id"]) for row in found["rows"]] == [
+        (0, 0, None),
+        (1, None, None),
+    ]
+    assert found["lag"] == 0
+
+
+async def test_a_group_that_does_not_exist_is_not_found(asker: Asker) -> None:
+    with pytest.raises(ApiError) as refused:
+        await described(asker)
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
