@@ -23,6 +23,7 @@ from tidelog.broker.cluster.catalog import (
 from tidelog.broker.cluster.controller import (
     NothingToChange,
     controller_of,
+    elected,
     election,
     fencing,
     live_brokers,
@@ -131,3 +132,17 @@ def test_two_controllers_at_once_change_what_one_changes() -> None:
     topic = catalog.topic_by_id(TOPIC)
     assert topic is not None
     assert topic.partitions == (PartitionAssignment(NO_LEADER, 5, (3,), (3,), partition_epoch=1),)
+
+
+def test_a_leader_stays_while_it_lives_though_an_earlier_replica_is_back() -> None:
+    assigned = PartitionAssignment(1, 0, (1, 2), (1, 2))
+    moved = elected(assigned, {2})
+    assert moved == PartitionAssignment(2, 1, (1, 2), (1, 2), partition_epoch=1)
+    assert elected(moved, {1, 2}) is moved
+
+
+def test_a_start_that_has_not_registered_is_not_the_controller_and_is_not_fenced() -> None:
+    catalog = Catalog("c", brokers=[BrokerRegistration(each, (), UUID(int=each)) for each in BROKERS])
+    sessions = {BrokerSession(1, UUID(int=7)), *(BrokerSession(each, UUID(int=each)) for each in (2, 3))}
+    assert controller_of(catalog, sessions) == 2
+    assert without_session(catalog, sessions) == []
