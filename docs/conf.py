@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from tidelog.broker.cluster.membership import ClusterCounts
 from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.console.routes import ROUTES
@@ -130,6 +131,7 @@ def console_api() -> str:
 def broker_metrics() -> str:
     metrics = Metrics()
     metrics.count_fetch_sessions_with(FetchSessions(0, 0, lambda: 1))
+    metrics.count_cluster_with(lambda: ClusterCounts(True, 0, 0, 0, 0))
     rows = (
         (f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation)
         for family in metrics.collect()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.waiting import until
 from tidelog.broker.app import Broker
-from tidelog.broker.cluster.catalog import PartitionsChanged, Topic
+from tidelog.broker.cluster.catalog import NO_LEADER, Topic
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store_sharing import StoreSharing
+from tidelog.broker.cluster.store import BrokerSession, Commit
+from tidelog.broker.cluster.store_sharing import StoreMember, StoreSharing
 from tidelog.broker.configuration.broker_config import BrokerConfig
 
 QUICK = {
@@ -22,15 +24,48 @@ QUICK = {
 }
 
 
+class Member(StoreMember):
+    """The store as one broker has it, which may lose its session, and the way to the store."""
+
+    def __init__(self, sharing: StoreSharing) -> None:
+        super().__init__(sharing)
+        self.is_reachable = asyncio.Event()
+        self.is_reachable.set()
+        self._lost: BrokerSession | None = None
+
+    async def lose_session(self) -> None:
+        self._lost = self._session
+        await self.end_session()
+
+    async def regain_session(self) -> None:
+        assert self._lost is not None
+        await self.begin_session(self._lost)
+
+    async def commit(self, *arguments: Any, **more: Any) -> None:
+        await self.is_reachable.wait()
+        await super().commit(*arguments, **more)
+
+    async def watch(self, revision: int) -> AsyncIterator[Commit]:
+        async for commit in super().watch(revision):
+            await self.is_reachable.wait()
+            yield commit
+
+    async def watch_sessions(self) -> AsyncIterator[frozenset[BrokerSession]]:
+        async for living in super().watch_sessions():
+            await self.is_reachable.wait()
+            yield living
+
+
 class Brokers:
     """Those that run, by their ids."""
 
     def __init__(self, folder: Path, store: StoreSharing, settings: dict[str, Any]) -> None:
         self.running: dict[int, Broker] = {}
         self._folder = folder
-        self._store = store
+        self.store = store
         self._settings = settings
         self._ports: dict[int, dict[str, int]] = {}
+        self._members: dict[int, Member] = {}
 
     async def start(self, node_id: int, **settings: Any) -> Broker:
         """A broker in its own folder; once more at its addresses of before. `listeners` are names."""
@@ -44,12 +79,14 @@ class Brokers:
         config = BrokerConfig(
             node_id=node_id, data_dir=self._folder / f"broker-{node_id}", http_port=-1, **QUICK, **wanted
         )
-        broker = await Broker.start(config, store=self._store.member())
-        self.running[node_id] = broker
+        member = Member(self.store)
+        broker = await Broker.start(config, store=member)
+        self.running[node_id], self._members[node_id] = broker, member
         self._ports[node_id] = broker.ports
         return broker
 
     async def stop(self, node_id: int) -> None:
+        self._members[node_id].is_reachable.set()
         await self.running.pop(node_id).stop()
 
     async def kill(self, node_id: int) -> None:
@@ -76,20 +113,62 @@ class Brokers:
         """Every broker knows what any of them knows, and has done what follows."""
 
         def is_agreed() -> bool:
-            return len({broker.services.catalog.revision for broker in self.running.values()}) == 1
+            return len({broker.services.catalog.revision for broker in self._hearing()}) == 1
 
         await until(is_agreed)
-        for broker in self.running.values():
+        for broker in self._hearing():
             await broker.services.topics.settled()
 
-    async def lead(self, topic: str, partition: int, leader_id: int) -> None:
-        """Let a broker, or with -1 none, lead a partition from now on, in the next epoch."""
-        found = self.topic(topic)
-        before = found.partitions[partition]
-        now = before._replace(leader_id=leader_id, leader_epoch=before.leader_epoch + 1)
-        some = next(iter(self.running.values()))
-        await some.services._cluster.change(lambda _: PartitionsChanged(found.topic_id, {partition: now}))
+    async def lose_session(self, node_id: int) -> None:
+        """As if it had been paused: the others take it for dead, and it learns of that."""
+        await self._members[node_id].lose_session()
+        await self.fenced(node_id)
+
+    async def regain_session(self, node_id: int) -> None:
+        await self._members[node_id].regain_session()
+        await self.leading(node_id)
+
+    async def cut_off(self, node_id: int) -> None:
+        """It cannot reach the store any more, and its session ends."""
+        self._members[node_id].is_reachable.clear()
+        await self._members[node_id].lose_session()
+
+    async def reconnect(self, node_id: int) -> None:
+        self._members[node_id].is_reachable.set()
+        await self.regain_session(node_id)
+
+    async def fenced(self, node_id: int) -> None:
+        """Every broker that hears of the catalog knows that this one is fenced, and leads nothing."""
+        await until(lambda: all(_is_fenced(each, node_id) for each in self._hearing()))
         await self.agreed()
+
+    async def leading(self, node_id: int) -> None:
+        """Every broker knows that this one leads all that it holds."""
+        await until(lambda: all(_leads_its_own(each, node_id) for each in self._hearing()))
+        await self.agreed()
+
+    def _hearing(self) -> list[Broker]:
+        return [
+            each for node_id, each in self.running.items() if self._members[node_id].is_reachable.is_set()
+        ]
+
+
+def _led(broker: Broker, node_id: int) -> Iterator[int]:
+    """The leader of each partition that is on a broker, as another one knows it."""
+    for topic in broker.services.catalog.topics():
+        for assigned in topic.partitions:
+            if node_id in assigned.replicas:
+                yield assigned.leader_id
+
+
+def _is_fenced(broker: Broker, node_id: int) -> bool:
+    is_fenced = broker.services.catalog.brokers[node_id].is_fenced
+    return is_fenced and set(_led(broker, node_id)) <= {NO_LEADER}
+
+
+def _leads_its_own(broker: Broker, node_id: int) -> bool:
+    is_fenced = broker.services.catalog.brokers[node_id].is_fenced
+    return not is_fenced and set(_led(broker, node_id)) <= {node_id}
 
 
 @asynccontextmanager

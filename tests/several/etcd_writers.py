@@ -5,6 +5,7 @@ Owns the writers and their history. Each writes deltas that nobody else writes, 
 
 import asyncio
 import itertools
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ class Writer:
         self.unanswered: list[Delta] = []
         self.dropped: list[Delta] = []
         self.told: list[Delta] = []
+        self.longest_s = 0.0
+        """How long the slowest change took."""
         self._node_id = node_id
         self._numbers = itertools.count()
         self._is_writing = True
@@ -56,7 +59,7 @@ class Writer:
 
     async def _write(self) -> None:
         while self._is_writing:
-            delta = self._plan(next(self._numbers))
+            delta, began_s = self._plan(next(self._numbers)), time.monotonic()
             try:
                 await self.cluster.change(
                     lambda _, delta=delta: delta,  # type: ignore[misc]
@@ -66,6 +69,7 @@ class Writer:
                 self.unanswered.append(delta)
             else:
                 self.acknowledged.append(delta)
+            self.longest_s = max(self.longest_s, time.monotonic() - began_s)
 
     async def goes_on(self, changes: int) -> None:
         """Return when so many more changes were acknowledged."""

@@ -134,15 +134,12 @@ async def test_a_group_moves_with_the_leader_of_its_partition(cluster: Brokers) 
         for _ in range(10):
             await reader.getone()
         await reader.commit()
-        await cluster.lead(OFFSETS_TOPIC, partition, -1)
-        assert not [
-            shard
-            for shard in cluster[2].services.groups._shards.loaded()
-            if shard.replica.partition == partition
-        ]
+        await cluster.lose_session(2)
+        shards = cluster[2].services.groups._shards
+        await until(lambda: all(each.replica.partition != partition for each in shards.loaded()))
         answer = await asked(cluster, 1, ApiKey.FIND_COORDINATOR, 3, key=group, key_type=0)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await cluster.lead(OFFSETS_TOPIC, partition, 2)
+        await cluster.regain_session(2)
         async with asyncio.timeout(DEADLINE_SECONDS):
             for _ in range(20):
                 await reader.getone()

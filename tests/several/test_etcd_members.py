@@ -68,7 +68,11 @@ async def test_members_are_killed_stopped_and_compacted_under_three_writers(
 
         await through(writers, kill_leader, compact_often, stop_leader, stop_each, kill_most)
         acknowledged, unanswered = await check(writers), sum(len(each.unanswered) for each in writers)
-        print(f"round {number}: {acknowledged} changes acknowledged, {unanswered} unanswered")
+        slowest_s = max(each.longest_s for each in writers)
+        print(
+            f"round {number}: {acknowledged} changes acknowledged, {unanswered} unanswered,"
+            f" the slowest took {slowest_s:.1f} s"
+        )
         await asyncio.gather(*(writer.close() for writer in writers))
         await client.close()
 

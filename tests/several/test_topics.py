@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 from glob import glob
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import ALL_BROKERS, BrokerRegistered
+from tidelog.broker.cluster.catalog import ALL_BROKERS, PartitionAssignment, Topic, TopicCreated
 from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
 from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer, Producer
 from tidelog.client import NewTopic as Wanted
@@ -137,7 +138,9 @@ async def test_a_broker_that_was_down_removes_the_folders_of_topics_deleted_mean
     old = [cluster.topic(name) for name in ("old", "again")]
     for topic in old:
         await cluster[1].services.topics.delete(topic.topic_id)
-    await cluster[1].services.topics.create("again", NewTopic(assignments={0: [3], 1: [3]}))
+    # No client may ask for partitions on a broker that is down; they may have been asked for just before.
+    again = Topic("again", uuid4(), (PartitionAssignment(-1, 0, (3,), (3,)),) * 2)
+    await cluster[1].services._cluster.change(lambda _: TopicCreated(again))
     assert len(list((tmp_path / "broker-3").glob("old-?"))) == 1
     for _ in range(2):  # Once more: nothing of it is left to do.
         broker = await cluster.start(3)
@@ -226,23 +229,29 @@ async def test_a_topic_that_all_brokers_create_at_once_is_created_once(
 
 async def test_a_fenced_broker_gets_no_new_partition_and_clients_are_not_sent_to_it(cluster: Brokers) -> None:
     await cluster[1].services.topics.create("old", NewTopic(num_partitions=3))
-    some = cluster[1].services
-    fenced = some.catalog.brokers[3]._replace(is_fenced=True)
-    await some._cluster.change(lambda _: BrokerRegistered(fenced))
-    await some.topics.create("new", NewTopic(num_partitions=6))
+    old = cluster.topic("old")
+    await cluster.lose_session(3)
+    await cluster[1].services.topics.create("new", NewTopic(num_partitions=6))
+    with pytest.raises(ApiError) as refused:
+        await cluster[1].services.topics.create("no", NewTopic(assignments={0: [3]}))
+    assert refused.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     await cluster.agreed()
     assert {cluster.leader_of("new", index) for index in range(6)} == {1, 2}
     metadata = await asked(cluster, 1, ApiKey.METADATA, 9, topics=[{"name": "old"}])
     assert {each.node_id for each in metadata.brokers} == {1, 2}
-    codes = {
-        cluster.leader_of("old", each.partition_index): (each.error_code, each.offline_replicas)
-        for each in metadata.topics[0].partitions
-    }
-    assert codes == {
-        1: (ErrorCode.NONE, []),
-        2: (ErrorCode.NONE, []),
-        3: (ErrorCode.LEADER_NOT_AVAILABLE, [3]),
-    }
+    for each in metadata.topics[0].partitions:
+        holder = old.partitions[each.partition_index].leader_id
+        described = (each.error_code, each.leader_id, each.offline_replicas)
+        if holder == 3:
+            assert described == (ErrorCode.LEADER_NOT_AVAILABLE, -1, [3])
+        else:
+            assert described == (ErrorCode.NONE, holder, [])
+    for with_fenced, named in (
+        (False, {(1, False), (2, False)}),
+        (True, {(1, False), (2, False), (3, True)}),
+    ):
+        described = await asked(cluster, 2, ApiKey.DESCRIBE_CLUSTER, 2, include_fenced_brokers=with_fenced)
+        assert {(each.broker_id, each.is_fenced) for each in described.brokers} == named
 
 
 async def test_deleted_topics_are_forgotten_once_no_broker_has_a_folder_of_them(cluster: Brokers) -> None:

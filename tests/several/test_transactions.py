@@ -13,7 +13,6 @@ from tests.several.brokers import Brokers, brokers
 from tests.several.test_coordinators import PARTITIONS, coordinated_by
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
-from tidelog.broker.coordinator.shards import partition_of
 from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.client.errors import ClientError
 from tidelog.wire.connection import Connection
@@ -185,15 +184,13 @@ async def test_a_transaction_that_is_left_open_is_aborted_on_all_brokers(cluster
 
 @pytest.mark.usefixtures("versions")
 async def test_transactions_move_with_the_leader_of_their_partition(cluster: Brokers) -> None:
-    name = coordinated_by(cluster, 2, TRANSACTIONS_TOPIC)
-    partition = partition_of(name, PARTITIONS)
     async with producer(cluster, 2) as writer:
         await writer.begin_transaction()
         for index in range(PARTITIONS):
             await (await writer.send("out", b"%d" % index, partition=index))
-        await cluster.lead(TRANSACTIONS_TOPIC, partition, -1)
+        await cluster.lose_session(2)
         ending = asyncio.create_task(writer.commit_transaction())
         await asyncio.sleep(0)
-        await cluster.lead(TRANSACTIONS_TOPIC, partition, 2)
+        await cluster.regain_session(2)
         await ending
     assert sorted(await committed(cluster, "out", PARTITIONS)) == list(range(PARTITIONS))

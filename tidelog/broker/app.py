@@ -118,7 +118,7 @@ class Broker:
                 disk=disk,
             )
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
-                await services.authentication.start(has_peers=services.has_peers)
+                await services.authentication.start(has_peers=services.membership is not None)
             own_handlers = build_handlers(services)
             handlers, faults = _with_faults(config, services, own_handlers)
             events = services.events
@@ -151,6 +151,8 @@ class Broker:
                     _http_authentication(services, sockets),
                 )
                 http.start()
+            if services.membership is not None:
+                await services.membership.join()
             broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
             broker.is_ready = True
             return broker

@@ -8,9 +8,13 @@ Invariants: after `open_services` returned, every partition of the catalog is se
 `close` may be called again and then does nothing; no globals, so several brokers may share a process.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 import structlog
 
@@ -28,7 +32,7 @@ from tidelog.broker.cluster.catalog import (
     Listener,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import ClusterStore, StoreError
+from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
@@ -50,7 +54,7 @@ from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
-from tidelog.broker.replicas.ownership import claim, is_in_use
+from tidelog.broker.replicas.ownership import claim, is_in_use, note_start, starts_of
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
@@ -70,12 +74,14 @@ from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
+if TYPE_CHECKING:
+    from tidelog.broker.cluster.membership import Membership
+
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
     "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
     "batches are read to give no producer id twice"
 )
-logger = structlog.get_logger(__name__)
 
 
 class Services:
@@ -97,7 +103,7 @@ class Services:
         transactions: TransactionCoordinator,
         remote: RemoteTransactions,
         peers: Peers,
-        has_peers: bool,
+        membership: Membership | None,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -138,8 +144,8 @@ class Services:
             transactions, remote, partitions.replicas, partitions.node_id
         )
         self._peers = peers
-        self.has_peers = has_peers
-        """Whether other brokers may share the catalog."""
+        self.membership = membership
+        """None where the catalog is in the own data folder."""
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -151,8 +157,8 @@ class Services:
 
     @property
     def controller_id(self) -> int:
-        """The broker that a client is told to be the controller: the same one by every broker."""
-        return min(filter(self.is_live, self.catalog.brokers), default=self.node_id)
+        """The broker that is the controller; -1 where none is."""
+        return self.node_id if self.membership is None else self.membership.controller_id
 
     def is_live(self, node_id: int) -> bool:
         """Whether a broker may serve, as the catalog says; this one does."""
@@ -206,6 +212,8 @@ class Services:
         if self._closed:
             return
         self._closed = True
+        if self.membership is not None:
+            await (self.membership.leave() if clean else self.membership.stop())
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
@@ -241,7 +249,6 @@ async def open_services(
     embedded store and the system calls. Raises DataFolderError, StoreError or OSError.
     """
     disk, steady_ms, events, turns = disk or Disk(), steady_ms or clock_ms, PeerEvents(), Turns()
-    is_shared = store is not None or bool(config.cluster_store)
     held: list[ProducerIds] = []
     logs = LogManager(
         config.data_dir, next_producer_id=lambda: held[0].bound(), disk=disk, steady_ms=steady_ms
@@ -253,13 +260,16 @@ async def open_services(
     settings = BrokerSettings(config)
     settings.when_changed(lambda: log_events.set_level(settings.config.log_level))
     topic_settings = TopicConfigs(settings)
+    membership = None
     try:
         cluster = await _cluster(store, settings)
         peers = Peers(settings, cluster.catalog, events)
-        if is_shared:
-            peers.check_settings()
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
-        await asyncio.to_thread(claim, disk, config.data_dir, identity)
+        if isinstance(store, SharedStore):
+            peers.check_settings()
+            membership = await _registered(cluster, store, config, disk, identity, listeners)
+        else:
+            await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
         partitions = Partitions(
             logs,
@@ -271,14 +281,16 @@ async def open_services(
             clock_ms=clock_ms,
         )
         reconciler = await _reconciled(cluster, settings, partitions, turns)
-        await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
+        if membership is None:
+            await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
     except BaseException:
         await _give_up(group_commit, store, logs)
         raise
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
-    if is_shared:
+    if membership is not None:
         cluster.follow(topics.follow)
+        metrics.count_cluster_with(membership.counts)
         await topics.report_gone()
     metrics.count_producer_ids_with(lambda: logs.producer_id_count)
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
@@ -300,7 +312,7 @@ async def open_services(
         ),
         remote=remote,
         peers=peers,
-        has_peers=is_shared,
+        membership=membership,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
@@ -414,6 +426,42 @@ async def _cluster(store: ClusterStore, settings: BrokerSettings) -> Cluster:
     _apply_changed(settings, cluster.catalog)
     cluster.follow(partial(_follow_settings, settings, cluster.catalog))
     return cluster
+
+
+async def _registered(
+    cluster: Cluster,
+    store: SharedStore,
+    config: BrokerConfig,
+    disk: Disk,
+    identity: FolderIdentity,
+    listeners: Sequence[Listener],
+) -> Membership:
+    """The broker with a session, registered as one that does not serve yet.
+
+    Raises StoreError where another broker is the one of this id, or this data folder is not its last one;
+    DataFolderError, OSError.
+    """
+    from tidelog.broker.cluster.membership import Membership
+
+    broker = BrokerRegistration(config.node_id, tuple(listeners), rack=config.broker_rack or None)
+    membership = Membership(cluster, store, broker, session_timeout_ms=config.broker_session_timeout_ms)
+    await membership.begin()
+    lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
+    starts = await asyncio.to_thread(starts_of, disk, config.data_dir)
+    membership.check(starts.directory_id, starts.incarnations, lost)
+    await asyncio.to_thread(claim, disk, config.data_dir, identity)
+    registered = cluster.catalog.brokers.get(config.node_id)
+    await asyncio.to_thread(
+        note_start,
+        disk,
+        config.data_dir,
+        identity,
+        starts,
+        None if registered is None else registered.incarnation,
+        membership.incarnation,
+    )
+    await membership.register(starts.incarnations, lost)
+    return membership
 
 
 async def _reconciled(

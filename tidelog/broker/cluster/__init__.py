@@ -4,6 +4,7 @@
 - `choice`: which of the two places of the catalog counts, the SQLite file or its copy
 - `cluster`: the one place that changes the catalog, and follows the store's watch
 - `commit_feed`: the commits of one store as a stream, for its watchers in this process
+- `controller`: who is fenced and who leads: what the controller changes
 - `disk_space`: disk space reserved for the cluster store, so that a full disk allows deletions
 - `etcd_client`: requests to etcd over its JSON gateway, at any of several endpoints
 - `etcd_layout`: how the catalog is laid out in etcd: its keys, its values, its transactions
@@ -12,6 +13,8 @@
 - `facts`: the catalog's facts as text, and the digest over all of them
 - `image_difference`: the deltas that make one image of the catalog into a later one
 - `image_lines`: an image of the catalog as JSON objects, one per line of text
+- `membership`: a broker among others: its session, its registration, and its part as controller
+- `registration`: whether a broker that starts may take the place of the one that the catalog knows
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket
 - `second_copy`: the second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder
 - `sqlite_file`: the catalog in a SQLite file: its tables, what is read from them, what a delta writes

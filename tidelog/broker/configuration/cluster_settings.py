@@ -33,6 +33,14 @@ def _prefix(value: object) -> str:
     raise ConfigError(f"cluster.store.prefix: expected the beginning of keys, such as tidelog, got {value!r}")
 
 
+def _incarnation(value: object) -> str:
+    if isinstance(value, str) and (not value or re.fullmatch("[0-9a-f]{32}", value)):
+        return value
+    raise ConfigError(
+        f"broker.lost.incarnation: expected the 32 characters that the refused start names, got {value!r}"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
     """Part of `BrokerConfig`, which checks the values."""
@@ -64,4 +72,13 @@ class ClusterSettings:
         "After how long without a sign of life the other brokers take this one for dead. etcd counts whole "
         "seconds.",
         low=1_000,
+    )
+    broker_rack: str = _setting(
+        "", "Where this broker stands, such as an availability zone; clients see it. Empty: not said."
+    )
+    broker_lost_incarnation: str = _setting(
+        "",
+        "Gives up the records of a lost data folder: the incarnation of the broker that had it, as the "
+        "refused start names it. It holds for that one alone, so it may stay set.",
+        read=_incarnation,
     )

@@ -6,18 +6,30 @@ broker that advertises no host for a listener is on the same host as this one.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.services import Services
 
 
-def reachable(services: Services, context: RequestContext) -> Iterator[tuple[int, Listener]]:
-    """The id and the address of each live broker that has the listener of the request."""
-    for node_id in services.catalog.brokers:
-        listener = address_of(services, context, node_id)
-        if listener is not None and services.is_live(node_id):
-            yield node_id, listener
+class Reachable(NamedTuple):
+    """A broker as answers name it."""
+
+    node_id: int
+    listener: Listener
+    rack: str | None
+    is_fenced: bool
+
+
+def reachable(
+    services: Services, context: RequestContext, *, with_fenced: bool = False
+) -> Iterator[Reachable]:
+    """Each live broker that has the listener of the request."""
+    for node_id, broker in services.catalog.brokers.items():
+        listener, is_fenced = address_of(services, context, node_id), not services.is_live(node_id)
+        if listener is not None and (with_fenced or not is_fenced):
+            yield Reachable(node_id, listener, broker.rack, is_fenced)
 
 
 def address_of(services: Services, context: RequestContext, node_id: int) -> Listener | None:

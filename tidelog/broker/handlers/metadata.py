@@ -201,8 +201,8 @@ class MetadataHandler:
         services = self._services
         answer: types.MetadataResponseDict = {
             "brokers": [
-                {"node_id": node_id, "host": listener.host, "port": listener.port}
-                for node_id, listener in reachable(services, context)
+                {"node_id": node_id, "host": listener.host, "port": listener.port, "rack": rack}
+                for node_id, listener, rack, _ in reachable(services, context)
             ],
             "cluster_id": services.catalog.cluster_id,
             "controller_id": services.controller_id,
@@ -229,8 +229,14 @@ class MetadataHandler:
             "cluster_id": services.catalog.cluster_id,
             "controller_id": services.controller_id,
             "brokers": [
-                {"broker_id": node_id, "host": listener.host, "port": listener.port}
-                for node_id, listener in reachable(services, context)
+                {
+                    "broker_id": each.node_id,
+                    "host": each.listener.host,
+                    "port": each.listener.port,
+                    "rack": each.rack,
+                    "is_fenced": each.is_fenced,
+                }
+                for each in reachable(services, context, with_fenced=request.include_fenced_brokers)
             ],
         }
         if request.include_cluster_authorized_operations:

@@ -27,6 +27,8 @@ from tidelog.protocol.errors import error_code
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
+    from tidelog.broker.cluster.membership import ClusterCounts
+
 LATENCY_BUCKETS_MS = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0,
 )  # fmt: skip
@@ -222,6 +224,7 @@ class Metrics:
         self._producer_ids: Callable[[], int] = int
         self._fetch_sessions: FetchSessionCounts | None = None
         self._queued_bytes: Callable[[], int] = int
+        self._cluster: Callable[[], ClusterCounts] | None = None
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
         self._certificates: Callable[[], Mapping[str, float]] = dict
         self.cleaner = CleanerCounts()
@@ -284,6 +287,10 @@ class Metrics:
     def count_producer_ids_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the number of remembered producers at every scrape."""
         self._producer_ids = count
+
+    def count_cluster_with(self, count: Callable[[], ClusterCounts]) -> None:
+        """Ask `count` for the brokers and partitions of the cluster at every scrape."""
+        self._cluster = count
 
     def count_queued_bytes_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the memory of all connections at every scrape."""
@@ -385,6 +392,7 @@ class Metrics:
             yield counter(name, description, self._counts[name])
         yield from self._collect_connections()
         yield from self._collect_logs()
+        yield from self._collect_cluster()
         yield from self.cleaner.collect()
         yield from self.throttles.collect()
 
@@ -447,6 +455,20 @@ class Metrics:
             yield gauge(f"{cache}_numincrementalfetchpartitionscached", cached, sessions.partition_count)
             evicted = "Incremental fetch sessions that were closed because others needed their place."
             yield counter(f"{cache}_incrementalfetchsessionevictions", evicted, sessions.evictions)
+
+    def _collect_cluster(self) -> Iterator[Metric]:
+        if self._cluster is None:
+            return
+        counts, prefix = self._cluster(), "kafka_controller_kafkacontroller"
+        controller = "1 on the broker that is the controller (ActiveControllerCount)."
+        yield gauge(f"{prefix}_activecontrollercount", controller, counts.is_controller)
+        active = "Brokers that live, as this one knows (ActiveBrokerCount)."
+        yield gauge(f"{prefix}_activebrokercount", active, counts.active_brokers)
+        fenced = "Brokers that are registered and have no session (FencedBrokerCount)."
+        yield gauge(f"{prefix}_fencedbrokercount", fenced, counts.fenced_brokers)
+        yield gauge(f"{prefix}_globalpartitioncount", "Partitions of all brokers.", counts.partitions)
+        offline = "Partitions without a leader, of all brokers (OfflinePartitionsCount)."
+        yield gauge(f"{prefix}_offlinepartitionscount", offline, counts.offline_partitions)
 
     def _collect_logs(self) -> Iterator[Metric]:
         yield gauge(

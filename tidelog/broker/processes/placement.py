@@ -65,7 +65,8 @@ def changes(catalog: Catalog, first_node_id: int, count: int) -> list[Delta]:
         moved: dict[int, PartitionAssignment] = {}
         for index, assigned in enumerate(topic.partitions):
             node_id = first_node_id + places[topic.topic_id, index]
-            if assigned.replicas != (node_id,):
+            # One process alone has no controller, which would give it what had no leader.
+            if assigned.replicas != (node_id,) or (count == 1 and assigned.leader_id != node_id):
                 moved[index] = PartitionAssignment(
                     node_id,
                     assigned.leader_epoch + 1,

@@ -12,8 +12,10 @@ Blocking.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
+from uuid import UUID, uuid4
 
 import structlog
 
@@ -25,6 +27,7 @@ from tidelog.broker.storage.manager import LOCK_FILE, DataFolderError, LogManage
 
 _NAMED = 5
 """How many folders a message names."""
+_STARTS_KEPT: Final = 100
 logger = structlog.get_logger(__name__)
 
 
@@ -50,6 +53,36 @@ def claim(disk: Disk, data_dir: Path, identity: checkpoints.FolderIdentity) -> N
             f"and the catalog in it is of cluster.id {identity.cluster_id}, node.id {identity.node_id}; put "
             f"back the catalog that belongs here, or remove {path} if this one does"
         )
+
+
+def starts_of(disk: Disk, data_dir: Path) -> checkpoints.FolderStarts:
+    """The folder's id and the starts with it that may be the last one; a new id where it has none.
+
+    Raises OSError.
+    """
+    with suppress(checkpoints.CheckpointError):  # `claim` reports it.
+        found = checkpoints.read_starts(disk, data_dir)
+        if found is not None:
+            return found
+    return checkpoints.FolderStarts(uuid4(), ())
+
+
+def note_start(
+    disk: Disk,
+    data_dir: Path,
+    identity: checkpoints.FolderIdentity,
+    starts: checkpoints.FolderStarts,
+    registered: UUID | None,
+    incarnation: UUID,
+) -> None:
+    """Let the folder know of a start, durably, before the catalog does. Raises OSError.
+
+    The one that the catalog knows as `registered` stays, and those after it: their commits may still arrive.
+    """
+    known = starts.incarnations
+    kept = known[known.index(registered) :] if registered in known else ()
+    noted = (*kept[:1], *kept[1:][-_STARTS_KEPT:], incarnation)
+    checkpoints.write_identity(disk, data_dir, identity, starts._replace(incarnations=noted))
 
 
 def settle_strays(logs: LogManager, catalog: Catalog) -> None:

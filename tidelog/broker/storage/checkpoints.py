@@ -27,6 +27,9 @@ CLEANED_OFFSET = "cleaned-offset-checkpoint"
 FIRST_DIRTY_OFFSET = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
+_DIRECTORY_ID = "directory.id"
+_INCARNATIONS = "broker.incarnations"
+"""Ours."""
 
 TopicPartition = tuple[str, int]
 
@@ -36,6 +39,14 @@ class FolderIdentity(NamedTuple):
 
     cluster_id: str
     node_id: int
+
+
+class FolderStarts(NamedTuple):
+    """What tells a data folder from others of the same broker, and from older copies of it."""
+
+    directory_id: UUID
+    incarnations: tuple[UUID, ...]
+    """Under which a broker was registered with it last, or may have been; the last one is the newest."""
 
 
 class CheckpointError(ValueError):
@@ -151,22 +162,49 @@ def sync_topic_id(disk: Disk, folder: Path) -> None:
 
 def read_identity(disk: Disk, data_dir: Path) -> FolderIdentity | None:
     """What meta.properties says; None when there is no file. Raises CheckpointError."""
-    path = data_dir / META_PROPERTIES
-    if not disk.exists(path):
+    fields = _meta_properties(disk, data_dir)
+    if fields is None:
         return None
-    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
-    fields = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     try:
         if fields["version"] != "1" or not fields["cluster.id"]:
             raise ValueError("expected version=1 and a cluster.id")
         return FolderIdentity(fields["cluster.id"], int(fields["node.id"]))
     except (KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
+        raise CheckpointError(f"{data_dir / META_PROPERTIES}: {error}") from error
 
 
-def write_identity(disk: Disk, data_dir: Path, identity: FolderIdentity) -> None:
-    text = f"version=1\ncluster.id={identity.cluster_id}\nnode.id={identity.node_id}\n"
-    disk.replace_file(data_dir / META_PROPERTIES, [text.encode()])
+def read_starts(disk: Disk, data_dir: Path) -> FolderStarts | None:
+    """What meta.properties says; None where it says nothing of it. Raises CheckpointError."""
+    fields = _meta_properties(disk, data_dir) or {}
+    if _DIRECTORY_ID not in fields:
+        return None
+    try:
+        directory_id = UUID(bytes=base64.urlsafe_b64decode(fields[_DIRECTORY_ID] + "=="))
+        known = fields.get(_INCARNATIONS, "")
+        return FolderStarts(directory_id, tuple(map(UUID, known.split(",") if known else ())))
+    except ValueError as error:
+        raise CheckpointError(f"{data_dir / META_PROPERTIES}: {error}") from error
+
+
+def _meta_properties(disk: Disk, data_dir: Path) -> Mapping[str, str] | None:
+    path = data_dir / META_PROPERTIES
+    if not disk.exists(path):
+        return None
+    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def write_identity(
+    disk: Disk, data_dir: Path, identity: FolderIdentity, starts: FolderStarts | None = None
+) -> None:
+    """Write meta.properties, durably."""
+    lines = ["version=1", f"cluster.id={identity.cluster_id}", f"node.id={identity.node_id}"]
+    if starts is not None:
+        lines.append(
+            f"{_DIRECTORY_ID}={base64.urlsafe_b64encode(starts.directory_id.bytes).rstrip(b'=').decode()}"
+        )
+        lines.append(f"{_INCARNATIONS}={','.join(each.hex for each in starts.incarnations)}")
+    disk.replace_file(data_dir / META_PROPERTIES, ["\n".join([*lines, ""]).encode()])
 
 
 def is_same_boot(disk: Disk, folder: Path) -> bool:

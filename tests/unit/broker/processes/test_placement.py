@@ -4,10 +4,12 @@ from collections import Counter
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
+    NO_LEADER,
     BrokerRegistration,
     BrokerUnregistered,
     Catalog,
     PartitionAssignment,
+    PartitionsChanged,
     Topic,
 )
 from tidelog.broker.processes.placement import changes, placed
@@ -70,6 +72,19 @@ def test_the_catalog_learns_new_leaders_in_later_epochs_and_who_is_gone() -> Non
     (topic,) = image.topics()
     assert topic.partitions == (assigned(0), PartitionAssignment(1, 6, (1,), (1,), 8))
     assert changes(image, FIRST, 1) == []
+
+
+def test_one_process_leads_also_what_had_no_leader_because_nobody_elects_there() -> None:
+    image = catalog((0, 1), brokers=2)
+    (topic,) = image.topics()
+    offline = PartitionAssignment(NO_LEADER, 6, (1,), (1,), 8)
+    image.apply(PartitionsChanged(topic.topic_id, {0: offline}))
+    assert changes(image, FIRST, 2) == []
+    for delta in changes(image, FIRST, 1):
+        image.apply(delta)
+    (topic,) = image.topics()
+    assert topic.partitions[0] == PartitionAssignment(1, 7, (1,), (1,), 9)
+    assert {each.leader_id for each in topic.partitions} == {1}
 
 
 def test_an_empty_catalog_has_nothing_to_change() -> None:

@@ -14,12 +14,14 @@ from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opene
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
+from tidelog.broker.replicas.ownership import claim, note_start, starts_of
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
     LEADER_EPOCHS,
     META_PROPERTIES,
     PARTITION_METADATA,
+    FolderIdentity,
     write_topic_id,
 )
 from tidelog.broker.storage.disk import Disk
@@ -310,3 +312,27 @@ def test_ids_behind_damage_are_seen_and_those_of_torn_batches_and_mirrors_are_no
     assert highest_producer_id_in(Disk(), tmp_path) == 40
     path.write_bytes(b"\x02" * 5000)
     assert highest_producer_id_in(Disk(), tmp_path) == -1
+
+
+def test_a_folder_keeps_its_id_and_the_starts_whose_registration_may_still_arrive(tmp_path: Path) -> None:
+    disk, identity = Disk(), FolderIdentity("c", 1)
+    incarnations = [uuid4() for _ in range(300)]
+    first = starts_of(disk, tmp_path)
+    note_start(disk, tmp_path, identity, first, None, incarnations[0])
+    assert starts_of(disk, tmp_path) == (first.directory_id, (incarnations[0],))
+    for each in incarnations[1:]:  # None of them reaches the catalog.
+        note_start(disk, tmp_path, identity, starts_of(disk, tmp_path), incarnations[0], each)
+    known = starts_of(disk, tmp_path).incarnations
+    assert known[0] == incarnations[0]
+    assert known[-1] == incarnations[-1]
+    assert len(known) < 150
+    note_start(disk, tmp_path, identity, starts_of(disk, tmp_path), incarnations[-2], uuid4())
+    assert starts_of(disk, tmp_path).incarnations[:2] == tuple(incarnations[-2:])
+    claim(disk, tmp_path, identity)
+    assert starts_of(disk, tmp_path).directory_id == first.directory_id
+
+
+@pytest.mark.parametrize("line", ["directory.id=!", "directory.id=AAAA\nbroker.incarnations=x"])
+def test_a_folder_whose_id_cannot_be_read_is_another_one(tmp_path: Path, line: str) -> None:
+    (tmp_path / META_PROPERTIES).write_text(f"version=1\ncluster.id=c\nnode.id=1\n{line}\n")
+    assert starts_of(Disk(), tmp_path).incarnations == ()

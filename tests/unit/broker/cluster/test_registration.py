@@ -1,0 +1,42 @@
+"""A broker starts with the data folder that it had last, or an operator gives up what another one had."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from tidelog.broker.cluster.catalog import NO_ID, BrokerRegistered, BrokerRegistration, Catalog
+from tidelog.broker.cluster.registration import registering
+from tidelog.broker.cluster.store import StoreError
+
+FOLDER, LAST = uuid4(), uuid4()
+NEW = BrokerRegistration(1, (), uuid4(), FOLDER, is_fenced=True)
+
+
+def image(directory_id: UUID = FOLDER, incarnation: UUID = LAST) -> Catalog:
+    return Catalog("c", brokers=[BrokerRegistration(1, (), incarnation, directory_id)])
+
+
+def test_the_folder_of_before_registers_again_whatever_starts_with_it_failed_since() -> None:
+    for known in ([LAST], [uuid4(), LAST, uuid4()]):
+        assert registering(image(), NEW, known, None) == BrokerRegistered(NEW)
+
+
+def test_a_new_broker_and_one_that_was_alone_before_have_nothing_to_lose() -> None:
+    for before in (Catalog("c"), image(NO_ID, NO_ID)):
+        assert registering(before, NEW, [], None) == BrokerRegistered(NEW)
+
+
+@pytest.mark.parametrize(
+    ("before", "known", "why"),
+    [
+        (image(uuid4()), [LAST], "in another data folder"),
+        (image(), [uuid4()], "after this copy of its data folder was made"),
+    ],
+)
+def test_less_than_it_had_is_refused_until_just_that_loss_is_accepted(
+    before: Catalog, known: list[UUID], why: str
+) -> None:
+    for word in (None, uuid4()):
+        with pytest.raises(StoreError, match=f"{why}.*broker.lost.incarnation={LAST.hex}"):
+            registering(before, NEW, known, word)
+    assert registering(before, NEW, known, LAST) == BrokerRegistered(NEW)

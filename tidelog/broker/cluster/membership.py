@@ -1,0 +1,338 @@
+"""A broker among others: its session, its registration, and its part as controller.
+
+Owns the order. A start begins the session, registers the broker as fenced, and takes its partitions from
+whoever led them: so each start leads in epochs of its own. When it can serve, it is registered as live and
+its partitions get their leader. At the end it is fenced first. A broker that finds itself fenced, because its
+session ended meanwhile, registers again once it has a session.
+
+Invariants:
+- whatever is changed here is planned on the newest image (`controller`, `registration`);
+- the sessions are known `SETTLE_SECONDS` after a watch began. A store that was itself started again gives
+  the brokers that time to come back;
+- `is_cut_off` asks only this machine's monotonic clock, which runs from before the last sign of life.
+
+Event loop only. Not made for a broker that has its catalog in its own data folder.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+from uuid import UUID, uuid4
+
+import structlog
+
+from tidelog.broker.cluster.catalog import (
+    NO_LEADER,
+    BrokerRegistered,
+    BrokerRegistration,
+    BrokerUnregistered,
+    Catalog,
+    Change,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicCreated,
+)
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.controller import (
+    NothingToChange,
+    controller_of,
+    election,
+    fencing,
+    live_brokers,
+    needs_election,
+    without_session,
+)
+from tidelog.broker.cluster.registration import accepts_loss, registering
+from tidelog.broker.cluster.store import (
+    BrokerSession,
+    SessionHeld,
+    SharedStore,
+    StoreConflict,
+    StoreError,
+)
+
+logger = structlog.get_logger(__name__)
+SETTLE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.5
+"""How often the own session is looked at."""
+_RETRY_SECONDS: Final = 0.5
+_AT_ONCE: Final = 100
+"""Topics whose leaders are changed in one commit."""
+_STORE_ERRORS = (StoreError, StoreConflict, OSError)
+
+
+class ClusterCounts(NamedTuple):
+    """What a broker sees of its cluster."""
+
+    is_controller: bool
+    active_brokers: int
+    fenced_brokers: int
+    partitions: int
+    offline_partitions: int
+
+
+class Membership:
+    """Of one broker, from its start to its end."""
+
+    def __init__(
+        self, cluster: Cluster, store: SharedStore, broker: BrokerRegistration, *, session_timeout_ms: int
+    ) -> None:
+        """`broker` gets its incarnation here, and its directory id with `register`."""
+        self._cluster = cluster
+        self._store = store
+        self._broker = broker._replace(incarnation=uuid4(), is_fenced=True)
+        self._session_timeout_ms = session_timeout_ms
+        self._sessions: frozenset[BrokerSession] | None = None
+        self._was_controller = self._was_cut_off = False
+        self._problem = ""
+        """What went wrong last, if it still does."""
+        self._topics: dict[UUID, None] = {}
+        """Those whose leaders have to be looked at."""
+        self._are_all_due = True
+        self._is_due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        cluster.follow(self._follow)
+
+    @property
+    def incarnation(self) -> UUID:
+        """Of this start."""
+        return self._broker.incarnation
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether others may take this broker for dead, and change what it does not hear of."""
+        return time.monotonic() * 1000 >= self._store.session_valid_until_ms
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller, as far as this one knows; -1 where none is."""
+        if self._sessions is None:
+            return min(live_brokers(self._cluster.catalog), default=NO_LEADER)
+        return controller_of(self._cluster.catalog, self._sessions)
+
+    def counts(self) -> ClusterCounts:
+        """As they are now; looks at every partition."""
+        catalog = self._cluster.catalog
+        live, partitions, offline = live_brokers(catalog), 0, 0
+        for topic in catalog.topics():
+            partitions += len(topic.partitions)
+            offline += sum(assigned.leader_id == NO_LEADER for assigned in topic.partitions)
+        return ClusterCounts(
+            self.controller_id == self._broker.node_id,
+            len(live),
+            len(catalog.brokers) - len(live),
+            partitions,
+            offline,
+        )
+
+    async def begin(self) -> None:
+        """Begin the session. One of an earlier start is awaited until it has ended.
+
+        Raises SessionHeld, StoreError, OSError.
+        """
+        session = BrokerSession(self._broker.node_id, self.incarnation)
+        deadline = time.monotonic() + 1.5 * self._session_timeout_ms / 1000
+        is_told = False
+        while True:
+            try:
+                await self._store.begin_session(session)
+                return
+            except SessionHeld:
+                if time.monotonic() > deadline:
+                    raise
+            if not is_told:
+                is_told = True
+                advice = "nothing to do after a kill: the session of before ends by itself"
+                logger.warning("broker_session_awaited", node_id=session.node_id, advice=advice)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def check(self, directory_id: UUID, incarnations: Collection[UUID], lost: UUID | None) -> None:
+        """Raise StoreError if this data folder may not take the place of the broker's last one."""
+        self._broker = self._broker._replace(directory_id=directory_id)
+        registering(self._cluster.catalog, self._broker, incarnations, lost)
+
+    async def register(self, incarnations: Collection[UUID], lost: UUID | None) -> None:
+        """Register this start, and take its partitions from the one before.
+
+        The data folder knows this incarnation by now. Raises what `check` raises, and what the store raises.
+        """
+        if accepts_loss(self._cluster.catalog, self._broker.node_id, lost):
+            advice = "nothing to do: records that only the lost data folder had are gone"
+            logger.warning("data_folder_loss_accepted", lost_incarnation=str(lost), advice=advice)
+        await self._cluster.change(lambda image: registering(image, self._broker, incarnations, lost))
+        await self._elect_all()
+
+    async def join(self) -> None:
+        """Be live from now on, and do the controller's part when it is this broker's."""
+        await self._unfence()
+        await self._elect_all()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._watch_sessions()), loop.create_task(self._run())]
+
+    async def leave(self) -> None:
+        """Be fenced, so that clients learn from others that the partitions have no leader.
+
+        The session ends with the store's. Where the store does not answer in time, the others fence this
+        broker after its session has ended.
+        """
+        await self.stop()
+        try:
+            async with asyncio.timeout(self._session_timeout_ms / 1000):
+                await self._fence(self._cluster.catalog.brokers[self._broker.node_id])
+                await self._elect_all()
+        except (*_STORE_ERRORS, TimeoutError, KeyError) as error:
+            advice = "nothing to do: it is fenced when its session has ended"
+            logger.warning("broker_not_fenced", error=repr(error), advice=advice)
+
+    async def stop(self) -> None:
+        """Do nothing more."""
+        tasks, self._tasks = self._tasks, []
+        for each in tasks:
+            each.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _follow(self, change: Change) -> None:
+        match change.delta:
+            case BrokerRegistered() | BrokerUnregistered():
+                self._are_all_due = True
+            case TopicCreated() | PartitionsAdded() | PartitionsChanged() if change.after is not None:
+                self._topics[change.after.topic_id] = None
+            case _:
+                return
+        self._is_due.set()
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            try:
+                async for living in self._store.watch_sessions():
+                    if self._sessions is None:
+                        await asyncio.sleep(SETTLE_SECONDS)
+                    self._sessions = living
+                    self._are_all_due = True
+                    self._is_due.set()
+                return
+            except _STORE_ERRORS as error:
+                advice = "see that the store answers; until then this broker fences none"
+                logger.warning("broker_sessions_not_watched", error=str(error), advice=advice)
+            self._sessions = None
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._is_due.wait()
+            except TimeoutError:
+                pass
+            self._is_due.clear()
+            self._tell_if_cut_off()
+            try:
+                await self._do_due()
+                self._problem = ""
+            except Exception as error:
+                self._tell_problem(error)
+                self._are_all_due = True
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._is_due.set()
+
+    def _tell_problem(self, error: Exception) -> None:
+        """Once, however often it is tried again."""
+        problem, self._problem = self._problem, repr(error)
+        if self._problem != problem:
+            is_known = isinstance(error, _STORE_ERRORS)
+            advice = "see that the store answers; it is tried again" if is_known else "report this"
+            exc_info = None if is_known else error
+            logger.warning("membership_not_settled", error=str(error), advice=advice, exc_info=exc_info)
+
+    def _tell_if_cut_off(self) -> None:
+        is_cut_off = self.is_cut_off
+        if is_cut_off and not self._was_cut_off:
+            advice = "see that the cluster's store answers; until then this broker coordinates nothing"
+            logger.warning("broker_cut_off", node_id=self._broker.node_id, advice=advice)
+        elif self._was_cut_off and not is_cut_off:
+            logger.info("broker_not_cut_off_any_more", node_id=self._broker.node_id)
+        self._was_cut_off = is_cut_off
+
+    async def _do_due(self) -> None:
+        if self.is_cut_off:
+            return
+        await self._unfence()
+        is_controller = self._sessions is not None and self.controller_id == self._broker.node_id
+        if is_controller != self._was_controller:
+            self._was_controller = self._are_all_due = is_controller
+            logger.info("controller_elected" if is_controller else "controller_resigned", **self._names())
+        topics, are_all_due = list(self._topics), self._are_all_due
+        self._topics.clear()
+        self._are_all_due = False
+        if not is_controller or self._sessions is None:
+            return
+        for broker in without_session(self._cluster.catalog, self._sessions):
+            if await self._fence(broker):
+                logger.warning(
+                    "broker_fenced",
+                    node_id=broker.node_id,
+                    incarnation=str(broker.incarnation),
+                    advice="start it again: its partitions wait for it",
+                )
+        await (self._elect_all() if are_all_due else self._elect(topics))
+
+    def _names(self) -> dict[str, object]:
+        return {"node_id": self._broker.node_id, "controller_id": self.controller_id}
+
+    async def _unfence(self) -> None:
+        """Register as live, unless the catalog says so."""
+        live = self._broker._replace(is_fenced=False)
+
+        def plan(image: Catalog) -> BrokerRegistered:
+            known = image.brokers.get(live.node_id)
+            if known is not None and known.incarnation != live.incarnation:
+                raise StoreError(
+                    f"another broker with node.id {live.node_id} was started meanwhile; stop one of the two"
+                )
+            return BrokerRegistered(live)
+
+        if self._cluster.catalog.brokers.get(live.node_id) != live:
+            await self._cluster.change(plan)
+            logger.info("broker_registered", node_id=live.node_id, incarnation=str(live.incarnation))
+
+    async def _fence(self, broker: BrokerRegistration) -> bool:
+        """Whether it was fenced here."""
+        is_other = broker.node_id != self._broker.node_id
+        try:
+            await self._cluster.change(
+                partial(fencing, broker=broker), without_session=broker.node_id if is_other else None
+            )
+        except (NothingToChange, StoreConflict):  # It was started again.
+            return False
+        return True
+
+    async def _elect_all(self) -> None:
+        """Let every partition be led as the catalog says who lives."""
+        catalog = self._cluster.catalog
+        live = live_brokers(catalog)
+        wanted = []
+        for topic in list(catalog.topics()):
+            if needs_election(topic, live):
+                wanted.append(topic.topic_id)
+            if len(topic.partitions) >= _AT_ONCE:
+                await asyncio.sleep(0)
+        await self._elect(wanted)
+
+    async def _elect(self, topic_ids: Sequence[UUID]) -> None:
+        for first in range(0, len(topic_ids), _AT_ONCE):
+            some = topic_ids[first : first + _AT_ONCE]
+            outcomes = await asyncio.gather(
+                *(self._cluster.change(partial(election, topic_id=each)) for each in some),
+                return_exceptions=True,
+            )
+            changed = 0
+            for outcome in outcomes:
+                if isinstance(outcome, PartitionsChanged):
+                    changed += len(outcome.partitions)
+                elif not isinstance(outcome, NothingToChange):
+                    raise outcome
+            if changed:
+                logger.info("leaders_elected", partitions=changed)

@@ -1,0 +1,61 @@
+"""What a broker refuses while the cluster's store does not hear of it.
+
+Owns the list. Others may have fenced such a broker, and it does not hear of that, nor of a topic that was
+deleted or made anew. So it coordinates nothing: a group or a transaction has one coordinator at a time.
+Records are written and read as before: a partition has one replica, so nobody else can have newer ones.
+Producer ids come from a block that the catalog gave to this broker alone. Metadata may be old, as it may be
+at every broker; the leader that it names says so.
+
+The codes are those after which clients look for the coordinator again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidelog.broker.handlers.context import Handler, RequestContext
+from tidelog.broker.services import Services
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+CODES: Final[Mapping[ApiKey, ErrorCode]] = {
+    ApiKey.FIND_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ApiKey.LIST_GROUPS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ApiKey.LIST_TRANSACTIONS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    **dict.fromkeys(
+        (
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.JOIN_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.DELETE_GROUPS,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            ApiKey.CONSUMER_GROUP_DESCRIBE,
+            ApiKey.INIT_PRODUCER_ID,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            ApiKey.END_TXN,
+            ApiKey.TXN_OFFSET_COMMIT,
+            ApiKey.DESCRIBE_TRANSACTIONS,
+        ),
+        ErrorCode.NOT_COORDINATOR,
+    ),
+}
+
+
+def refused_while_cut_off(services: Services, key: ApiKey, handler: Handler) -> Handler:
+    """The handler of an API; of a broker among others, one that refuses what only a member may answer."""
+    membership, code = services.membership, CODES.get(key)
+    if membership is None or code is None:
+        return handler
+
+    def handle(context: RequestContext, request: Any) -> Any:
+        needs_coordinator = key != ApiKey.INIT_PRODUCER_ID or request.transactional_id is not None
+        if membership.is_cut_off and needs_coordinator:
+            raise ApiError(code, "this broker cannot reach the cluster's store")
+        return handler(context, request)
+
+    return handle
