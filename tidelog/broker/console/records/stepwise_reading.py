@@ -177,22 +177,17 @@ def _matching(
     if any(find(needle, records, start) < 0 for needle in needles):
         return
     hit = find(needles[0], records, start) if needles else start
+    lists = Lists(header)  # For one record at a time: lists of its own would keep the collector busy.
     for _ in range(header.record_count):
         length, after = decode_varint(records, start)
         if hit >= after + length >= after:
             start = after + length  # What is sought stands in a later record.
             continue
-        columns = Lists(header)
-        start = decode_record(records, start, header, columns)
-        record = Record(
-            columns.offsets[0],
-            header.max_timestamp if header.timestamp_type else columns.timestamps[0],
-            header.timestamp_type,
-            columns.keys[0],
-            columns.values[0],
-            columns.headers[0],
-        )
-        if record.offset >= offset and wanted.matches(record.key, record.value, record.headers):
-            yield record
+        start = decode_record(records, start, header, lists)
+        key, value, headers = lists.keys.pop(), lists.values.pop(), lists.headers.pop()
+        at, timestamp = lists.offsets.pop(), lists.timestamps.pop()
+        if at >= offset and wanted.matches(key, value, headers):
+            kind = header.timestamp_type
+            yield Record(at, header.max_timestamp if kind else timestamp, kind, key, value, headers)
         if needles and hit < start and (hit := find(needles[0], records, start)) < 0:
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from tidelog.broker.configuration.address_overrides import canonical_host
@@ -44,6 +45,7 @@ OperationName = Literal[
 ResourceName = Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"]
 PatternName = Literal["LITERAL", "PREFIXED"]
 PermissionName = Literal["ALLOW", "DENY"]
+_MOST_ASKED: Final = 1_000
 _OPTIONS: Final = {
     ResourceType.TOPIC: "--topic",
     ResourceType.GROUP: "--group",
@@ -120,9 +122,9 @@ class Holder(TypedDict):
 class Who(TypedDict):
     """Who may do something with a resource: those whom an ACL on it names."""
 
-    total: int
     rows: list[Holder]
-    """At most as many as were asked for; `total` are there."""
+    is_complete: bool
+    """Whether these are all: at most 1,000 principals are looked at."""
 
 
 def users_of(
@@ -229,12 +231,15 @@ def _written(acl: Acl) -> str:
 def who(
     authorizer: Authorizer | None, host: str, resource_type: ResourceType, name: str, limit: int
 ) -> Steps[Who]:
-    """Those who may do something with a resource from `host`, by name. User:* stands for everybody."""
+    """Those who may do something with a resource from `host`. User:* stands for everybody."""
     if authorizer is None:
-        return {"total": 0, "rows": []}
+        return {"rows": [], "is_complete": True}
     pace = Pace()
     rows: list[Holder] = []
-    for principal in sorted(set(authorizer.principals_on(resource_type, name))):
+    named = dict.fromkeys(islice(authorizer.principals_on(resource_type, name), _MOST_ASKED + 1))
+    for principal in islice(named, _MOST_ASKED):
+        if len(rows) >= limit:
+            return {"rows": rows, "is_complete": False}
         allowed = authorizer.access(principal, host).allowed(resource_type, name)
         allowed &= SUPPORTED_OPERATIONS[resource_type]
         if allowed:
@@ -242,4 +247,4 @@ def who(
             rows.append({"principal": principal, "operations": names})
         if pace.spent():
             yield
-    return {"total": len(rows), "rows": rows[:limit]}
+    return {"rows": rows, "is_complete": len(named) <= _MOST_ASKED}

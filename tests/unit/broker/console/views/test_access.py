@@ -67,8 +67,15 @@ def test_who_lists_those_whom_an_acl_allows_something_with_all_that_they_may() -
         },
         "User:bob": {"READ", "WRITE", "DESCRIBE"},
     }
+    assert found["is_complete"]
     few = finish(who(authorizer, HERE, TOPIC, "orders", 1))
-    assert (few["total"], len(few["rows"])) == (2, 1)
+    assert (few["is_complete"], len(few["rows"])) == (False, 1)
+
+
+def test_who_looks_at_a_bounded_number_of_principals() -> None:
+    acls = [acl(READ, "orders", principal=f"User:{number}", deny=True) for number in range(1_001)]
+    assert finish(who(Authorizer(acls), HERE, TOPIC, "orders", 10)) == {"rows": [], "is_complete": False}
+    assert finish(who(Authorizer(acls[1:]), HERE, TOPIC, "orders", 10)) == {"rows": [], "is_complete": True}
 
 
 def test_users_are_found_by_a_part_of_their_names_and_show_nothing_secret() -> None:
