@@ -45,7 +45,8 @@ class Users:
         """Store a secret of the cluster if it has none yet. Raises StoreError, OSError."""
 
         def plan(catalog: Catalog) -> UserChanged:
-            return UserChanged(NOBODY, {STRONGEST: self._secret})
+            # Another broker may have stored one meanwhile: all have to use the same.
+            return UserChanged(NOBODY, catalog.users.get(NOBODY, {STRONGEST: self._secret}))
 
         if NOBODY not in self._cluster.catalog.users:
             await self._cluster.change(plan)
