@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.site import Console, assert_accessible, console_with
+from tests.console.site import DESKTOP, Console, assert_accessible, console_with
 from tidelog.client import Admin, NewTopic, Producer, UnknownTopicError
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def test_a_limit_that_is_met_is_a_problem_with_its_remedy(console: Console, page
         problem = page.locator("[data-problem=connections_refused]")
         expect(problem).to_contain_text("Warning: Connections were refused")
         expect(problem).to_contain_text("max.connections")
+        assert value_of(page, "Connections above a limit") != "0"
+        assert page.evaluate("document.documentElement.scrollWidth") <= DESKTOP["width"]
     finally:
         for each in held:
             each.close()
