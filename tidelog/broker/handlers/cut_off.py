@@ -10,12 +10,15 @@ The codes are those after which clients look for the coordinator again.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.protocol.message_types import InitProducerIdRequest
 
 CODES: Final[Mapping[ApiKey, ErrorCode]] = {
     ApiKey.FIND_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -52,10 +55,15 @@ def refused_while_cut_off(services: Services, key: ApiKey, handler: Handler) -> 
     if membership is None or code is None:
         return handler
 
-    def handle(context: RequestContext, request: Any) -> Any:
-        needs_coordinator = key != ApiKey.INIT_PRODUCER_ID or request.transactional_id is not None
-        if membership.is_cut_off and needs_coordinator:
+    def handle(context: RequestContext, request: object) -> Any:
+        if membership.is_cut_off and _needs_coordinator(key, request):
             raise ApiError(code, "this broker cannot reach the cluster's store")
         return handler(context, request)
 
     return handle
+
+
+def _needs_coordinator(key: ApiKey, request: object) -> bool:
+    if key != ApiKey.INIT_PRODUCER_ID:
+        return True
+    return cast("InitProducerIdRequest", request).transactional_id is not None
