@@ -162,13 +162,15 @@ async def test_a_data_folder_in_use_is_one_clear_line_and_exit_code_1(tmp_path: 
     one_line(errors, str(tmp_path), "another broker")
 
 
-async def test_a_data_folder_that_cannot_be_written_is_one_clear_line_and_exit_code_1(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("not a folder")
-    broker = await Process.spawn("--port", "0", "--http-port", "0", "--data-dir", str(file / "data"))
+@pytest.mark.parametrize("name", ["file/data", "too long " * 50])
+async def test_a_data_folder_that_cannot_be_written_is_one_clear_line_and_exit_code_1(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    broker = await Process.spawn("--port", "0", "--http-port", "0", "--data-dir", str(tmp_path / name))
     code, out, errors = await broker.end()
     assert (code, out) == (1, "")
-    one_line(errors, str(file), "data.dir")
+    one_line(errors, str(tmp_path / name), "data.dir")
 
 
 @pytest.mark.parametrize("wrong", ["log.segmnt.bytes=1", "log.segment.bytes=many"])

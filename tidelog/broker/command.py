@@ -59,7 +59,8 @@ def serve(given: Mapping[str, object], config_file: Path | None = None) -> int:
     log_events.set_level(config.log_level)
     for variable, advice in unknown_variables(os.environ).items():
         logger.warning("unknown_variable_ignored", variable=variable, advice=advice)
-    if count > 1 or (config.data_dir / PROCESSES).is_dir():
+    # Not by Path.is_dir, which raises where the folder cannot be read: the start says so in a line.
+    if count > 1 or os.path.isdir(config.data_dir / PROCESSES):
         from tidelog.broker.processes.serving import serve_with
 
         return serve_with(config, count)

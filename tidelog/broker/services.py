@@ -168,9 +168,11 @@ class Services:
         return broker is not None and not broker.is_fenced
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The live broker that leads a partition of the catalog; -1 where none does."""
+        """The live broker that leads a partition; -1 where none does, or there is no such partition."""
         known = self.catalog.topic(topic)
-        leader_id = NO_LEADER if known is None else known.partitions[partition].leader_id
+        if known is None or not known.has_partition(partition):
+            return NO_LEADER
+        leader_id = known.partitions[partition].leader_id
         if leader_id == self.node_id:
             replica = self.replicas.get((topic, partition))
             is_served = replica is not None and replica.stopped is None

@@ -81,6 +81,8 @@ class SqliteStore:
         """A commit that failed, until a load shows whether it is stored."""
         self._stored: deque[UUID] = deque(maxlen=_NONCES)
         """The nonces of the last commits."""
+        self._revision = -1
+        """Of the newest commit that watchers know of; -1 before the first load."""
 
     async def load(self) -> Catalog:
         loop = asyncio.get_running_loop()
@@ -138,7 +140,13 @@ class SqliteStore:
             self._certain(loop)
         try:
             self._commit(made.deltas, expected_revision, *((nonce,) if self._is_shared else ()))
-        except StoreConflict:
+        except StoreConflict as conflict:
+            if expected_revision == self._revision:
+                # No watcher will ever get what is stored there, so a writer must not wait for it.
+                raise StoreError(
+                    f"{self._path}: {conflict}. Something else wrote or replaced it; put back the newest one "
+                    "and restart the broker"
+                ) from conflict
             raise
         except BaseException:
             self._unknown = made, nonce
@@ -158,9 +166,12 @@ class SqliteStore:
         unknown, self._unknown = self._unknown, None
         if unknown is not None and unknown[0].revision == catalog.revision:
             self._is_stored(*unknown, loop)
+        if self._revision < 0:
+            self._revision = catalog.revision
         return catalog
 
     def _is_stored(self, made: Commit, nonce: UUID | None, loop: asyncio.AbstractEventLoop) -> None:
+        self._revision = made.revision
         # From the store's thread, so that the watchers get it in order, and also if the caller was cancelled.
         loop.call_soon_threadsafe(self._feed.publish, made)
         if nonce is not None:

@@ -105,8 +105,7 @@ class ListenerSettings:
     )
     http_port: int = _setting(
         9644,
-        "Port of /metrics, /healthz, /console, /api/v1, /producers and /faults. 0: the system chooses. "
-        "-1: none.",
+        "Port of /metrics, /healthz, /console, /api/v1 and /faults. 0: the system chooses. -1: none.",
         low=-1,
         high=_PORT,
     )

@@ -1,6 +1,7 @@
 """Changes of the catalog whose commit fails: what the store holds is applied, what it does not is dropped."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -196,6 +197,25 @@ async def test_an_older_store_in_its_place_is_not_followed(tmp_path: Path) -> No
     await until(lambda: cluster._failure is not None)
     with pytest.raises(StoreError, match="put the newest one back"):
         await cluster.change(reserve)
+    await cluster.close()
+
+
+async def test_a_change_does_not_wait_for_a_writer_that_does_not_exist(tmp_path: Path) -> None:
+    """Older files in place of the newest ones look like a commit of somebody else."""
+    folder, older = tmp_path / "new", tmp_path / "old"
+    store = SqliteStore(folder / STORE_FILE, node_id=1)
+    await store.load()
+    await store.close()
+    shutil.copytree(folder, older)
+    store = SqliteStore(folder / STORE_FILE, node_id=1)
+    cluster = Cluster(await store.load(), store)
+    await cluster.change(reserve)
+    await store._run(store._close)  # As after a commit that failed.
+    shutil.rmtree(folder)
+    shutil.copytree(older, folder)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="put back the newest one"):
+            await cluster.change(reserve)
     await cluster.close()
 
 

@@ -7,10 +7,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.unit.broker.handlers.conftest import LISTENER, Asker
-from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
+from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.handlers.metadata import (
     MAX_CREATED_AT_ONCE,
     MAX_SOFTWARE_CHARACTERS,
+    described_partition,
 )
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS
 from tidelog.broker.served_apis import SERVED_APIS
@@ -115,6 +116,17 @@ async def test_a_deleted_topics_id_is_unknown(asker: Asker) -> None:
     await asker.ask(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "t"}])
     answer = await asker.ask(ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": held.topic_id}])
     assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_topic_that_is_made_anew_with_fewer_partitions_meanwhile_has_no_leader_of_the_others(
+    asker: Asker,
+) -> None:
+    await asker.create("t", 2)
+    held = asker.topic("t")
+    await asker.ask(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "t"}])
+    await asker.create("t", 1)
+    described = described_partition(asker.services, held, 1)
+    assert (described["error_code"], described["leader_id"]) == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
 
 
 async def test_authorized_operations_are_told_only_when_asked_for(asker: Asker) -> None:
