@@ -5,17 +5,19 @@ import os
 import signal
 from base64 import b64encode
 from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, CookieJar
 
 from tests.several.processes import Processes, children_of, has_ended, processes
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
 from tidelog.broker.data_folder.first_users import add_user
 from tidelog.broker.data_folder.verification import Finding, verify_folder
+from tidelog.broker.net.http_places import MOST_AT_WORK
 from tidelog.broker.net.writing import FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.storage.disk import Disk
 from tidelog.client import Admin, Consumer, NewTopic, Producer
@@ -232,6 +234,13 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         for process in (0, 1):
             query = f"/processes/{process}/api/v1/producers?topic={TOPIC}"
             await get(query, f'"node_id": {1 + process}')
+            await get(f"/processes/{process}/api/v1/group?group_id=a%26b%23", "a&b#", 404)
+        async with AsyncExitStack() as streams:
+            for number in range(MOST_AT_WORK):
+                stream = f"/processes/{number % 2}/api/v1/events/overview"
+                answer = await streams.enter_async_context(http.get(address + stream))
+                assert answer.status == 200
+            await get("/metrics", "tidelog_process_up")
         order = {"fault": "error", "api": "produce", "topic": TOPIC, "error": "NOT_ENOUGH_REPLICAS"}
         async with http.post(f"{address}/faults", json=order) as answer:
             assert answer.status == 201, await answer.text()
@@ -280,8 +289,19 @@ async def test_processes_with_security_need_no_more_settings_and_their_http_port
             for headers in ({}, {FORWARDED_USER: USER, FORWARDED_HOST: "127.0.0.1"}):
                 async with http.get(address + path, headers=headers) as answer:
                     assert (answer.status, "WWW-Authenticate" in answer.headers) == (401, True), path
-        async with http.get(f"{address}/metrics", headers={"Authorization": f"Basic {login}"}) as answer:
+        authorized = {"Authorization": f"Basic {login}"}
+        async with http.get(f"{address}/metrics", headers=authorized) as answer:
             assert answer.status == 200
+        # One visitor signs in by the console, and another one is nobody still.
+        form = {"user": USER, "password": PASSWORD, "next": "/console/topics"}
+        jar = CookieJar(unsafe=True)
+        async with ClientSession(cookie_jar=jar) as visitor:
+            async with visitor.post(f"{address}/console/sign-in", data=form, allow_redirects=False) as answer:
+                assert (answer.status, answer.headers["Location"]) == (303, "/console/topics")
+            async with visitor.get(f"{address}/api/v1/topics") as answer:
+                assert answer.status == 200
+        async with ClientSession() as other, other.get(f"{address}/api/v1/topics") as answer:
+            assert answer.status == 401
         async with http.get(f"{address}/healthz") as answer:
             assert answer.status == 200
         assert await broker.stop() == 0

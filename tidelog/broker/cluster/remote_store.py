@@ -141,7 +141,8 @@ class RemoteStore:
         while True:
             held = self._session
             if held is not None:
-                await held.reader.read(1)  # Returns at the end of the connection; nothing else is sent.
+                with suppress(OSError):
+                    await held.reader.read(1)  # Returns at the end of the connection; nothing else is sent.
                 self._drop(held)
                 self._session = None
             try:

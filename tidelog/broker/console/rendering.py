@@ -85,7 +85,7 @@ def duration(value_ms: int | None) -> str:
     raise AssertionError(value_ms)
 
 
-def linked(path: str, **parameters: object) -> str:
+def linked(path: str, /, **parameters: object) -> str:
     """`path` with a query of these parameters, without those that are None."""
     return path + "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
 

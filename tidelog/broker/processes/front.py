@@ -5,7 +5,8 @@ process serves; an order to /faults goes to all. /processes/K/PATH is PATH of pr
 that of process 0.
 
 Invariants: a process that does not answer is left out of /metrics, where `tidelog_process_up` shows it; who
-may ask is decided by the processes, to which only this port names the user of a certificate and the address.
+may ask is decided by the processes, to which only this port names the user of a certificate and the address;
+nothing of one request, such as a cookie, is kept for another.
 
 Event loop only.
 """
@@ -37,6 +38,7 @@ _SECONDS: Final = 5.0
 _DROPPED: Final = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "content-length", "server", "date")
 ) | {FORWARDED_HOST.lower(), FORWARDED_USER.lower()}
+_ORIGIN: Final = "http://tidelog"
 _UP: Final = "tidelog_process_up"
 
 
@@ -75,7 +77,11 @@ class Front(HttpServer):
             # By the folder's number, because the path may be longer than an address may be.
             path = f"/proc/self/fd/{self._folder_fd}/http-{process}.sock"
             session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(path),
+                # Its own limit, 100, is less than the streams that visitors may have open.
+                connector=aiohttp.UnixConnector(path, limit=0),
+                # A visitor's cookie is the visitor's own: one that is kept here would be sent for all others.
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
                 auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(None),
             )
@@ -135,10 +141,11 @@ class Front(HttpServer):
         process = int(request.match_info["process"])
         if process >= self._count:
             raise web.HTTPNotFound(text=f"there is no process {process}\n")
-        return await self._passed_on(request, process, request.match_info["path"])
+        _, _, _, path = request.rel_url.raw_path_qs.split("/", 3)
+        return await self._passed_on(request, process, f"{_ORIGIN}/{path}")
 
     async def _of_first(self, request: web.Request) -> web.StreamResponse:
-        return await self._passed_on(request, 0, request.path)
+        return await self._passed_on(request, 0, _url(request))
 
     async def _ask_all(self, request: web.Request) -> list[_Answer]:
         """What each process answers to a request, in their order; those that do not answer are left out."""
@@ -153,7 +160,7 @@ class Front(HttpServer):
                 asyncio.timeout(_SECONDS),
                 self._sessions[process].request(
                     request.method,
-                    _url(request.path, request),
+                    _url(request),
                     headers=_forwarded(request),
                     data=await request.read(),
                 ) as answer,
@@ -164,13 +171,15 @@ class Front(HttpServer):
         except (ClientError, OSError, TimeoutError):
             return None
 
-    async def _passed_on(self, request: web.Request, process: int, path: str) -> web.StreamResponse:
+    async def _passed_on(self, request: web.Request, process: int, url: str) -> web.StreamResponse:
         from aiohttp import ClientError, web
+
+        from tidelog.broker.net.http_places import HttpConnection
 
         try:
             answer = await self._sessions[process].request(
                 request.method,
-                _url(path, request),
+                url,
                 headers=_forwarded(request),
                 data=await request.read(),
                 allow_redirects=False,
@@ -183,14 +192,16 @@ class Front(HttpServer):
                 headers.popall(name)
             response = web.StreamResponse(status=answer.status, headers=headers)
             await response.prepare(request)
+            if answer.content_length is None and isinstance(request.protocol, HttpConnection):
+                request.protocol.leave_work()  # It may be a stream without an end.
             async for piece in answer.content.iter_any():
                 await response.write(piece)
             await response.write_eof()
             return response
 
 
-def _url(path: str, request: web.Request) -> str:
-    return f"http://tidelog{path}" + (f"?{request.query_string}" if request.query_string else "")
+def _url(request: web.Request) -> str:
+    return _ORIGIN + request.rel_url.raw_path_qs
 
 
 def _forwarded(request: web.Request) -> dict[str, str]:

@@ -226,10 +226,13 @@ class Supervisor:
         sys.stdout.flush()
         sys.stderr.flush()
         process.began = time.monotonic()
+        # Until the other process has handlers of its own, a signal to it would be noted here, and lost there.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if pid == 0:
             first.close()
             self._become(process, other)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         other.close()
         process.pid, process.line = pid, FirstEnd(first)
 
@@ -241,6 +244,7 @@ class Supervisor:
             for number in _SIGNALS:
                 # Ctrl-C goes to all processes of a terminal, and the first one asks the others in order.
                 signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             for each in (self._store, *self._brokers):
                 if each.line is not None:
                     each.line.close()

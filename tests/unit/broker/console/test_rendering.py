@@ -88,3 +88,4 @@ def test_numbers_are_for_people() -> None:
     assert moment(1_700_000_000_123) == "2023-11-14 22:13:20.123Z"
     assert (moment(-1), moment(None), moment(2**62)) == ("none", "none", f"{2**62} ms")
     assert linked("/console/group", group="a/b&c d", offset=None) == "/console/group?group=a%2Fb%26c+d"
+    assert linked("/console/group", path="p") == "/console/group?path=p"
