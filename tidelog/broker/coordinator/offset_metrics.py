@@ -87,11 +87,12 @@ class OffsetMetrics(NamedTuple):
                 offset_sum += each.committed.offset
                 of_partition = f'{labels},partition="{each.partition}"'
                 series.add(_OFFSET, of_partition, each.committed.offset)
-                if each.lag is None:
+                lag = each.lag
+                if lag is None:
                     has_all_lags = False
                 else:
-                    lag_sum += each.lag
-                    series.add(_LAG, of_partition, each.lag)
+                    lag_sum += lag
+                    series.add(_LAG, of_partition, lag)
                 if pace.spent():
                     yield
             if is_shown:
