@@ -18,7 +18,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
-    from tidelog.protocol.message_types import InitProducerIdRequest
+    from tidelog.protocol import message_types as types
 
 CODES: Final[Mapping[ApiKey, ErrorCode]] = {
     ApiKey.FIND_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -66,4 +66,4 @@ def refused_while_cut_off(services: Services, key: ApiKey, handler: Handler) -> 
 def _needs_coordinator(key: ApiKey, request: object) -> bool:
     if key != ApiKey.INIT_PRODUCER_ID:
         return True
-    return cast("InitProducerIdRequest", request).transactional_id is not None
+    return cast("types.InitProducerIdRequest", request).transactional_id is not None
