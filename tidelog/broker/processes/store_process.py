@@ -1,7 +1,8 @@
 """The process that owns the catalog of a broker of several processes, and answers on `http.port`.
 
 Owns the order of its start: open the store, bring each partition's folder to its process, then serve the
-others. At the end it waits for them: it closes the store once no process is connected.
+others. If it is started again, the others run, and their folders stay as they are. At the end it waits for
+the others: it closes the store once no process is connected.
 
 Invariant: while it does not run, the others serve what they have; what changes the catalog waits.
 """
@@ -38,8 +39,11 @@ _LEAST_PATIENCE_SECONDS: Final = 10.0
 logger = structlog.get_logger(__name__)
 
 
-async def settled_store(config: BrokerConfig, count: int) -> SqliteStore:
+async def settled_store(config: BrokerConfig, count: int, *, is_again: bool = False) -> SqliteStore:
     """The store, once each partition's folder is where one of `count` processes expects it.
+
+    With `is_again` the others run, and no folder is looked at: that of a topic which one of them is making is
+    not in the catalog yet.
 
     Raises DataFolderError, StoreError, OSError.
     """
@@ -54,6 +58,8 @@ async def settled_store(config: BrokerConfig, count: int) -> SqliteStore:
     )
     try:
         catalog = await store.load()
+        if is_again:
+            return store
         places = placement.placed(catalog, config.node_id, count)
         await asyncio.to_thread(moves.settle_folders, disk, data_dir, catalog, places)
         deltas = placement.changes(catalog, config.node_id, count)
@@ -66,18 +72,22 @@ async def settled_store(config: BrokerConfig, count: int) -> SqliteStore:
     return store
 
 
-def serve(config: BrokerConfig, count: int, line: OtherEnd, http: socket.socket | None) -> int:
-    """Run the process until it is asked to end; returns the exit code."""
-    return run(_serve(config, count, line, http))
+def serve(
+    config: BrokerConfig, count: int, line: OtherEnd, http: socket.socket | None, *, is_again: bool
+) -> int:
+    """Run the process until it is asked to end; returns the exit code. `is_again`: the others run."""
+    return run(_serve(config, count, line, http, is_again=is_again))
 
 
-async def _serve(config: BrokerConfig, count: int, line: OtherEnd, http: socket.socket | None) -> int:
+async def _serve(
+    config: BrokerConfig, count: int, line: OtherEnd, http: socket.socket | None, *, is_again: bool
+) -> int:
     asked = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     line.follow(log_events.open_output, asked.set)
     try:
         front = None if http is None else Front(config, count, http)
-        store = await settled_store(config, count)
+        store = await settled_store(config, count, is_again=is_again)
     except (ConfigError, DataFolderError, StoreError) as error:
         return _not_started(str(error))
     except OSError as error:

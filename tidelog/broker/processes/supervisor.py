@@ -159,7 +159,8 @@ class Supervisor:
     def _serve_store(self, line: OtherEnd) -> int:
         for shared in self._shared.values():
             shared.close()
-        return store_process.serve(self._config, len(self._configs), line, self._http)
+        count = len(self._configs)
+        return store_process.serve(self._config, count, line, self._http, is_again=self._is_open)
 
     def _serve_broker(self, number: int, line: OtherEnd) -> int:
         if self._http is not None:
