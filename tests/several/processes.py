@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any
 from faults.process import BrokerProcess
 from tests.waiting import until
 
+_PORTS = range(10_000, 32_000)
+"""The kernel gives none of these to those who ask for any port, so nobody has one by chance."""
+_APART = 100
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -26,12 +31,21 @@ class Processes:
         self.data_dir = data_dir
         self.count = count
         self._settings = {**QUICK, **settings}
+        self._held: list[socket.socket] = []
         self.broker: BrokerProcess | None = None
 
     async def start(self) -> None:
         settings = {**self._settings, "processes": str(self.count)}
         self.broker = BrokerProcess(self.data_dir, settings=settings)
+        self.release_ports()
+        self._held = _ports_apart(self.count + 1)
+        self.broker.port = self._held[0].getsockname()[1]
         await self.broker.start()
+
+    def release_ports(self) -> None:
+        """Let others have the ports of the last start."""
+        while self._held:
+            self._held.pop().close()
 
     async def stop(self) -> int:
         """By SIGTERM; the exit code."""
@@ -74,6 +88,30 @@ class Processes:
         await until(lambda: len(self.running.events("process_started_again")) > before)
 
 
+def _ports_apart(count: int) -> list[socket.socket]:
+    """Sockets that hold a free port and those that a broker's processes have beside it (docs/processes.md).
+
+    A server that sets SO_REUSEADDR can listen there.
+    """
+    while True:
+        first = random.SystemRandom().choice(_PORTS)
+        held: list[socket.socket] = []
+        try:
+            for port in range(first, first + count * _APART, _APART):
+                with (
+                    socket.socket() as strict
+                ):  # Without SO_REUSEADDR: it fails where somebody holds the port.
+                    strict.bind(("127.0.0.1", port))
+                held.append(socket.socket())
+                held[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held[-1].bind(("127.0.0.1", port))
+        except OSError:
+            for each in held:
+                each.close()
+        else:
+            return held
+
+
 def children_of(pid: int) -> set[int]:
     """The processes that a process has started."""
     with suppress(FileNotFoundError):
@@ -105,3 +143,4 @@ async def processes(data_dir: Path, count: int, **settings: str) -> AsyncIterato
             left = children_of(several.running.pid or 0)
             await several.running.kill_9()
             await until(lambda: has_ended(left))
+        several.release_ports()
