@@ -6,13 +6,15 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import structlog
 import uvloop
+from structlog.testing import capture_logs
 
 from faults.proxy import FaultProxy
+from tests.certificates import Certificates
 from tests.conformance.client_site import Site
 from tests.conformance.commands import Type, typist
 from tests.conformance.crew import Crew, filled
@@ -20,6 +22,9 @@ from tests.processes import none_left
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
+
+if TYPE_CHECKING:
+    from tests.conformance.console_site import Visitor
 
 T = TypeVar("T")
 
@@ -107,3 +112,23 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 def _no_process_is_left() -> Iterator[None]:
     with none_left():
         yield
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    """The events that are logged from now on."""
+    with capture_logs() as events:
+        yield events
+
+
+@pytest.fixture
+def visitor(broker: RunningBroker) -> "Visitor":
+    """Of the console of the module's broker. Only its tests load what checks its answers."""
+    from tests.conformance.console_site import Visitor
+
+    return Visitor(broker.broker)

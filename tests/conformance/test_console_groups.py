@@ -15,11 +15,6 @@ broker = broker_with(**QUICK)
 OF_PARTITION = RECORDS // PARTITIONS
 
 
-@pytest.fixture
-def visitor(broker: RunningBroker) -> Visitor:
-    return Visitor(broker.broker)
-
-
 async def commit(broker: RunningBroker, group_id: str, topic: str, *offsets: int) -> None:
     """Commit for a group without members, in the first partitions."""
     async with Admin(bootstrap_servers=broker.address) as admin:

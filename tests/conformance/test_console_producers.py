@@ -13,11 +13,6 @@ from tidelog.protocol.errors import ErrorCode
 
 
 @pytest.fixture
-def visitor(broker: RunningBroker) -> Visitor:
-    return Visitor(broker.broker)
-
-
-@pytest.fixture
 async def topic(broker: RunningBroker) -> str:
     name = f"t{uuid4().hex}"
     async with connected(broker.broker.port) as client:

@@ -29,11 +29,6 @@ SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "
 
 
 @pytest.fixture
-def visitor(broker: RunningBroker) -> Visitor:
-    return Visitor(broker.broker)
-
-
-@pytest.fixture
 async def topic(broker: RunningBroker) -> str:
     name = f"t{uuid4().hex}"
     async with Admin(bootstrap_servers=broker.address) as admin:

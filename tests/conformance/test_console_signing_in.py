@@ -1,14 +1,12 @@
 """The console asks who a visitor is, and keeps the answer in a cookie that only its own pages send."""
 
 import json
-from collections.abc import Iterator
 from http.cookies import Morsel, SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
 from tests.conformance.console_site import Answer, Visitor
@@ -17,17 +15,6 @@ from tests.conformance.test_sasl_tokens import KEY, token
 from tidelog.broker.app import Broker
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    with capture_logs() as events:
-        yield events
 
 
 async def sign_in(visitor: Visitor, headers: dict[str, str] | None = None, **fields: str) -> Answer:

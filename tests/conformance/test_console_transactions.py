@@ -4,8 +4,6 @@ import asyncio
 from typing import Any
 from urllib.parse import urlencode
 
-import pytest
-
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.console_site import Answer, Visitor
 from tests.conformance.raw import NOW_MS, connected
@@ -21,11 +19,6 @@ broker = broker_with(
 )
 _VERSION = 12
 """Of Produce: it adds the partition to the transaction."""
-
-
-@pytest.fixture
-def visitor(broker: RunningBroker) -> Visitor:
-    return Visitor(broker.broker)
 
 
 def transactional_batch(producer_id: int, producer_epoch: int) -> bytes:

@@ -4,13 +4,11 @@ import asyncio
 import json
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from structlog.testing import capture_logs
 
 from tests.certificates import Certificates
 from tests.conformance.secured import AUTHORIZER, PASSWORD, secured
@@ -26,17 +24,6 @@ GUARDED = (
     ("DELETE", "/faults"),
     ("GET", "/nowhere"),
 )
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path)
-
-
-@pytest.fixture
-def logged() -> Iterator[list[Any]]:
-    with capture_logs() as events:
-        yield events
 
 
 async def asked(

@@ -92,9 +92,7 @@ class CommittedRow(TypedDict):
     member_id: str | None
 
 
-class Group(TypedDict):
-    """A group. `protocol` is the assignor; the epochs are those of the consumer protocol."""
-
+class _Membership(TypedDict):
     group_id: str
     type: str
     protocol_type: str
@@ -102,9 +100,14 @@ class Group(TypedDict):
     state: str
     epoch: int | None
     assignment_epoch: int | None
-    member_count: int
     members: list[Member]
     """At most 500."""
+
+
+class Group(_Membership):
+    """A group. `protocol` is the assignor; the epochs are those of the consumer protocol."""
+
+    member_count: int
     lag: int | None
     total: int
     offset: int
@@ -232,17 +235,6 @@ def _committed(
         "metadata": found.committed.metadata,
         "member_id": readers.get((found.topic, found.partition)),
     }
-
-
-class _Membership(TypedDict):
-    group_id: str
-    type: str
-    protocol_type: str
-    protocol: str
-    state: str
-    epoch: int | None
-    assignment_epoch: int | None
-    members: list[Member]
 
 
 async def _of_consumer_protocol(caller: Caller, group_id: str) -> _Membership | None:
