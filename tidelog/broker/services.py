@@ -146,6 +146,9 @@ class Services:
         self._peers = peers
         self.membership = membership
         """None where the catalog is in the own data folder."""
+        if membership is not None:
+            groups.refuse_while(lambda: membership.is_cut_off)
+            transactions.refuse_while(lambda: membership.is_cut_off)
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False

@@ -23,7 +23,7 @@ __all__ = ["AuthenticationError", "ClientError", "Connections"]
 ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     # Version 4 is the first for brokers. Later ones only have other codes for clients.
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
-    ApiKey.WRITE_TXN_MARKERS: Versions(1, 1),
+    ApiKey.WRITE_TXN_MARKERS: Versions(1, 2),
 }
 
 
