@@ -75,8 +75,9 @@ container: $(STAMP) ## build the images, use, kill and limit them in a container
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
 		tests/container/places.py
 
-spark: $(STAMP) ## kill jobs and executors of a standalone Spark cluster; run the recipes and a declarative pipeline
-	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py recipes.py declarative_pipeline.py
+spark: $(STAMP) ## kill jobs, executors and brokers of a cluster; run the recipes and a declarative pipeline
+	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py over_several.py recipes.py \
+		declarative_pipeline.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench
