@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from faults.etcd import running_etcd
 from faults.process import BrokerProcess
-from tests.etcd import running_etcd
 from tests.several.processes import Processes, processes
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import Admin

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.etcd import running_etcd
+from faults.etcd import running_etcd
 from tests.simulation.virtual_disk import VirtualCommits, VirtualStore
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.unit.broker.cluster.stores import DATABASE, commit, facts_of, fill, topic
