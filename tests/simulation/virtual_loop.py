@@ -8,6 +8,7 @@ threads is done at once and its result comes a little later, so a run is decided
 
 import asyncio
 import random
+import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -105,6 +106,14 @@ def _set(future: "asyncio.Future[Any]", result: Any, error: Exception | None) ->
         future.set_exception(error)
 
 
+def _close(coro: Any) -> None:
+    """Undo a coroutine; one that awaits something on its way out is undone from there."""
+    for _ in range(10):
+        with suppress(BaseException):  # Whatever it raises, nobody hears it.
+            coro.close()
+            return
+
+
 class _Clock:
     """Stands where a loop has its selector: waiting is moving the time."""
 
@@ -157,13 +166,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Undo every other task, at the end of a run. Their nodes are dead, and so is what this begins."""
         grave = Node(self, "grave")
         grave.is_dead = True
+        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         done = {asyncio.current_task()}
         while left := [task for task in self._begun if task not in done and not task.done()]:
             for task in left:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):  # Whatever it raises, nobody hears it.
-                    grave.context.run(task.get_coro().close)  # type: ignore[union-attr]
+                grave.context.run(_close, task.get_coro())
             done.update(left)
+        sys.unraisablehook = told
 
     def run_again(self, handles: "deque[events.Handle]") -> None:
         self._ready.extend(handle for handle in handles if not handle.cancelled())  # type: ignore[attr-defined]
