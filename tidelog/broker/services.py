@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import structlog
@@ -76,12 +76,21 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
+    from tidelog.protocol import message_types as types
 
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
     "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
     "batches are read to give no producer id twice"
 )
+
+
+class Console(Protocol):
+    """What answers for this broker's console where another broker asks."""
+
+    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict: ...
+
+    def stop(self) -> None: ...
 
 
 class Services:
@@ -143,7 +152,9 @@ class Services:
         self.participation = TransactionParticipation(
             transactions, remote, partitions.replicas, partitions.node_id
         )
-        self._peers = peers
+        self.peers = peers
+        self.console: Console | None = None
+        """None: this broker has no console."""
         self.membership = membership
         """None where the catalog is in the own data folder."""
         if membership is not None:
@@ -219,10 +230,12 @@ class Services:
         self._closed = True
         if self.membership is not None:
             await (self.membership.leave() if clean else self.membership.stop())
+        if self.console is not None:
+            self.console.stop()
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
-        await self._peers.close()
+        await self.peers.close()
         await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()

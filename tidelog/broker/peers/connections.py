@@ -1,4 +1,4 @@
-"""The connections of this broker to others: at most one per address.
+"""The connections of this broker to others: at most one per address and lane.
 
 Owns which APIs are asked for, and the tasks that open connections. Invariant: every error is a ClientError.
 
@@ -19,11 +19,12 @@ from tidelog.wire.errors import AuthenticationError, ClientError
 from tidelog.wire.links import Address, Links
 from tidelog.wire.metrics import RequestMetrics
 
-__all__ = ["AuthenticationError", "ClientError", "Connections"]
+__all__ = ["Address", "AuthenticationError", "ClientError", "Connections"]
 ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     # Version 4 is the first for brokers. Later ones only have other codes for clients.
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
     ApiKey.WRITE_TXN_MARKERS: Versions(1, 2),
+    ApiKey.ASK_CONSOLE: Versions(0, 0),
 }
 
 
@@ -42,9 +43,9 @@ class Connections:
             on_trouble=lambda: None,
         )
 
-    async def call(self, host: str, port: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+    async def call(self, address: Address, api_key: ApiKey, values: Mapping[str, object]) -> Any:
         """The decoded answer. Raises ClientError; the request may have been executed all the same."""
-        connection = await self._links.connected(Address(host, port))
+        connection = await self._links.connected(address)
         return await connection.call(api_key, values)
 
     def keep_only(self, wanted: set[tuple[str, int]]) -> None:

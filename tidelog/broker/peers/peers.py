@@ -43,14 +43,17 @@ class Peers:
 
         connection_settings(self._settings.config, "no password yet")
 
-    async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
-        """The decoded answer of a broker. Raises ApiError(NETWORK_EXCEPTION)."""
+    async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object], lane: str = "") -> Any:
+        """The decoded answer of a broker. Requests of different lanes do not wait for each other's answers.
+
+        Raises ApiError(NETWORK_EXCEPTION).
+        """
         host, port = self._address_of(node_id)
         connections = self._opened()
-        from tidelog.broker.peers.connections import AuthenticationError, ClientError
+        from tidelog.broker.peers.connections import Address, AuthenticationError, ClientError
 
         try:
-            return await connections.call(host, port, api_key, values)
+            return await connections.call(Address(host, port, lane), api_key, values)
         except ClientError as error:
             if isinstance(error, AuthenticationError):
                 await self._begin_anew(connections)
