@@ -186,7 +186,10 @@ class Services:
         known = self.catalog.topic(topic)
         if known is None or not known.has_partition(partition):
             return NO_LEADER
-        leader_id = known.partitions[partition].leader_id
+        return self.served_leader(topic, partition, known.partitions[partition].leader_id)
+
+    def served_leader(self, topic: str, partition: int, leader_id: int) -> int:
+        """`leader_id`, which the catalog names as a partition's leader, if it is live and serves it; else -1."""
         if leader_id == self.node_id:
             replica = self.replicas.get((topic, partition))
             is_served = replica is not None and replica.stopped is None
