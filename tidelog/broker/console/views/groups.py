@@ -246,7 +246,7 @@ def visible_lags(
     for topic, of_topic in lags_of(machine, group_id, services.catalog, services.replicas):
         if caller.may(DESCRIBE_TOPIC, topic):
             for found in of_topic:
-                yield _with_end(PartitionLag(topic, *found), ends)
+                yield _with_end(PartitionLag(topic, *found), ends or {})
 
 
 def _with_end(found: PartitionLag, ends: _Ends) -> PartitionLag:
