@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tidelog.cli.failures import Failure, run_with_admin
+from tidelog.cli.http_port import HttpAddress
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ Assignments = Annotated[
 
 app = typer.Typer(no_args_is_help=True, help="Show what a cluster consists of.")
 _NO_LEADER = -1
+_SUCCESS = 200
 
 
 @app.callback()
@@ -49,6 +51,48 @@ def info(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     for name, value in facts.items():
         print(f"{name.replace('_', ' '):<29}{value}")
     print_table(columns, brokers)
+
+
+@app.command()
+def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Say what is wrong in the cluster, and what to do.
+
+    It shows what the page Overview of the console shows, for all brokers. Exits with 1 unless all is well.
+    """
+    import json
+
+    from tidelog.cli.http_port import NoAnswerError, ask, find, url
+
+    address = http or run_with_admin(find, cluster)
+    instead = "Name the HTTP port with --http; `tidelog cluster info` shows what can be seen without it"
+    if address is None:
+        raise Failure(f"the controller does not name its HTTP port. {instead}")
+    try:
+        code, answer = ask(address, cluster, "GET", "/api/v1/overview")
+    except NoAnswerError as error:
+        raise Failure(f"{error} {instead}") from None
+    if code != _SUCCESS:
+        raise Failure(f"{url(address)} says: {answer.get('message', code)}")
+    problems = answer["problems"]
+    problems += [
+        {
+            "name": "broker_not_answering",
+            "severity": "warning",
+            "text": f"Broker {node_id} did not answer: what is wrong there is not known.",
+            "remedy": "Look whether it runs, and whether the other brokers reach it.",
+        }
+        for node_id in answer.get("unanswered", ())
+    ]
+    if as_json:
+        brokers = [each["broker"] for each in answer["brokers"]]
+        print(json.dumps({"problems": problems, "brokers": brokers}))
+    elif not problems:
+        print(f"nothing is wrong that the {len(answer['brokers'])} brokers can see")
+    else:
+        for problem in problems:
+            print(f"{problem['severity']}: {problem['text']}\n  {problem['remedy']}")
+    if any(problem["severity"] != "notice" for problem in problems):
+        raise typer.Exit(1)
 
 
 @app.command("move-to-etcd")
