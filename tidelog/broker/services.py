@@ -529,10 +529,11 @@ async def _begin_producer_ids(
         highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
     if highest >= catalog.next_producer_id and not is_alone:
         raise DataFolderError(
-            f"the catalog is older than the logs in {data_dir}: they have producer id {highest}, and it "
-            f"would give ids from {catalog.next_producer_id} on again. Stop all brokers, and put back the "
-            "newest catalog. If there is none, let it skip the ids: with etcd run `tidelog cluster "
-            "raise-producer-ids` at each broker, with several processes `tidelog storage rebuild-catalog`"
+            f"the catalog is older than the logs in {data_dir}, or a client made up a producer id: they have "
+            f"the id {highest}, and the catalog would give ids from {catalog.next_producer_id} on. If it was "
+            "put back from a backup, stop all brokers. Then let it skip the ids: with etcd by `tidelog "
+            "cluster raise-producer-ids` at each broker, with several processes by `tidelog storage "
+            "rebuild-catalog`"
         )
     ids.begin_above(highest, is_newest=is_newest)
 
