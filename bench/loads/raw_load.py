@@ -79,7 +79,8 @@ async def run(
 ) -> dict[str, float]:
     """Send for `seconds` after a warm-up, or so many `requests` on each connection.
 
-    `records` and latencies are those of requests after the warm-up, `acknowledged` records are all.
+    `records` and latencies are those of requests after the warm-up; `acknowledged` records are all, and
+    `cpu_seconds` is what this program used for them.
     """
     loop = asyncio.get_running_loop()
     with Wire(port) as wire:
@@ -91,6 +92,7 @@ async def run(
         for producer, share in zip(producers, shares, strict=True)
     ]
     gc.disable()
+    cpu_before = time.process_time()
     begin = time.perf_counter() + (WARM_UP_S if seconds else 0)
     windows = [Window(topic, len(share), begin) for share in shares]
     clients: list[LoadConnection] = []
@@ -102,7 +104,7 @@ async def run(
         for client in clients:
             loop.call_at(loop.time() + WARM_UP_S + seconds, client.stop)
     await asyncio.gather(*(client.finished for client in clients))
-    measured = time.perf_counter() - begin
+    measured, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_before
     latencies = sorted(latency for window in windows for latency in window.latencies)
     sizes = [records_per_batch * len(share) for share in shares]
     counted = [size * len(window.latencies) for size, window in zip(sizes, windows, strict=True)]
@@ -110,6 +112,7 @@ async def run(
         "records": sum(counted),
         "acknowledged": sum(size * window.answers for size, window in zip(sizes, windows, strict=True)),
         "seconds": measured,
+        "cpu_seconds": cpu_seconds,
         "p50_ms": percentile(latencies, 0.50) * 1000,
         "p99_ms": percentile(latencies, 0.99) * 1000,
     }

@@ -47,7 +47,7 @@ class Target(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = 0
-        self.seconds_to_ready = 0.0
+        self.started_at = self.seconds_to_ready = 0.0
         self._held: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._output = folder.with_name(f"{folder.name}.out")
@@ -79,13 +79,13 @@ class Target(ABC):
         if not self.port:
             self.choose_port()
         self.prepare()
-        started = time.perf_counter()
+        self.started_at = time.perf_counter()
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
-        self._wait_ready(started + self.ready_timeout_s)
-        self.seconds_to_ready = time.perf_counter() - started
+        self._wait_ready(self.started_at + self.ready_timeout_s)
+        self.seconds_to_ready = time.perf_counter() - self.started_at
 
     def _wait_ready(self, deadline: float) -> None:
         while True:
