@@ -26,6 +26,7 @@ from tests.container.engine import docker
 from tests.container.images import base_image, broker_image, debian_image
 from tests.deadline import deadline
 from tests.ports import free_port
+from tests.several.processes import hold_ports_apart
 from tests.tidy.house import ROOT
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import wait_for
@@ -44,6 +45,8 @@ _QUERIES = [
 ]
 _TIDELOG = (sys.executable, "-m", "tidelog")
 _START_SECONDS = 3600.0
+# Its clients are in the container.
+_TWO_PROCESSES = {"TIDELOG_PROCESSES": "2", "TIDELOG_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092"}
 _SETTLE_SECONDS = 120.0
 
 
@@ -89,10 +92,10 @@ def prometheus_image(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_rules_and_the_configuration_pass_prometheus_own_check(prometheus_image: str) -> None:
     mounted = ("--volume", f"{_PROMETHEUS}:/etc/prometheus:ro")
-    docker(
-        *("run", "--rm", *mounted, "--entrypoint", "promtool", prometheus_image),
-        *("check", "config", "/etc/prometheus/prometheus.yml"),
-    )
+    tests = ROOT / "tests/container/programs/rules_over_processes.yml"
+    promtool = (*mounted, "--volume", f"{tests}:/rules.yml:ro", "--entrypoint", "promtool", prometheus_image)
+    docker("run", "--rm", *promtool, "check", "config", "/etc/prometheus/prometheus.yml")
+    docker("run", "--rm", *promtool, "test", "rules", "/rules.yml")
 
 
 class Site:
@@ -110,8 +113,12 @@ class Site:
 @pytest.fixture(scope="module")
 def site(prometheus_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    ports = {name: free_port() for name in ("broker", "http", "prometheus")}
-    configuration = shortened(folder / "prometheus", "full", "failing", "gone")
+    ports = {name: free_port() for name in ("http", "prometheus")}
+    held = hold_ports_apart(3)
+    ports["broker"] = held[0].getsockname()[1]
+    for each in held:
+        each.close()
+    configuration = shortened(folder / "prometheus", "full", "failing", "gone", "halved")
     override = folder / "override.yml"
     override.write_text(
         f"""
@@ -125,6 +132,8 @@ services:
       TIDELOG_TRANSACTION_TWO_PHASE_COMMIT_ENABLE: "true"
     ports: !override
       - 127.0.0.1:{ports["broker"]}:9092
+      - 127.0.0.1:{ports["broker"] + 100}:9192
+      - 127.0.0.1:{ports["broker"] + 200}:9292
       - 127.0.0.1:{ports["http"]}:9644
   prometheus:
     image: {prometheus_image}
@@ -136,7 +145,7 @@ services:
 """
     )
     files = (ROOT / "docker-compose.yml", override)
-    environment = {"TIDELOG_ADVERTISED_PORT": str(ports["broker"])}
+    environment = {"TIDELOG_ADVERTISED_PORT": str(ports["broker"]), "TIDELOG_PROCESSES": "2"}
     tmpfs = ("--opt", "type=tmpfs", "--opt", "device=tmpfs", "--opt", "o=size=16m,uid=10001")
     with (
         deadline("docker compose up", _START_SECONDS),
@@ -150,10 +159,12 @@ services:
             container(image, *network, "--network-alias", "full", volume=small) as full,
             container(image, *network, "--network-alias", "failing") as failing,
             container(image, *network, "--network-alias", "gone") as gone,
+            container(image, *network, "--network-alias", "halved", environment=_TWO_PROCESSES) as halved,
         ):
             lose_a_log(failing)
+            lose_a_process(halved)
             one = Site(compose, ports | {"full": full.port})
-            wait_for(lambda: one.prometheus.values("up") == [1.0] * 4, "four brokers", _SETTLE_SECONDS)
+            wait_for(lambda: one.prometheus.values("up") == [1.0] * 5, "five brokers", _SETTLE_SECONDS)
             docker("kill", gone.name)
             yield one
 
@@ -164,6 +175,13 @@ def lose_a_log(broker: Container) -> None:
     broker.exec("bash", "-c", "chmod 000 /var/lib/tidelog/lost-0/*.log")
     docker("restart", broker.name)
     broker.wait_until_ready()
+
+
+def lose_a_process(broker: Container) -> None:
+    """One of two that both lead partitions ends, and cannot start again."""
+    broker.exec("tidelog", "topic", "create", "waiting", "--partitions", "2")
+    folder = "/var/lib/tidelog/processes/1"
+    broker.exec("bash", "-c", f"chmod 000 {folder} && kill -9 {broker.pid_of('1')}")
 
 
 async def overfill(address: str) -> None:
@@ -178,7 +196,10 @@ async def overfill(address: str) -> None:
 async def send_sequences(address: str) -> None:
     """Each batch once, again, and with a sequence that does not follow."""
     row = [(1_700_000_000_000, b"k", b"v", ())]
-    async with Wire.connected(int(address.split(":")[1])) as wire:
+    async with Admin(bootstrap_servers=address) as admin:
+        [topic] = await admin.describe_topics(["orders"])
+        nodes = {node.node_id: node.port for node in (await admin.describe_cluster()).brokers}
+    async with Wire.connected(nodes[topic.partitions[0].leader]) as wire:
         _, producer_id = await wire.new_producer_id()
         for sequence in (0, 0, *[100] * 1000):
             await wire.append("orders", {0: make_batch(row, producer=(producer_id, 0, sequence))})
@@ -199,10 +220,10 @@ async def leave_a_group_behind(address: str) -> None:
     async with Consumer(
         "orders", bootstrap_servers=address, group_id="stuck", auto_offset_reset="earliest"
     ) as consumer:
-        await consumer.getone()
+        read = await consumer.getone()
         await consumer.commit()
     async with Producer(bootstrap_servers=address) as producer:
-        await producer.send_and_wait("orders", b"unread")
+        await producer.send_and_wait("orders", b"unread", partition=read.partition)
 
 
 async def use(address: str, over: asyncio.Event) -> None:
@@ -221,7 +242,7 @@ async def use(address: str, over: asyncio.Event) -> None:
 async def faults(site: Site) -> AsyncIterator[None]:
     address = site.address()
     async with Admin(bootstrap_servers=address) as admin:
-        await admin.create_topics([NewTopic("orders"), NewTopic("used")])
+        await admin.create_topics([NewTopic("orders", 2), NewTopic("used", 2)])
     over = asyncio.Event()
     using = asyncio.create_task(use(address, over))
     try:

@@ -19,10 +19,12 @@ from prometheus_client import Metric
 
 from tests.tidy.house import ROOT
 from tidelog.broker.app import Broker
+from tidelog.broker.cluster.membership import ClusterCounts
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.broker.coordinator.offset_metrics import FAMILIES
 from tidelog.broker.observability.metrics import Metrics, TransactionCounts
+from tidelog.broker.processes.front import SECONDS, UP
 from tidelog.broker.security.tls import ListenerTls
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -52,15 +54,15 @@ def exposed_families() -> list[Metric]:
     metrics.bytes_out("topic", 100)
     metrics.produce_failed("topic")
     metrics.group_commit(3)
+    metrics.count_cluster_with(lambda: ClusterCounts(True, 1, 0, 1, 0))
     metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 1}, {"id": 1.0}))
     return list(metrics.registry.collect())
 
 
 def exposed_metrics() -> set[str]:
     """Every sample name of them."""
-    return {sample.name for family in exposed_families() for sample in family.samples} | {
-        family.name for family in FAMILIES
-    }
+    names = {sample.name for family in exposed_families() for sample in family.samples}
+    return {*names, *(family.name for family in FAMILIES), UP}
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -249,6 +251,8 @@ def test_everything_mounted_exists_and_every_volume_is_declared() -> None:
 
 def test_prometheus_scrapes_the_broker_s_http_port_and_loads_the_rules() -> None:
     text = (PROMETHEUS / "prometheus.yml").read_text()
+    (interval,) = re.findall(r"^  scrape_interval: (\d+)s$", text, re.MULTILINE)
+    assert int(interval) > SECONDS, "a process that hangs would hide the others from Prometheus"
     assert f"targets: [broker:{BrokerConfig().http_port}]" in text
     for file in re.findall(r"^  - (\S+\.yml)$", text, re.MULTILINE):
         assert (PROMETHEUS / file).exists()

@@ -33,13 +33,13 @@ from tidelog.broker.storage.process_folders import http_socket
 if TYPE_CHECKING:
     from aiohttp import ClientSession, web
 
-_SECONDS: Final = 5.0
-"""How long a process may take to answer what is asked of all."""
+SECONDS: Final = 3.0
+"""How long a process may take to answer what is asked of all: less than a scraper of the others waits."""
 _DROPPED: Final = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "content-length", "server", "date")
 ) | {FORWARDED_HOST.lower(), FORWARDED_USER.lower()}
 _ORIGIN: Final = "http://tidelog"
-_UP: Final = "tidelog_process_up"
+UP: Final = "tidelog_process_up"
 
 
 class _Answer(NamedTuple):
@@ -106,9 +106,9 @@ class Front(HttpServer):
         if refused := _refused(answers):
             return refused
         texts = {str(each.process): each.body.decode() for each in answers if each.is_success}
-        lines = [f"# HELP {_UP} Whether a process answers.", f"# TYPE {_UP} gauge"]
+        lines = [f"# HELP {UP} Whether a process answers.", f"# TYPE {UP} gauge"]
         lines += [
-            f'{_UP}{{process="{process}"}} {float(str(process) in texts)}' for process in range(self._count)
+            f'{UP}{{process="{process}"}} {float(str(process) in texts)}' for process in range(self._count)
         ]
         body = merged(texts) + "\n".join(lines) + "\n"
         return web.Response(body=body.encode(), headers={"Content-Type": METRICS_CONTENT_TYPE})
@@ -157,7 +157,7 @@ class Front(HttpServer):
 
         try:
             async with (
-                asyncio.timeout(_SECONDS),
+                asyncio.timeout(SECONDS),
                 self._sessions[process].request(
                     request.method,
                     _url(request),
