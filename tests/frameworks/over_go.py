@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.deadline import deadline
-from tests.several.served import WAYS
-from tests.spark.brokers import running_cluster
+from tests.spark.brokers import running_broker
 
 _MODULE = "github.com/twmb/franz-go@v1.22.2"
 _SUM = "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="
@@ -49,12 +48,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return _built(tmp_path_factory.mktemp("go") / "kgo.test")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_groups_lose_and_repeat_nothing_while_connections_are_cut(
-    program: Path, tmp_path: Path, way: str
-) -> None:
+def test_groups_lose_and_repeat_nothing_while_connections_are_cut(program: Path, tmp_path: Path) -> None:
     """Each connection of a client lives for 0.5 to 1.5 s, while members of a chain of groups come and go."""
-    with deadline("franz-go's test", _SECONDS), running_cluster(way, tmp_path) as broker:
+    with deadline("franz-go's test", _SECONDS), running_broker(tmp_path / "data") as broker:
         settings = {
             "KGO_SEEDS": broker.bootstrap_servers,
             "KGO_TEST_RF": "1",
