@@ -36,6 +36,7 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "over raw sockets to one broker, where a client would go to the leader": "cli_transactions "
     "largest_requests listeners refusals wire_bounds wire_groups wire_order wire_records wire_sasl "
     "wire_semantics wire_transactions",
+    "of listeners that brokers could not use among each other": "sasl_tokens",
     "of what is inside one broker, its data folder or its disk": "cli_verify copies disk_faults holes losses "
     "lost_catalog memory_bound read_committed secrets startup",
     "of a network or a fault before one broker": "cli_faults client client_session_batches client_sessions "
@@ -45,7 +46,7 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
     "without a broker of ours": "client_tansu filtered_batches kio_headers kio_messages records_oracles",
 }
 """Why -> the files that are left out with several brokers, without `test_` and `.py`."""
-_LEFT_OUT_OF_PROCESSES: Final = "acls cli_users client_security ported_programs sasl sasl_tokens tls"
+_LEFT_OUT_OF_PROCESSES: Final = "acls cli_users client_security ported_programs sasl tls"
 """Their fixtures make users, or read ports, inside a broker of this process."""
 _FILES: Final = frozenset(
     f"test_{name}.py"

@@ -94,6 +94,7 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
     assert broker.broker.services.users.names() == []
 
 
+@pytest.mark.one_broker("the catalog is in the data folder")
 def test_a_folder_that_has_a_user_and_no_broker_yet_keeps_its_node_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_user_whose_name_is_not_unicode_is_refused(
     assert (code, "must be Unicode, got 'r\\udcffot'" in error) == (1, True)
 
 
+@pytest.mark.one_broker("the catalog is in the data folder")
 def test_the_first_user_is_made_on_a_stopped_broker_and_there_is_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

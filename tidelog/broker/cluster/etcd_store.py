@@ -373,7 +373,7 @@ class EtcdStore:
             await asyncio.wait([following])
 
     def _begin_guard(self) -> None:
-        if self._guard is None:
+        if self._guard is None and not self._is_closed:
             self._guard = asyncio.get_running_loop().create_task(self._keep_guard())
 
     async def _keep_guard(self) -> None:
