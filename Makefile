@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve etcd faults conformance frameworks container spark bench screenshots docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults conformance frameworks container spark bench screenshots docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ serve: $(STAMP) ## run a broker on 127.0.0.1:9092
 
 faults: $(STAMP) ## break brokers for SECONDS (60) with SEED and check what they stored
 	@SECONDS=$(or $(SECONDS),60) SEED=$(SEED) $(BIN)/python -m faults $(ARGUMENTS)
+
+simulation: $(STAMP) ## play SEEDS (1000) seeds from SEED (0) of BROKERS (3) brokers on virtual time over a model of etcd
+	@$(BIN)/python -m tests.simulation.transactions --brokers $(or $(BROKERS),3) --first $(or $(SEED),0) --seeds $(or $(SEEDS),1000)
 
 etcd: $(STAMP) ## kill, stop and compact three members of etcd under three brokers' catalogs, ROUNDS (20) times
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are

@@ -115,14 +115,16 @@ def digest(catalog: Catalog) -> bytes:
 class CheckedStore(EtcdStore):
     """The store of one life of a broker."""
 
-    def __init__(self, etcd: VirtualEtcd, node: Node, facts: StoreFacts, session_timeout_ms: int) -> None:
+    def __init__(
+        self, etcd: VirtualEtcd, node: Node, facts: StoreFacts, session_timeout_ms: int, patience_s: float
+    ) -> None:
         super().__init__(
-            VirtualEtcdClient(etcd, node),
+            VirtualEtcdClient(etcd, node, patience_s),
             node_id=int(node.machine.rpartition("-")[2]),
             cluster_id=CLUSTER_ID,
             session_timeout_ms=session_timeout_ms,
-            image_after_commits=20,
-            kept_commits=20,
+            image_after_commits=8,
+            kept_commits=4,
         )
         self._facts = facts
 

@@ -9,9 +9,9 @@ from tests.simulation.transactions import play
 from tests.simulation.world import Shape
 
 
-@pytest.mark.parametrize("seed", [0, 5])
-def test_three_brokers_lose_double_and_tear_nothing(seed: int) -> None:
-    run = play(seed, Shape())
+@pytest.mark.parametrize(("brokers", "seed"), [(2, 2), (5, 5)])
+def test_brokers_lose_double_and_tear_nothing(brokers: int, seed: int) -> None:
+    run = play(seed, Shape(brokers))
     assert run.findings == []
     assert run.done["transactions: its commit was confirmed"] > 0
     assert run.done["commits of the catalog"] > 20

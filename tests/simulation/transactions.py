@@ -34,6 +34,7 @@ from tidelog.broker.cluster import etcd_client, etcd_session, etcd_store, member
 from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
 from tidelog.broker.replicas import replica
+from tidelog.client.producer import producer
 from tidelog.wire.connection import Connection
 
 _WITHOUT_STORE = ("cluster_store_failed", "producer_ids_not_reserved")
@@ -126,6 +127,9 @@ def _patched(
             patch.object(etcd_store, "time", monotonic),
             patch.object(membership, "time", monotonic),
             patch.object(replica, "time", monotonic),
+            # Timestamps have more bytes or fewer, so they decide where a segment ends.
+            patch.object(producer, "time", lambda: loop.now_ms() / 1000),
+            patch.object(producer, "time_ns", lambda: loop.now_ms() * 1_000_000),
             patch.object(Connection, "features", features),
         ):
             yield

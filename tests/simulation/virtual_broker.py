@@ -66,7 +66,6 @@ class VirtualBroker:
         self.lives = 0
         self.power_cuts = 0
         self.services: Services | None = None
-        self.store: CheckedStore | None = None
         self.node: Node
         self.disk: VirtualDisk
         self.platter = Platter(folder)
@@ -122,14 +121,16 @@ class VirtualBroker:
             **self._settings,
         )
         metrics = Metrics()
-        self.store = CheckedStore(self.etcd, node, self.facts, config.broker_session_timeout_ms)
+        # With little patience, more commits are in doubt.
+        patience_s = self.rng.choice((1.0, 5.0))
+        store = CheckedStore(self.etcd, node, self.facts, config.broker_session_timeout_ms, patience_s)
         services = await open_services(
             config,
             metrics,
             self.loop.now_ms,
             listeners=[self._listener],
             steady_ms=self.loop.now_ms,
-            store=self.store,
+            store=store,
             disk=disk,
         )
         handlers = self._opened(self, services, build_handlers(services))
@@ -161,7 +162,7 @@ class VirtualBroker:
             self.kill(cuts_power=False)
 
     def _died(self) -> None:
-        self.services = self.store = None
+        self.services = None
         self.network.endpoints[self.address].accept = None
         # Not within the step in which it died, which may still hold files.
         self.loop.call_soon(self._bury, self.node, self.disk, context=Context())

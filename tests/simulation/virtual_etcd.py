@@ -33,8 +33,11 @@ class StoreFaults(NamedTuple):
     late: float = 0.0
     """It is executed long after it was sent."""
     unanswered: float = 0.0
+    slow: float = 0.0
+    """Its answer takes a while."""
     delay_s: float = 0.004
-    late_s: float = 8.0
+    late_s: float = 4.0
+    slow_s: float = 0.5
 
 
 class _Value(NamedTuple):
@@ -302,7 +305,9 @@ class VirtualEtcd:
             if is_lost:
                 self.count("answers of etcd that were lost")
                 return
-            when = self.loop.time() + self._delay_s()
+            is_slow = self.rng.random() < faults.slow
+            taken_s = self.rng.random() * faults.slow_s if is_slow else self._delay_s()
+            when = self.loop.time() + taken_s
             self.network.carry(member, node.machine, when, answered, answer, context=back)
 
         when = self.loop.time() + delay_s
@@ -349,8 +354,8 @@ class VirtualEtcd:
 class VirtualEtcdClient(EtcdClient):
     """The real client of one broker, with the members instead of HTTP."""
 
-    def __init__(self, etcd: VirtualEtcd, node: Node) -> None:
-        super().__init__(MEMBERS)
+    def __init__(self, etcd: VirtualEtcd, node: Node, patience_s: float = 5.0) -> None:
+        super().__init__(MEMBERS, patience_s=patience_s)
         self._etcd = etcd
         self._node = node
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappush
 from typing import Any
+from weakref import WeakSet
 from zlib import crc32
 
 _LONGEST_WORK_S = 0.004
@@ -43,20 +44,20 @@ class Node:
         self.on_death: Callable[[], None] | None = None
         self._loop = loop
         self._held: deque[events.Handle] = deque()
-        self._tasks: list[asyncio.Task[Any]] = []
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.context = copy_context()
         self.context.run(NODE.set, self)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run a coroutine as this node."""
-        task = self._loop.create_task(work, context=self.context.copy())
-        self._tasks.append(task)
-        return task
+        return self._loop.create_task(work, context=self.context.copy())  # type: ignore[no-any-return]
 
     def kill(self) -> None:
         if not self.is_dead:
             self.is_dead = True
             self._held.clear()
+            for task in self.tasks:
+                task._log_traceback = False  # type: ignore[attr-defined]  # Whoever waited is dead too.
             if self.on_death is not None:
                 self.on_death()
 
@@ -157,6 +158,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Tasks are kept: a dead node's must not be collected, which would run what it left undone."""
         task = super().create_task(coro, name=name, context=context)
         self._begun.append(task)
+        node = NODE.get() if context is None else context.get(NODE)
+        if node is not None:
+            node.tasks.add(task)
         if len(self._begun) > self._looks_at:
             self._begun = [each for each in self._begun if not each.done()]
             self._looks_at = len(self._begun) + _TASKS_KEPT

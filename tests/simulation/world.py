@@ -50,7 +50,6 @@ _SLOTS: Final = 2
 _MOST_SOURCES: Final = 3
 _TIMEOUT_MS: Final = 3_000
 _MEAN_WAIT_S: Final = 0.3
-_SETTLE_S: Final = 240.0
 _LOOK_S: Final = 0.05
 _SESSION_MS: Final = 2_000
 _SETTINGS: Final[Mapping[str, Any]] = {
@@ -61,8 +60,6 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "group_consumer_min_session_timeout_ms": 6_000,
     "group_consumer_heartbeat_interval_ms": 500,
     "group_consumer_min_heartbeat_interval_ms": 500,
-    # Clients take the time from the machine.
-    "log_message_timestamp_after_max_ms": 1 << 50,
     "cluster_store": "etcd:http://etcd-1:2379",
     "broker_session_timeout_ms": _SESSION_MS,
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -72,7 +69,7 @@ _ROUGH: Final = NetworkFaults(cut_before=0.01, cut_after=0.015, swallow=0.004, r
 _WITHOUT_GHOSTS: Final = _ROUGH._replace(repeat=0, ghost_s=0)
 """Where transactions share an epoch, a late EndTxn may end the next transaction. So Kafka's protocol was,
 until KIP-890 gave each transaction an epoch of its own."""
-_ROUGH_STORE: Final = StoreFaults(late=0.02, unanswered=0.03, delay_s=0.05)
+_ROUGH_STORE: Final = StoreFaults(late=0.04, unanswered=0.03, slow=0.2, delay_s=0.05)
 _OF_ANOTHER_DISK: Final = "records that were acknowledged"
 """What a refused start says."""
 
@@ -88,6 +85,9 @@ class Shape(NamedTuple):
     breaking_s: float = 6.0
     has_other_clients: bool = True
     """Whether there are writers, committers and administrators."""
+    settle_s: float = 240.0
+    """How long clients may take once all is healed."""
+    stops_at_finding: bool = False
 
 
 ALONE: Final = Shape(brokers=1, inputs=12, breaking_s=3.0, has_other_clients=False)
@@ -112,8 +112,13 @@ class Run:
     findings: list[Finding] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
 
+    found: "asyncio.Future[None] | None" = None
+    """Resolved with the first finding."""
+
     def find(self, kind: Kind, text: str) -> None:
         self.findings.append(Finding(kind, text))
+        if self.found is not None and not self.found.done():
+            self.found.set_result(None)
 
 
 class World:
@@ -149,11 +154,14 @@ class World:
         self.jobs = [self._job(slot, protocol) for slot in range(_SLOTS)]
         self.ends: dict[Place, list[Ends]] = {place: [] for place in PLACES}
         self.is_settling = False
+        self.is_without_member = False
+        """Whether a member of etcd hangs for good."""
         self.writers = Writers(self.address, shape.brokers, seed)
         self.committer = Committer(self.address, shape.brokers)
         self.administrator = Administrator(
             self.address, random.Random(f"administrator {seed}"), shape.replicas
         )
+        self.observer = Node(loop, "observer")
         self.others: dict[str, Node] = {}
         """The programs of `workloads`, by the name of their machine."""
 
@@ -199,25 +207,22 @@ class World:
 
     async def play(self) -> Run:
         """Make topics and inputs, break things, heal them, read back."""
-        observer = Node(self.loop, "observer")
-        for broker in self.brokers:
-            broker.start()
-        await self._until_served()
-        await observer.start(self._prepare())
-        followers = observer.start(self._followers())
+        if self.shape.stops_at_finding:
+            self.run.found = self.loop.create_future()
         looking = self.loop.create_task(self._look())
-        for slot in range(_SLOTS):
-            self._start_processor(slot)
-        if self.shape.has_other_clients:
-            for machine in ("writer", "committer", "administrator"):
-                self._start_other(machine)
-        await self._break()
-        await self._heal()
-        await observer.start(self._settle())
-        along: CommittedFollowers = await followers
-        await observer.start(self._observe(along))
+        playing = self.loop.create_task(self._play())
+        await asyncio.wait(
+            [playing] if self.run.found is None else [playing, self.run.found],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        playing.cancel()
+        along = (await asyncio.gather(playing, return_exceptions=True))[0]
+        if isinstance(along, Exception):
+            raise along
         looking.cancel()
-        for node in (observer, *(broker.node for broker in self.brokers), *self.others.values()):
+        processors = [node for nodes in self.processors for node in nodes]
+        brokers = [broker.node for broker in self.brokers]
+        for node in (self.observer, *brokers, *self.others.values(), *processors):
             node.on_death = None
             node.kill()
         for broker in self.brokers:
@@ -228,12 +233,31 @@ class World:
         self.run.done["power cuts"] = sum(broker.power_cuts for broker in self.brokers)
         self.run.done["commits of the catalog"] = len(self.facts.commits)
         self.run.done |= Counter(self.network.counts) | Counter(self.etcd.counts)
-        self._judge(along)
+        if isinstance(along, CommittedFollowers):
+            self._judge(along)
         return self.run
+
+    async def _play(self) -> CommittedFollowers:
+        for broker in self.brokers:
+            broker.start()
+        await self._until_served()
+        await self.observer.start(self._prepare())
+        followers = self.observer.start(self._followers())
+        for slot in range(_SLOTS):
+            self._start_processor(slot)
+        if self.shape.has_other_clients:
+            for machine in ("writer", "committer", "administrator"):
+                self._start_other(machine)
+        await self._break()
+        self._heal()
+        await self.observer.start(self._settle())
+        along: CommittedFollowers = await followers
+        await self.observer.start(self._observe(along))
+        return along
 
     async def _until_served(self) -> None:
         """All brokers live, and lead what they have."""
-        end = self.loop.time() + _SETTLE_S
+        end = self.loop.time() + self.shape.settle_s
         while not self._are_served():
             if self.loop.time() > end:
                 self.run.find(Kind.HANGING, "brokers do not serve")
@@ -292,7 +316,7 @@ class World:
             "administrator": self.administrator.run,
         }
         self.run.done[f"programs: {machine}"] += 1
-        self.network.in_order.add("committer")
+        self.network.in_order.update(("committer", "administrator"))
         node = self.others[machine] = Node(self.loop, f"{machine} {len(self.run.done)}", machine)
         node.on_death = lambda: self.network.cut_of(node)
         node.start(programs[machine](node))
@@ -344,15 +368,18 @@ class World:
         if self.shape.brokers > 1:
             more = [self._break_disk, self._break_way, self._break_store, self._break_other]
             kinds += [kind for kind in more if rng.random() < 0.7] * 3
+            self.is_without_member = self._break_store in kinds and rng.random() < 0.5
         while self.loop.time() < end:
             await asyncio.sleep(rng.expovariate(1 / _MEAN_WAIT_S))
             rng.choice(kinds)()
 
-    async def _heal(self) -> None:
+    def _heal(self) -> None:
         self.network.faults, self.etcd.faults = CALM, StoreFaults()
         self.network.open_all_ways()
         for member in MEMBERS:
             self.etcd.go_on(member)
+        if self.is_without_member:
+            self.etcd.stop(self.rng.choice(MEMBERS))
         for broker in self.brokers:
             broker.keeps_dying = False
             broker.die_soon(None)
@@ -425,7 +452,7 @@ class World:
             self.run.done[f"stops of {len(some)} members of etcd"] += 1
             for member in some:
                 self.etcd.stop(member)
-                self._later(3, self.etcd.go_on, member)
+                self._later(rng.choice((3, 9)), self.etcd.go_on, member)
         elif drawn < 0.7:
             self.run.done["restarts of etcd"] += 1
             self.etcd.restart()
@@ -469,7 +496,7 @@ class World:
         """Wait until every input is processed, then kill the processors and wait until nothing is open."""
         history = self.run.history
         history.inputs = dict.fromkeys(range(_SLOTS), self.shape.inputs)
-        end = self.loop.time() + _SETTLE_S
+        end = self.loop.time() + self.shape.settle_s
         while history.positions != history.inputs:
             if self.loop.time() > end:
                 self.run.find(Kind.HANGING, f"only {history.positions} were processed in time")
@@ -486,7 +513,7 @@ class World:
         for slot, nodes in enumerate(self.processors):
             for node in list(nodes):
                 self._kill(slot, node)
-        end = self.loop.time() + _SETTLE_S
+        end = self.loop.time() + self.shape.settle_s
         while not self._is_stable():
             if self.loop.time() > end:
                 self.run.find(Kind.HANGING, "a transaction is open long after its timeout")

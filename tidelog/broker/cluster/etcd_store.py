@@ -7,8 +7,8 @@ Invariants:
 - each transaction may be sent twice: it compares the last change of what it writes, and a commit that lost
   its answer is recognised by its nonce. So a commit whose answer is lost is sent again at another endpoint,
   until the patience ends; after that it is in doubt;
-- `settle` writes the head again, unchanged, before it says that a commit is not stored: what is still on its
-  way compares the head as it was, and fails;
+- `settle` writes the head again, unchanged, before it says that a commit is not stored, as `commit` does
+  before it says that a session prevents it: what is still on its way compares the head as it was, and fails;
 - a watch first reads the journal, then follows its changes. Whatever ends or interrupts it, it continues from
   the revision that it gave last; it fails only where the journal does not go back that far;
 - a member that was stopped sends nothing and ends no connection. So the guard reads the head twice a second,
@@ -291,10 +291,13 @@ class EtcdStore:
                 self._begin_image(revision)
                 return
             newest, last_nonce = self._head_and_nonce(answer)
+            if newest == head:
+                # An earlier sending may be on its way, and would be stored once the session has ended.
+                if (await self._transaction(self._layout.fence(head))).get("succeeded"):
+                    raise SessionLives(f"broker {without_session} has a session")
+                newest, last_nonce = await self._read_head()
             if last_nonce == nonce.hex.encode():
                 return  # The first time it was sent it got no answer.
-            if newest == head:
-                raise SessionLives(f"broker {without_session} has a session")
             head = newest
 
     async def settle(self, nonce: UUID, expected_revision: int) -> bool:

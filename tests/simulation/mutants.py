@@ -1,0 +1,297 @@
+"""Brokers that lack one rule of the design each, and a seed with which the simulation finds that.
+
+Owns the table. `python -m tests.simulation.mutants NAME` looks for more seeds. A rule that no seed misses is
+superfluous, or the simulation is too weak.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, cast
+from unittest.mock import patch
+from uuid import UUID
+
+from faults.checker import Finding
+from tests.simulation.transactions import play
+from tests.simulation.virtual_disk import VirtualDisk
+from tests.simulation.world import Shape
+from tidelog.broker import served_apis, services
+from tidelog.broker.cluster import controller, image_difference, membership
+from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.etcd_layout import Layout
+from tidelog.broker.cluster.etcd_session import EtcdSession, _now_ms
+from tidelog.broker.cluster.etcd_store import EtcdStore, _Watch
+from tidelog.broker.cluster.membership import Membership
+from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.replicas import replica
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage import producer_memory
+
+HUNT: Final = Shape(settle_s=60, stops_at_finding=True)
+
+
+class Mutant(NamedTuple):
+    """`patched`: what to replace: an object, the name of its attribute, what makes the new one of the old."""
+
+    rule: str
+    patched: tuple[tuple[object, str, Callable[[Any], Any]], ...]
+    seed: int
+    """The first that finds it."""
+    is_rare: bool = False
+    """Whether it takes many seeds, too many for each run of the tests."""
+
+
+def _commit_anyway(commit: Any) -> Any:
+    def changed(*arguments: Any) -> Any:
+        transaction = commit(*arguments)
+        return {**transaction, "compare": transaction["compare"][1:]}
+
+    return changed
+
+
+def _without_nonce(found: Any) -> Any:
+    return lambda *arguments: (found(*arguments)[0], b"")
+
+
+def _unfenced(_: Any) -> Any:
+    async def settle(self: EtcdStore, nonce: UUID, expected_revision: int) -> bool:
+        _, last_nonce = await self._read_head()
+        return last_nonce == nonce.hex.encode()
+
+    return settle
+
+
+def _without_last(difference: Any) -> Any:
+    def changed(*images: Any) -> Iterator[Any]:
+        deltas = list(difference(*images))
+        return islice(iter(deltas), max(len(deltas) - 1, 0))
+
+    return changed
+
+
+def _from_the_answer(_: Any) -> Any:
+    async def prolong(self: EtcdSession, session: Any) -> None:
+        timeout_s = self._timeout_ms / 4 / 1000
+        answer = await self._client.call("/v3/lease/keepalive", {"ID": str(self._lease)}, timeout_s=timeout_s)
+        seconds = int(answer["result"].get("TTL", 0))
+        if seconds:
+            self.valid_until_ms = _now_ms() + seconds * 1000
+        else:
+            await self._open(session)
+
+    return prolong
+
+
+def _whatever_session(commit: Any) -> Any:
+    return lambda self, head, deltas, node_id, nonce, _: commit(self, head, deltas, node_id, nonce, None)
+
+
+def _same_epoch(elected: Any) -> Any:
+    def changed(assigned: PartitionAssignment, live: Any) -> PartitionAssignment:
+        now: PartitionAssignment = elected(assigned, live)
+        if now is assigned:
+            return now
+        return now._replace(leader_epoch=assigned.leader_epoch, partition_epoch=assigned.partition_epoch)
+
+    return changed
+
+
+def _anyone(_: Any) -> Any:
+    def elected(assigned: PartitionAssignment, live: Any) -> PartitionAssignment:
+        if assigned.leader_id in live:
+            return assigned
+        leader_id = min(live, default=NO_LEADER)
+        if leader_id == assigned.leader_id:
+            return assigned
+        epochs = assigned.leader_epoch + 1, assigned.partition_epoch + 1
+        return assigned._replace(leader_id=leader_id, leader_epoch=epochs[0], partition_epoch=epochs[1])
+
+    return elected
+
+
+def _any_disk(_: Any) -> Any:
+    return lambda catalog, broker, known, lost: BrokerRegistered(broker)
+
+
+def _any_copy(registering: Any) -> Any:
+    def changed(catalog: Any, broker: Any, known: Any, lost: Any) -> Any:
+        before = catalog.brokers.get(broker.node_id)
+        return registering(catalog, broker, known if before is None else [before.incarnation], lost)
+
+    return changed
+
+
+def _note_later(note_start: Any) -> Any:
+    def changed(*arguments: Any) -> None:
+        _LATER[arguments[-1]] = partial(note_start, *arguments)
+
+    return changed
+
+
+_LATER: Final[dict[UUID, Callable[[], None]]] = {}
+
+
+def _register_first(register: Any) -> Any:
+    async def changed(self: Membership, *arguments: Any) -> None:
+        await register(self, *arguments)
+        await asyncio.to_thread(_LATER.pop(self.incarnation))
+
+    return changed
+
+
+def _at_once(_: Any) -> Any:
+    def committed(self: Replica, end_offset: int) -> Any:
+        done = self._loop.create_future()
+        done.set_result(None)
+        return done
+
+    return committed
+
+
+def _planned_once(reserve: Any) -> Any:
+    async def changed(self: ProducerIds) -> None:
+        cluster = self._cluster
+
+        def change(plan: Any) -> Any:
+            planned = plan(cluster.catalog)
+            return cluster.change(lambda _: planned)
+
+        self._cluster = cast(Cluster, SimpleNamespace(change=change))
+        try:
+            await reserve(self)
+        finally:
+            self._cluster = cluster
+
+    return changed
+
+
+def _never(_: Any) -> Any:
+    return lambda *_: False
+
+
+def _nothing(_: Any) -> Any:
+    return lambda *_: None
+
+
+def _unchecked_coordinator(check: Any) -> Any:
+    return lambda sent, marker, known: check(
+        sent, marker, None if known is None else known._replace(coordinator_epoch=marker.coordinator_epoch)
+    )
+
+
+def _unrefused(_: Any) -> Any:
+    return lambda services, key, handler: handler
+
+
+MUTANTS: Final = {
+    "commit": Mutant(
+        "a commit is compared with the newest revision", ((Layout, "commit", _commit_anyway),), 0
+    ),
+    "nonce": Mutant(
+        "a commit without an answer is known by its nonce",
+        ((EtcdStore, "_head_and_nonce", _without_nonce),),
+        0,
+        is_rare=True,
+    ),
+    "fence": Mutant(
+        "what settles a commit keeps it from arriving later",
+        ((EtcdStore, "settle", _unfenced),),
+        0,
+        is_rare=True,
+    ),
+    "reload": Mutant(
+        "after a watch that failed, followers get all that has changed",
+        ((image_difference, "difference", _without_last),),
+        0,
+        is_rare=True,
+    ),
+    "guard": Mutant(
+        "a watch that stays behind begins anew", ((_Watch, "compare", _nothing),), 0, is_rare=True
+    ),
+    "clock": Mutant(
+        "a session is counted from before its keepalive was sent",
+        ((EtcdSession, "_prolong", _from_the_answer),),
+        0,
+        is_rare=True,
+    ),
+    "session": Mutant(
+        "a broker is fenced only without a session", ((Layout, "commit", _whatever_session),), 0
+    ),
+    "epoch": Mutant("each start leads in an epoch of its own", ((controller, "elected", _same_epoch),), 0),
+    "in-sync": Mutant("only an in-sync replica leads", ((controller, "elected", _anyone),), 0),
+    "disk": Mutant("another disk is refused", ((membership, "registering", _any_disk),), 0),
+    "copy": Mutant("an older copy of the disk is refused", ((membership, "registering", _any_copy),), 0),
+    "note": Mutant(
+        "the disk knows of a start before the catalog does",
+        ((services, "note_start", _note_later), (Membership, "register", _register_first)),
+        0,
+        is_rare=True,
+    ),
+    "marker": Mutant(
+        "a marker is answered when it is durable", ((Replica, "committed", _at_once),), 0, is_rare=True
+    ),
+    "coordinator": Mutant(
+        "a marker of an earlier coordinator is refused",
+        ((producer_memory, "check_marker", _unchecked_coordinator),),
+        0,
+        is_rare=True,
+    ),
+    "late marker": Mutant(
+        "a late marker ends no later transaction", ((replica, "is_late", _never),), 0, is_rare=True
+    ),
+    "ids": Mutant(
+        "a block of producer ids is taken from the newest catalog",
+        ((ProducerIds, "_reserve", _planned_once),),
+        0,
+    ),
+    "cut off": Mutant(
+        "a broker that is cut off coordinates nothing",
+        ((served_apis, "refused_while_cut_off", _unrefused),),
+        1,
+    ),
+    "sync": Mutant("what is answered is synced", ((VirtualDisk, "fdatasync", _nothing),), 0, is_rare=True),
+}
+
+
+@contextmanager
+def without(mutant: Mutant) -> Iterator[None]:
+    """Brokers lack the rule meanwhile."""
+    with ExitStack() as stack:
+        for owner, name, make in mutant.patched:
+            stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
+        yield
+
+
+def found_by(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, Finding] | None:
+    """The first of these seeds that finds that the rule is lacking, and what it finds."""
+    with without(mutant):
+        for seed in seeds:
+            if findings := play(seed, HUNT).findings:
+                return seed, findings[0]
+    return None
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
+    parser.add_argument("names", nargs="*", help="all, if none is given")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=20)
+    options = parser.parse_args(arguments)
+    sys.unraisablehook = lambda _: None
+    for name in options.names or MUTANTS:
+        found = found_by(MUTANTS[name], range(options.first, options.first + options.seeds))
+        if found is None:
+            print(f"{name}: no seed", flush=True)
+        else:
+            seed, finding = found
+            print(f"{name}: seed {seed}: {finding.kind}: {finding.text[:200]}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
