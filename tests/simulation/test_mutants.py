@@ -1,4 +1,4 @@
-"""Each rule of the design is switched off once, and the simulation finds it; with all rules it finds nothing.
+"""Rules are switched off, one at a time, and the simulation finds that; with all rules it finds nothing.
 
 A change of the product may change what happens in a seed, so the next seeds are tried where the first one
 does not find the lack of a rule any more.

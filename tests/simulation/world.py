@@ -215,6 +215,7 @@ class World:
             [playing] if self.run.found is None else [playing, self.run.found],
             return_when=asyncio.FIRST_COMPLETED,
         )
+        self.run.found = None  # It would keep the loop, and all that dead nodes left undone.
         playing.cancel()
         along = (await asyncio.gather(playing, return_exceptions=True))[0]
         if isinstance(along, Exception):
