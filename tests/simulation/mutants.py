@@ -20,7 +20,7 @@ from faults.checker import Finding
 from tests.simulation.transactions import play
 from tests.simulation.virtual_disk import VirtualDisk
 from tests.simulation.world import Shape
-from tidelog.broker import served_apis, services
+from tidelog.broker import services
 from tidelog.broker.cluster import controller, image_difference, membership
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
 from tidelog.broker.cluster.cluster import Cluster
@@ -29,6 +29,7 @@ from tidelog.broker.cluster.etcd_session import EtcdSession, _now_ms
 from tidelog.broker.cluster.etcd_store import EtcdStore, _Watch
 from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.handlers import cut_off
 from tidelog.broker.replicas import replica
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage import producer_memory
@@ -252,7 +253,7 @@ MUTANTS: Final = {
     ),
     "cut off": Mutant(
         "a broker that is cut off coordinates nothing",
-        ((served_apis, "refused_while_cut_off", _unrefused),),
+        ((cut_off, "refused_while_cut_off", _unrefused),),
         1,
     ),
     "sync": Mutant("what is answered is synced", ((VirtualDisk, "fdatasync", _nothing),), 0, is_rare=True),
