@@ -30,7 +30,7 @@ def test_a_commit_that_a_session_prevented_is_not_stored_later() -> None:
             await store.commit([ProducerIdsReserved(1000)], 0, nonce=uuid4(), without_session=2)
         await other.end_session()
         etcd.go_on(MEMBERS[0])
-        await asyncio.sleep(1)
+        await loop.after(1)
         revision = (await store.load()).revision
         await asyncio.gather(store.close(), other.close())
         return revision

@@ -74,6 +74,7 @@ class Committer:
                 ) as consumer:
                     while True:
                         await self._step(consumer)
+                        await asyncio.sleep(_PAUSE_S)
             except ClientError:
                 await asyncio.sleep(_PAUSE_S)
 
@@ -88,7 +89,6 @@ class Committer:
         wanted = self._asked
         await consumer.commit(dict.fromkeys(self._keys, wanted))
         self._promised = dict.fromkeys(self._keys, wanted)
-        await asyncio.sleep(_PAUSE_S)
 
 
 class Administrator:
