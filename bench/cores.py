@@ -37,8 +37,11 @@ class Machine(NamedTuple):
     """Half of those in flight, because the others arrive while the disk works."""
     disk_bytes_per_s: float = 2e9
     network_bytes_per_s: float = 25e9 / 8
-    first_process_mb: float = 46.0
-    further_process_mb: float = 30.0
+    lone_process_mb: float = 34.0
+    first_and_store_mb: float = 52.0
+    """Of several processes, the first one and the store, with the pages that all share."""
+    process_mb: float = 19.5
+    """Of each that serves, its own pages."""
     store_us: float = 695.0
     """Processor time of the store for a commit, such as a new topic."""
     store_us_per_process: float = 93.0
@@ -77,7 +80,7 @@ def row_of(cores: int, machine: Machine) -> Row:
         tuple(each[first] for each, first in zip(limits, firsts, strict=True)),
         tuple(firsts),
         1e6 / (machine.store_us + machine.store_us_per_process * watchers),
-        machine.first_process_mb + (cores + 1) * machine.further_process_mb * (cores > 1),
+        machine.lone_process_mb if cores == 1 else machine.first_and_store_mb + cores * machine.process_mb,
     )
 
 
