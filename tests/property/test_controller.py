@@ -15,13 +15,13 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistration,
     Catalog,
     Delta,
+    NothingToChange,
     PartitionAssignment,
     PartitionsAdded,
     Topic,
     TopicCreated,
 )
 from tidelog.broker.cluster.controller import (
-    NothingToChange,
     controller_of,
     elected,
     election,

@@ -238,6 +238,10 @@ class Change(NamedTuple):
     after: Topic | None = None
 
 
+class NothingToChange(Exception):
+    """The newest image needs no such change any more."""
+
+
 def check_topic_name(name: str) -> None:
     """Raise ApiError(INVALID_TOPIC_EXCEPTION) unless Kafka would take the name."""
     if not name:

@@ -21,15 +21,12 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    NothingToChange,
     PartitionAssignment,
     PartitionsChanged,
     Topic,
 )
 from tidelog.broker.cluster.store import BrokerSession
-
-
-class NothingToChange(Exception):
-    """The newest image needs no such change any more."""
 
 
 def live_brokers(catalog: Catalog) -> frozenset[int]:

@@ -30,13 +30,13 @@ from tidelog.broker.cluster.catalog import (
     BrokerUnregistered,
     Catalog,
     Change,
+    NothingToChange,
     PartitionsAdded,
     PartitionsChanged,
     TopicCreated,
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.controller import (
-    NothingToChange,
     controller_of,
     election,
     fencing,

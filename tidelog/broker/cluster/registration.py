@@ -16,6 +16,11 @@ from tidelog.broker.cluster.catalog import NO_ID, BrokerRegistered, BrokerRegist
 from tidelog.broker.cluster.store import StoreError
 
 
+def replica_epoch_of(incarnation: UUID) -> int:
+    """The number that names a start of a broker in its requests as a follower (KIP-903): 63 bits."""
+    return incarnation.int & (1 << 63) - 1
+
+
 def registering(
     catalog: Catalog, broker: BrokerRegistration, known_incarnations: Collection[UUID], lost: UUID | None
 ) -> BrokerRegistered:

@@ -517,9 +517,7 @@ class Replica:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the newest leader epoch up to `epoch` (KIP-320), or (-1, -1)."""
-        if epoch == self.leader_epoch:
-            return epoch, self.log.end_offset
-        return self.log.end_offset_for_epoch(epoch)
+        return self.log.end_offset_for_epoch(epoch, self.leader_epoch)
 
     def read(self, wanted: Read) -> ReadResult:
         """As `ReadableLog.read`; the upper offset is one of `ends`.
