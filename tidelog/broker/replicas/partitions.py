@@ -50,6 +50,8 @@ class Partitions:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.unopened: set[tuple[str, int]] = set()
         """Partitions whose log could not be opened at the start."""
+        self.role_followers: list[Callable[[Replica], None]] = []
+        """Called with each replica that begins, or gets another role."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
@@ -140,15 +142,27 @@ class Partitions:
             group_commit=self._group_commit,
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
+            committed_end=None if len(role.assigned.replicas) == 1 else log.start_offset,
         )
-        if not role.is_leader:
-            replica.follow(role.leader_epoch)
+        self._take_role(replica, role)
 
-    def change_role(self, topic: Topic, index: int, role: Role) -> None:
-        """Let a replica lead or follow from now on."""
+    def change_role(self, topic: Topic, index: int, before: Role, role: Role) -> None:
+        """Let a replica lead or follow from now on, or know of other replicas."""
         replica = self.replicas.get((topic.name, index))
-        if replica is not None:
-            (replica.lead if role.is_leader else replica.follow)(role.leader_epoch)
+        if replica is None:
+            return
+        if before.leader_epoch == role.leader_epoch:
+            replica.set_assigned(role.assigned)
+        else:
+            self._take_role(replica, role)
+
+    def _take_role(self, replica: Replica, role: Role) -> None:
+        if role.is_leader:
+            replica.lead(role.assigned)
+        else:
+            replica.follow(role.leader_epoch, role.assigned.leader_id)
+        for follower in self.role_followers:
+            follower(replica)
 
     def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
         """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""

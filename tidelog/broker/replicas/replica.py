@@ -29,6 +29,7 @@ from weakref import WeakSet
 
 import structlog
 
+from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit, Work
 from tidelog.broker.replicas.progress import CommitWaiter, Mark, Progress, Waiting
@@ -145,13 +146,20 @@ class Replica:
         group_commit: GroupCommit,
         metrics: Metrics,
         loop: asyncio.AbstractEventLoop,
+        committed_end: int | None = None,
     ) -> None:
+        """`committed_end`: all before it is known to be committed; None where this replica alone decides."""
         self.topic = log.topic
         self.topic_id = topic_id
         self.partition = log.partition
         self.log = log
         self.leader_epoch = leader_epoch
-        self.progress = Progress(log.flushed_end_offset, log.transactions)
+        self.leader_id: int = NO_LEADER
+        """Whom this replica follows, if it does."""
+        flushed_end = log.flushed_end_offset
+        self.progress = Progress(
+            flushed_end, log.transactions, flushed_end if committed_end is None else committed_end
+        )
         self.visible_bytes = 0
         """How many bytes the high watermark has passed since the start."""
         self.stopped: ErrorCode | None = None
@@ -181,7 +189,7 @@ class Replica:
     @property
     def is_follower(self) -> bool:
         """Whether another broker leads, or none."""
-        return self.stopped == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.stopped == ErrorCode.NOT_LEADER_OR_FOLLOWER and not self._has_ended
 
     @property
     def high_watermark(self) -> int:
@@ -212,21 +220,42 @@ class Replica:
         try:
             result = self.log.append(batch, self.leader_epoch, now_ms, origin, inspected, permit)
         except ApiError as error:
-            if self.log.failure is not None:
-                self.fail(self.log.failure)
-            elif isinstance(error.__cause__, CorruptSegmentError):
-                self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
-            elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                advice = (
-                    "free space on the disk that holds the data folder; producers try again, nothing is lost"
-                )
-                self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
+            self._not_appended(error)
             raise
         if not result.duplicate:
             self._unflushed_batches += 1
             if not self.log.config.acks_all_durable and origin is AppendOrigin.CLIENT:
                 self._show_written()
         return result
+
+    def _not_appended(self, error: ApiError) -> None:
+        if self.log.failure is not None:
+            self.fail(self.log.failure)
+        elif isinstance(error.__cause__, CorruptSegmentError):
+            self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            advice = "free space on the disk that holds the data folder; it is tried again, nothing is lost"
+            self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
+
+    def append_as_follower(self, batch: Buffer, now_ms: int) -> None:
+        """Write one batch of the leader's. Raises ApiError; then nothing was written."""
+        if not self.is_follower:
+            raise ApiError(self.stopped or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            self.log.append(batch, self.leader_epoch, now_ms, AppendOrigin.LEADER)
+        except ApiError as error:
+            self._not_appended(error)
+            raise
+        self._unflushed_batches += 1
+
+    def leader_committed_to(self, high_watermark: int) -> None:
+        """The leader's high watermark: what is durable here and lies before it is committed."""
+        self.progress.follower_flushed_to(self.leader_id, high_watermark)
+
+    def flushed_as_follower(self) -> asyncio.Future[None]:
+        """Resolved once all that is appended now is durable here; raises ApiError when it cannot be, or where
+        another epoch began meanwhile."""
+        return self._settled(self.progress.flushed, self.log.end_offset, None, as_follower=True)
 
     def append_run(self, batches: Sequence[Buffer], now_ms: int) -> tuple[int, Written] | None:
         """Append those of a client's batches, from the first on, that one write can store; how many, and
@@ -332,11 +361,17 @@ class Replica:
         return self._settled(self.progress.flushed, self.log.end_offset, None)
 
     def _settled(
-        self, mark: Mark, end_offset: int, result: _ResultT, *, may_wait: bool = False
+        self,
+        mark: Mark,
+        end_offset: int,
+        result: _ResultT,
+        *,
+        may_wait: bool = False,
+        as_follower: bool = False,
     ) -> asyncio.Future[_ResultT]:
         """Resolved with `result` once the mark is at `end_offset`; with `may_wait` another flush moves it."""
         future: asyncio.Future[_ResultT] = self._loop.create_future()
-        if self.stopped is not None:
+        if self.stopped is not None and not (as_follower and self.is_follower):
             future.set_exception(ApiError(self.stopped))
         elif end_offset <= mark.offset:
             future.set_result(result)
@@ -451,18 +486,26 @@ class Replica:
         self.log.mark_failed(error)
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def lead(self, leader_epoch: int) -> None:
+    def lead(self, assigned: PartitionAssignment) -> None:
         """Serve as the leader of this epoch, also where another broker led before."""
         if not self._has_ended:
-            self.leader_epoch = leader_epoch
+            self.leader_epoch = assigned.leader_epoch
             self.stopped = None
+            others = [each for each in assigned.isr if each != assigned.leader_id]
+            least = min(self.log.config.min_insync_replicas, len(assigned.replicas))
+            self.progress.begin_role(others, (), least)
             self._tell_watchers()
 
-    def follow(self, leader_epoch: int) -> None:
-        """Another broker, or none, leads in this epoch: serve nothing, and make what is here durable."""
+    def set_assigned(self, assigned: PartitionAssignment) -> None:
+        """What the catalog says of the replicas from now on, within the same epoch."""
+
+    def follow(self, leader_epoch: int, leader_id: int) -> None:
+        """Another broker, or none (NO_LEADER), leads in this epoch: serve nothing, and make what is here
+        durable. What the leader calls committed is committed here."""
         if not self._has_ended:
-            self.leader_epoch = leader_epoch
+            self.leader_epoch, self.leader_id = leader_epoch, leader_id
             self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.progress.begin_role((leader_id,), (), 0)
             if self.log.end_offset > self.log.flushed_end_offset:
                 self._group_commit.request(self)
 
