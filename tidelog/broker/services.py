@@ -76,6 +76,7 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
+    from tidelog.broker.replicas.in_sync_sets import InSyncSets
 
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
@@ -104,6 +105,7 @@ class Services:
         remote: RemoteTransactions,
         peers: Peers,
         membership: Membership | None,
+        in_sync_sets: InSyncSets | None,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -146,6 +148,8 @@ class Services:
         self._peers = peers
         self.membership = membership
         """None where the catalog is in the own data folder."""
+        self.in_sync_sets = in_sync_sets
+        """None there too."""
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -220,6 +224,8 @@ class Services:
         await self.cleaner.stop()
         await self.maintenance.stop()
         await self._peers.close()
+        if self.in_sync_sets is not None:
+            await self.in_sync_sets.stop()
         await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()
@@ -290,7 +296,9 @@ async def open_services(
         await _give_up(group_commit, store, logs)
         raise
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
+    in_sync_sets = None
     if membership is not None:
+        in_sync_sets = _in_sync_sets(cluster, partitions, settings, metrics)
         cluster.follow(topics.follow)
         metrics.count_cluster_with(membership.counts)
         await topics.report_gone()
@@ -315,12 +323,24 @@ async def open_services(
         remote=remote,
         peers=peers,
         membership=membership,
+        in_sync_sets=in_sync_sets,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
     )
+
+
+def _in_sync_sets(
+    cluster: Cluster, partitions: Partitions, settings: BrokerSettings, metrics: Metrics
+) -> InSyncSets:
+    from tidelog.broker.replicas.in_sync_sets import InSyncSets
+
+    in_sync_sets = InSyncSets(cluster, partitions, lambda: settings.config.replica_lag_time_max_ms)
+    in_sync_sets.start()
+    metrics.count_in_sync_sets_with(in_sync_sets.counts)
+    return in_sync_sets
 
 
 def _maintenance(

@@ -42,12 +42,15 @@ def with_in_sync(assigned: PartitionAssignment, in_sync: Collection[int], least:
     return assigned._replace(isr=isr, elr=elr, partition_epoch=assigned.partition_epoch + 1)
 
 
-def may_join(catalog: Catalog, node_id: int, replica_epoch: int) -> bool:
-    """Whether a follower that fetched under this epoch is the live broker of its id."""
+def is_registered(catalog: Catalog, node_id: int, replica_epoch: int) -> bool:
+    """Whether a follower that fetches under this epoch is the start that the catalog has of its broker."""
     broker = catalog.brokers.get(node_id)
-    return (
-        broker is not None and not broker.is_fenced and replica_epoch_of(broker.incarnation) == replica_epoch
-    )
+    return broker is not None and replica_epoch_of(broker.incarnation) == replica_epoch
+
+
+def may_join(catalog: Catalog, node_id: int, replica_epoch: int) -> bool:
+    """Whether a follower that fetched under this epoch may be added to an in-sync set."""
+    return is_registered(catalog, node_id, replica_epoch) and not catalog.brokers[node_id].is_fenced
 
 
 def in_sync_change(

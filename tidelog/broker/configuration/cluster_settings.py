@@ -73,6 +73,11 @@ class ClusterSettings:
         "seconds.",
         low=1_000,
     )
+    replica_lag_time_max_ms: int = int32_setting(
+        30_000,
+        "A follower that did not have all of its leader's log for so long leaves the in-sync set.",
+        low=1_000,
+    )
     broker_rack: str = _setting(
         "", "Where this broker stands, such as an availability zone; clients see it. Empty: not said."
     )

@@ -1,6 +1,9 @@
 """The replicas of this broker: from a topic in the catalog to records in a log that are durable.
 
+- `followers`: what the leader of a partition knows of its followers, and who of them is in sync
 - `group_commit`: one fdatasync for all requests that wait on a log
+- `in_sync_sets`: a broker changes the in-sync sets of the partitions that it leads
+- `leadership`: what a replica knows while it leads a partition with followers, in one epoch
 - `log_cleaner`: the broker's log cleaner: finds the dirtiest compacted log and cleans it, one at a time
 - `maintenance`: what a broker does by the clock: checkpoints, retention, expiry of idle producers
 - `ownership`: whether a data folder and a catalog belong together

@@ -23,7 +23,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Generic, NewType, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NewType, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
@@ -39,7 +39,7 @@ from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_han
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
+from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds
 from tidelog.broker.storage.partition_log import (
     AppendOrigin,
     AppendResult,
@@ -52,6 +52,9 @@ from tidelog.broker.storage.recompression import Inspected
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker, build_marker
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.leadership import Leadership
 
 ACKS_ALL = -1
 FLUSH_SOON_MS = 5
@@ -168,7 +171,12 @@ class Replica:
         self._group_commit = group_commit
         self._metrics = metrics
         self._loop = loop
+        self.leadership: Leadership | None = None
+        """Of a partition with followers, while this replica leads it."""
+        self.in_sync_count = 1
+        """How many replicas are in sync, as the catalog says."""
         self._watchers: dict[Watcher, None] = {}
+        self._append_watchers: dict[Watcher, None] = {}
         self._marker_watches: WeakSet[MarkerWatch] | None = None
         self._unflushed_batches = 0
         self._flushing_bytes = 0
@@ -198,9 +206,9 @@ class Replica:
     def readable_bytes(self, isolation_level: int) -> int:
         """How many bytes became readable for consumers of this isolation level; use only differences."""
         transactions = self.log.transactions
-        if isolation_level != READ_COMMITTED or transactions.first_unstable >= self.progress.high_watermark:
-            return self.visible_bytes
-        return transactions.bytes_before
+        if isolation_level == READ_COMMITTED and transactions.first_unstable < self.progress.high_watermark:
+            return transactions.bytes_before
+        return self.log.appended_bytes if isolation_level == READ_WRITTEN else self.visible_bytes
 
     def append_as_leader(
         self,
@@ -279,8 +287,13 @@ class Replica:
         log = self.log
         if self.is_flush_due:
             return
+        high_watermark = self.progress.high_watermark
         self.progress.show(log.end_offset)
-        self.visible_bytes = log.appended_bytes
+        if self.leadership is None:
+            self.visible_bytes = log.appended_bytes
+        else:
+            self._tell_followers(self.leadership)
+            self._note_visible(high_watermark)
         if self._flush_timer is None and log.config.flush_ms < _NEVER:
             self._flush_within(log.config.flush_ms)
         self._tell_watchers()
@@ -402,6 +415,8 @@ class Replica:
     def reconfigure(self, config: LogConfig) -> None:
         """Follow the topic's settings from now on."""
         self.log.reconfigure(config)
+        if self.leadership is not None:
+            self._follow_in_sync_set()
         if config.acks_all_durable:
             self.progress.show(0)
             if self.is_unflushed:
@@ -435,6 +450,8 @@ class Replica:
             self._flushing_bytes = self.log.appended_bytes
             self._metrics.group_commit(self._unflushed_batches)
             self._unflushed_batches = 0
+            if self.leadership is not None:
+                self._tell_followers(self.leadership)
         return work
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
@@ -458,9 +475,92 @@ class Replica:
         except InvariantError as broken:
             self.fail(broken)
             return
-        if progress.high_watermark > high_watermark:
+        if self.leadership is not None:
+            self._note_visible(high_watermark)
+        elif progress.high_watermark > high_watermark:
             self.visible_bytes = self._flushing_bytes
         self._has_moved = True
+
+    def _tell_followers(self, leadership: Leadership) -> None:
+        """They may fetch what is written, so that they flush it while this replica does."""
+        leadership.note_written(self.log.end_offset, self.log.appended_bytes)
+        for watcher in list(self._append_watchers):
+            watcher.replica_changed(self)
+
+    def _note_visible(self, before: int) -> None:
+        """The high watermark was `before`, and may be higher."""
+        high_watermark = self.progress.high_watermark
+        if high_watermark <= before:
+            return
+        if self.leadership is None:
+            self.visible_bytes = self.log.appended_bytes
+        else:
+            self.visible_bytes = self.leadership.visible_bytes(self.visible_bytes, high_watermark)
+
+    def fetched_by(self, broker_id: int, replica_epoch: int, offset: int) -> bool:
+        """A follower holds all before `offset` durably; whether it is to join the in-sync set."""
+        leadership, log, progress = self.leadership, self.log, self.progress
+        if leadership is None or not log.start_offset <= offset <= log.end_offset:
+            return False
+        leadership.fetched(broker_id, replica_epoch, offset, log.end_offset, self._loop.time() * 1000)
+        committed, high_watermark = progress.committed.offset, progress.high_watermark
+        progress.follower_flushed_to(broker_id, offset)
+        self._progressed(committed, high_watermark)
+        return leadership.may_join(broker_id, progress.high_watermark)
+
+    def _follow_in_sync_set(self) -> None:
+        leadership, progress = self.leadership, self.progress
+        committed, high_watermark = progress.committed.offset, progress.high_watermark
+        if leadership is None:
+            progress.set_in_sync((), (), 1)
+        else:
+            leadership.tell(progress, self.least_in_sync)
+        self._progressed(committed, high_watermark)
+
+    def _progressed(self, committed: int, high_watermark: int) -> None:
+        """Answer those whose marks have moved since, by what followers hold."""
+        progress = self.progress
+        if (progress.committed.offset, progress.high_watermark) == (committed, high_watermark):
+            return
+        try:
+            progress.check(self.log.start_offset)
+        except InvariantError as broken:
+            self.fail(broken)
+            return
+        self._note_visible(high_watermark)
+        progress.answer()
+        self._tell_watchers()
+
+    @property
+    def least_in_sync(self) -> int:
+        """How many replicas have to be in sync: min.insync.replicas, or all if there are fewer."""
+        if self.leadership is None:
+            return 1
+        return min(self.log.config.min_insync_replicas, len(self.leadership.assigned.replicas))
+
+    def begin_joining(self) -> dict[int, int]:
+        """As `Leadership.begin_joining`; from now on, what is committed needs them too."""
+        if self.leadership is None:
+            return {}
+        joining = self.leadership.begin_joining(self.progress.high_watermark)
+        self._follow_in_sync_set()
+        return joining
+
+    def end_joining(self, leadership: Leadership, joined: Iterable[int]) -> None:
+        """As `Leadership.end_joining`, of the leadership in which they began to."""
+        leadership.end_joining(joined)
+        self._follow_in_sync_set()
+
+    def check_follower(self, broker_id: int) -> None:
+        """Raise ApiError unless this replica leads, and that broker has another one."""
+        if self.stopped is not None:
+            raise ApiError(self.stopped)
+        if self.leadership is None or broker_id not in self.leadership.assigned.replicas:
+            raise ApiError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker_id} has no replica of {self.topic}-{self.partition} in epoch"
+                f" {self.leader_epoch}",
+            )
 
     def tell_waiting(self) -> None:
         """For GroupCommit: answer those whose marks have moved."""
@@ -490,14 +590,27 @@ class Replica:
         """Serve as the leader of this epoch, also where another broker led before."""
         if not self._has_ended:
             self.leader_epoch = assigned.leader_epoch
-            self.stopped = None
+            self.leadership = self.stopped = None
             others = [each for each in assigned.isr if each != assigned.leader_id]
             least = min(self.log.config.min_insync_replicas, len(assigned.replicas))
             self.progress.begin_role(others, (), least)
+            self.set_assigned(assigned)
+            if self.is_unflushed:
+                self._group_commit.request(self)
             self._tell_watchers()
 
     def set_assigned(self, assigned: PartitionAssignment) -> None:
         """What the catalog says of the replicas from now on, within the same epoch."""
+        if self.stopped is not None:
+            return
+        self.in_sync_count = len(assigned.isr)
+        if self.leadership is not None:
+            self.leadership.assigned = assigned
+        elif len(assigned.replicas) > 1:
+            from tidelog.broker.replicas.leadership import Leadership
+
+            self.leadership = Leadership(assigned, self.log.end_offset, self._loop.time() * 1000)
+        self._follow_in_sync_set()
 
     def follow(self, leader_epoch: int, leader_id: int) -> None:
         """Another broker, or none (NO_LEADER), leads in this epoch: serve nothing, and make what is here
@@ -521,19 +634,27 @@ class Replica:
         Waiters are called in the next step of the loop, because this step may be in the middle of a request.
         """
         self.stopped = code
+        self.leadership = None
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
         if waiting := self.progress.take_waiting():
             self._loop.call_soon(_tell_failed, waiting, code)
         self._tell_watchers()
+        for watcher in list(self._append_watchers):
+            watcher.replica_changed(self)
 
-    def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` whenever the high watermark moves or the replica stops, until `unwatch`."""
-        self._watchers[watcher] = None
+    def watch(self, watcher: Watcher, isolation_level: int = 0) -> None:
+        """Call `watcher` whenever a reader of this level may read more, or the replica stops, until
+        `unwatch`."""
+        if isolation_level == READ_WRITTEN:
+            self._append_watchers[watcher] = None
+        else:
+            self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
+        self._append_watchers.pop(watcher, None)
 
     def _tell_watchers(self) -> None:
         if self._watchers:

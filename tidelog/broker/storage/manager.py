@@ -46,8 +46,10 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.producer_table import ProducerTable
 from tidelog.broker.storage.recovery import ANY_EPOCH
-from tidelog.broker.storage.truncation import apply_cut, find_cut
+from tidelog.broker.storage.snapshot import decode_snapshot, write_snapshot
+from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 LOCK_FILE = ".lock"
@@ -424,6 +426,36 @@ class LogManager:
             raise
         self.logs[key] = shorter
         return shorter
+
+    def start_over(
+        self, topic: str, partition: int, offset: int, snapshot: bytes | None, now_ms: int
+    ) -> PartitionLog:
+        """Empty a log and let it begin at `offset`, with the producers that a snapshot of another broker has
+        before it, none without one. Returns the log that takes the place of the one before.
+
+        Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged or of
+        another offset, then nothing has changed, and OSError: then the partition is offline until the next
+        start, which finds what was left.
+        """
+        stored_offset, frozen = offset, ProducerTable().view()
+        if snapshot is not None:
+            stored_offset, frozen = decode_snapshot(snapshot)
+        if stored_offset != offset:
+            raise ValueError(f"expected a snapshot at offset {offset}, got one at {stored_offset}")
+        key = (topic, partition)
+        log = self.logs.pop(key)
+        log.close(clean=False, revoke=True)
+        try:
+            self._checkpoints.note(key, 0, offset)
+            self.write_checkpoints()
+            empty_folder(self._disk, log.folder)
+            write_snapshot(self._disk, log.folder, offset, frozen)
+            empty = self._open(key, log.folder, log.config, now_ms, is_clean=True)
+        except OSError:
+            self._unopened = True
+            raise
+        self.logs[key] = empty
+        return empty
 
     def delete(self, keys: Sequence[TopicPartition]) -> None:
         """Close logs without work under way, and remove their folders with one sync of all names."""
