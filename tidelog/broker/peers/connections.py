@@ -12,6 +12,12 @@ from typing import Any, Final
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.peers.connection_settings import connection_settings
+from tidelog.protocol.hot import (
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.asked_apis import OWN_APIS, AskedApis, Versions
 from tidelog.wire.connection import Connection
@@ -24,7 +30,11 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     # Version 4 is the first for brokers. Later ones only have other codes for clients.
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
     ApiKey.WRITE_TXN_MARKERS: Versions(1, 1),
+    # The first with topic ids, and with the start of a follower, that needs no more than Kafka 3.7.
+    ApiKey.FETCH: Versions(17, 17),
 }
+
+_FETCH_LANE: Final = "fetch"
 
 
 class Connections:
@@ -46,6 +56,28 @@ class Connections:
         """The decoded answer. Raises ClientError; the request may have been executed all the same."""
         connection = await self._links.connected(Address(host, port))
         return await connection.call(api_key, values)
+
+    async def fetch(self, host: str, port: int, request: FetchRequest) -> FetchResponse:
+        """The answer to a follower's request. Raises ClientError. If cancelled, the connection is closed, so
+        that the leader gives the request up."""
+        connection = await self._links.connected(Address(host, port, _FETCH_LANE))
+        version = connection.version(ApiKey.FETCH)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def handle(body: memoryview | None, error: ClientError | None) -> None:
+            if answer.done():
+                return
+            if body is not None:
+                answer.set_result(bytes(body))
+            elif error is not None:
+                answer.set_exception(error)
+
+        connection.send(ApiKey.FETCH, version, encode_fetch_request(version, request), handle)
+        try:
+            return decode_fetch_response(version, await answer)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     def keep_only(self, wanted: set[tuple[str, int]]) -> None:
         """Close the connections to all other addresses."""

@@ -15,8 +15,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import cast
 from uuid import UUID
+
+import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Topic
 from tidelog.broker.configuration.topic_configs import TopicConfigs
@@ -24,13 +27,16 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.ownership import settle_strays
 from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
-from tidelog.broker.replicas.roles import Role, partitions_held
+from tidelog.broker.replicas.roles import Role, partitions_held, role_in
+from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager, NewPartitions
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps
+
+logger = structlog.get_logger(__name__)
 
 
 class Partitions:
@@ -51,7 +57,7 @@ class Partitions:
         self.unopened: set[tuple[str, int]] = set()
         """Partitions whose log could not be opened at the start."""
         self.role_followers: list[Callable[[Replica], None]] = []
-        """Called with each replica that begins, or gets another role."""
+        """Called with each replica that begins, gets another role, or ends."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
@@ -161,8 +167,49 @@ class Partitions:
             replica.lead(role.assigned)
         else:
             replica.follow(role.leader_epoch, role.assigned.leader_id)
+        self._tell(replica)
+
+    def _tell(self, replica: Replica) -> None:
         for follower in self.role_followers:
             follower(replica)
+
+    async def truncate(self, replica: Replica, end_offset: int, catalog: Catalog) -> None:
+        """Cut the log of a follower back. Another replica takes its place, in the role of then."""
+        name, index = replica.topic, replica.partition
+        await self._exchange(
+            replica, lambda: self.logs.truncate_to(name, index, end_offset, self._clock_ms()), catalog
+        )
+
+    async def start_over(
+        self, replica: Replica, offset: int, snapshot: bytes | None, catalog: Catalog
+    ) -> None:
+        """Empty the log of a follower, which begins at `offset` from now on, with what `snapshot` says of
+        producers. Another replica takes its place, in the role of then."""
+        name, index = replica.topic, replica.partition
+        await self._exchange(
+            replica, lambda: self.logs.start_over(name, index, offset, snapshot, self._clock_ms()), catalog
+        )
+
+    async def _exchange(self, replica: Replica, change: Callable[[], PartitionLog], catalog: Catalog) -> None:
+        key = replica.topic, replica.partition
+        with suppress(ApiError):
+            await replica.flushed_as_follower()
+        if self.replicas.get(key) is not replica:
+            return
+        replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        del self.replicas[key]
+        await self.flushed(replica)
+        try:
+            async with self.disk_work:
+                if self.logs.logs.get(key) is replica.log:
+                    await asyncio.to_thread(change)
+        except (OSError, ApiError) as error:
+            advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
+            logger.error("partition_offline", topic=key[0], partition=key[1], error=str(error), advice=advice)
+        topic = catalog.topic_by_id(replica.topic_id)
+        role = role_in(topic, replica.partition, self.node_id)
+        if topic is not None and role is not None:
+            self.begin(topic, replica.partition, role)
 
     def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
         """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""
@@ -171,6 +218,7 @@ class Partitions:
         if replica is None:
             return ()
         replica.stop(code)
+        self._tell(replica)
         return (replica,)
 
     async def flushed(self, ended: Replica) -> None:

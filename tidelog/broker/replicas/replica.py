@@ -260,6 +260,12 @@ class Replica:
         """The leader's high watermark: what is durable here and lies before it is committed."""
         self.progress.follower_flushed_to(self.leader_id, high_watermark)
 
+    def leader_starts_at(self, offset: int) -> None:
+        """Where the leader's log begins: what is committed here and lies before it, is deleted."""
+        offset = min(offset, self.progress.high_watermark)
+        if offset > self.log.start_offset:
+            self.log.delete_records_before(offset)
+
     def flushed_as_follower(self) -> asyncio.Future[None]:
         """Resolved once all that is appended now is durable here; raises ApiError when it cannot be, or where
         another epoch began meanwhile."""
