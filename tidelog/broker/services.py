@@ -30,8 +30,10 @@ from tidelog.broker.cluster.catalog import (
     Catalog,
     Change,
     Listener,
+    least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.registration import replica_epoch_of
 from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -77,6 +79,7 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
+    from tidelog.broker.replicas.fetchers import Fetchers
 
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
@@ -106,6 +109,7 @@ class Services:
         peers: Peers,
         membership: Membership | None,
         in_sync_sets: InSyncSets | None,
+        fetchers: Fetchers | None,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -150,6 +154,7 @@ class Services:
         """None where the catalog is in the own data folder."""
         self.in_sync_sets = in_sync_sets
         """None there too."""
+        self._fetchers = fetchers
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -209,6 +214,13 @@ class Services:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    async def hand_over(self) -> None:
+        """Let other brokers lead what they can lead, while this one still answers."""
+        if self._fetchers is not None and self.membership is not None:
+            await self._fetchers.close()
+            await self.membership.hand_over()
+            await self._reconciler.settled()
+
     async def close(self, *, clean: bool = True) -> None:
         """Finish the work that has begun, flush, write snapshots, unlock the data folder.
 
@@ -223,6 +235,8 @@ class Services:
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
+        if self._fetchers is not None:
+            await self._fetchers.close()
         await self._peers.close()
         if self.in_sync_sets is not None:
             await self.in_sync_sets.stop()
@@ -275,7 +289,7 @@ async def open_services(
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         if isinstance(store, SharedStore):
             peers.check_settings()
-            membership = await _registered(cluster, store, config, disk, identity, listeners)
+            membership = await _registered(cluster, store, settings, disk, identity, listeners)
         else:
             await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
@@ -288,6 +302,9 @@ async def open_services(
             metrics=metrics,
             clock_ms=clock_ms,
         )
+        fetchers = None
+        if membership is not None:
+            fetchers = _fetchers(settings, cluster.catalog, partitions, peers, membership, clock_ms, events)
         reconciler = await _reconciled(cluster, settings, partitions, turns)
         if membership is None:
             await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
@@ -324,6 +341,7 @@ async def open_services(
         peers=peers,
         membership=membership,
         in_sync_sets=in_sync_sets,
+        fetchers=fetchers,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
@@ -341,6 +359,37 @@ def _in_sync_sets(
     in_sync_sets.start()
     metrics.count_in_sync_sets_with(in_sync_sets.counts)
     return in_sync_sets
+
+
+def _fetchers(
+    settings: BrokerSettings,
+    catalog: Catalog,
+    partitions: Partitions,
+    peers: Peers,
+    membership: Membership,
+    clock_ms: Callable[[], int],
+    events: PeerEvents,
+) -> Fetchers:
+    from tidelog.broker.replicas.fetchers import Fetchers
+    from tidelog.broker.replicas.fetching import FetchLimits
+
+    config = settings.config
+    return Fetchers(
+        partitions,
+        catalog,
+        peers.fetch,
+        peers.fetch_snapshot,
+        clock_ms,
+        events,
+        replica_epoch=replica_epoch_of(membership.incarnation),
+        limits=FetchLimits(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_backoff_ms,
+        ),
+        partition_max_bytes=config.replica_fetch_max_bytes,
+    )
 
 
 def _maintenance(
@@ -453,7 +502,7 @@ async def _cluster(store: ClusterStore, settings: BrokerSettings) -> Cluster:
 async def _registered(
     cluster: Cluster,
     store: SharedStore,
-    config: BrokerConfig,
+    settings: BrokerSettings,
     disk: Disk,
     identity: FolderIdentity,
     listeners: Sequence[Listener],
@@ -465,8 +514,15 @@ async def _registered(
     """
     from tidelog.broker.cluster.membership import Membership
 
+    config = settings.config
     broker = BrokerRegistration(config.node_id, tuple(listeners), rack=config.broker_rack or None)
-    membership = Membership(cluster, store, broker, session_timeout_ms=config.broker_session_timeout_ms)
+    membership = Membership(
+        cluster,
+        store,
+        broker,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
+    )
     await membership.begin()
     lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
     starts = await asyncio.to_thread(starts_of, disk, config.data_dir)

@@ -33,6 +33,7 @@ from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps
 
 MAX_TOPIC_NAME_LENGTH = 249
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """As Kafka: one request may not ask for more partitions than this over all its topics."""
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -516,6 +517,11 @@ def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -
                 f"{now.partition_epoch}"
             )
     return replace(topic, partitions=tuple(partitions))
+
+
+def least_in_sync(topic: Topic, default: int) -> int:
+    """min.insync.replicas of a topic; `default` is the brokers'."""
+    return int(topic.configs.get(MIN_INSYNC_REPLICAS, default))
 
 
 def check_partition_count(count: int) -> None:

@@ -16,7 +16,8 @@ Event loop only. Not made for a broker that has its catalog in its own data fold
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
@@ -25,6 +26,7 @@ import structlog
 
 from tidelog.broker.cluster.catalog import (
     NO_LEADER,
+    BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
     BrokerUnregistered,
@@ -33,18 +35,21 @@ from tidelog.broker.cluster.catalog import (
     NothingToChange,
     PartitionsAdded,
     PartitionsChanged,
+    TopicConfigsChanged,
     TopicCreated,
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.controller import (
+    LeastInSync,
     controller_of,
     election,
     fencing,
     live_brokers,
     needs_election,
+    without_disk,
     without_session,
 )
-from tidelog.broker.cluster.registration import accepts_loss, registering
+from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import (
     BrokerSession,
     SessionHeld,
@@ -77,9 +82,16 @@ class Membership:
     """Of one broker, from its start to its end."""
 
     def __init__(
-        self, cluster: Cluster, store: SharedStore, broker: BrokerRegistration, *, session_timeout_ms: int
+        self,
+        cluster: Cluster,
+        store: SharedStore,
+        broker: BrokerRegistration,
+        *,
+        session_timeout_ms: int,
+        least_in_sync: LeastInSync,
     ) -> None:
         """`broker` gets its incarnation here, and its directory id with `register`."""
+        self._least_in_sync = least_in_sync
         self._cluster = cluster
         self._store = store
         self._broker = broker._replace(incarnation=uuid4(), is_fenced=True)
@@ -158,6 +170,15 @@ class Membership:
 
         The data folder knows this incarnation by now. Raises what `check` raises, and what the store raises.
         """
+        if is_other_folder(self._cluster.catalog, self._broker, incarnations):
+            node_id, least = self._broker.node_id, self._least_in_sync
+            topics = list(self._cluster.catalog.topics())
+            await self._change_all(
+                [
+                    partial(without_disk, topic_id=each.topic_id, node_id=node_id, least=least)
+                    for each in topics
+                ]
+            )
         if accepts_loss(self._cluster.catalog, self._broker.node_id, lost):
             advice = "nothing to do: records that only the lost data folder had are gone"
             logger.warning("data_folder_loss_accepted", lost_incarnation=str(lost), advice=advice)
@@ -196,9 +217,11 @@ class Membership:
 
     def _follow(self, change: Change) -> None:
         match change.delta:
-            case BrokerRegistered() | BrokerUnregistered():
+            case BrokerRegistered() | BrokerUnregistered() | BrokerConfigsChanged():
                 self._are_all_due = True
-            case TopicCreated() | PartitionsAdded() | PartitionsChanged() if change.after is not None:
+            case TopicCreated() | PartitionsAdded() | PartitionsChanged() | TopicConfigsChanged() if (
+                change.after is not None
+            ):
                 self._topics[change.after.topic_id] = None
             case _:
                 return
@@ -315,19 +338,33 @@ class Membership:
         live = live_brokers(catalog)
         wanted = []
         for topic in list(catalog.topics()):
-            if needs_election(topic, live):
+            if needs_election(topic, live, self._least_in_sync(topic)):
                 wanted.append(topic.topic_id)
             if len(topic.partitions) >= _AT_ONCE:
                 await asyncio.sleep(0)
         await self._elect(wanted)
 
-    async def _elect(self, topic_ids: Sequence[UUID]) -> None:
-        for first in range(0, len(topic_ids), _AT_ONCE):
-            some = topic_ids[first : first + _AT_ONCE]
-            outcomes = await asyncio.gather(
-                *(self._cluster.change(partial(election, topic_id=each)) for each in some),
-                return_exceptions=True,
-            )
+    async def hand_over(self) -> None:
+        """Let others lead what they can lead, and be in no in-sync set that does without this broker.
+
+        This broker fetches no more, else a leader would add it again. What is not handed over, waits.
+        """
+        node_id = self._broker.node_id
+        with suppress(*_STORE_ERRORS, TimeoutError):
+            async with asyncio.timeout(self._session_timeout_ms / 1000):
+                await self._elect([topic.topic_id for topic in self._cluster.catalog.topics()], node_id)
+
+    async def _elect(self, topic_ids: Sequence[UUID], leaving: int = NO_LEADER) -> None:
+        plans = [
+            partial(election, topic_id=each, least_in_sync=self._least_in_sync, leaving=leaving)
+            for each in topic_ids
+        ]
+        await self._change_all(plans)
+
+    async def _change_all(self, plans: Sequence[Callable[[Catalog], PartitionsChanged]]) -> None:
+        for first in range(0, len(plans), _AT_ONCE):
+            some = plans[first : first + _AT_ONCE]
+            outcomes = await asyncio.gather(*map(self._cluster.change, some), return_exceptions=True)
             changed = 0
             for outcome in outcomes:
                 if isinstance(outcome, PartitionsChanged):
