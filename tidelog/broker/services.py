@@ -78,8 +78,8 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
-    from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.broker.replicas.fetchers import Fetchers
+    from tidelog.broker.replicas.in_sync_sets import InSyncSets
 
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
@@ -361,6 +361,10 @@ def _in_sync_sets(
     return in_sync_sets
 
 
+async def _no_snapshot(leader_id: int, replica: Replica, offset: int) -> bytes | None:
+    return None
+
+
 def _fetchers(
     settings: BrokerSettings,
     catalog: Catalog,
@@ -378,7 +382,7 @@ def _fetchers(
         partitions,
         catalog,
         peers.fetch,
-        peers.fetch_snapshot,
+        _no_snapshot,
         clock_ms,
         events,
         replica_epoch=replica_epoch_of(membership.incarnation),

@@ -3,7 +3,7 @@
 Owns the check, and what its refusal says. A data folder keeps its own id, and the incarnations under which a
 broker was started with it. Another id is another disk; a folder that does not know the incarnation that
 registered last is an older copy. Either may lack acknowledged records: the broker leaves every in-sync and
-eligible set before it registers again. Where nobody else is in such a set, an operator has to accept the loss.
+eligible set before it registers again. Where nobody else is in such a set, an operator has to accept that.
 
 Invariant: a word of an operator names the incarnation that is lost, so it holds once.
 

@@ -14,8 +14,8 @@ def end_after_divergence(
 ) -> int:
     """The end of the follower's log from now on, at most `end_offset`.
 
-    `leader` is (epoch, end offset) of the latest epoch that the leader has, up to the one of the follower's
-    last batch. `own_end_for` answers the same question for the follower's log, (-1, -1) without such an epoch.
+    `leader` is (epoch, end offset) of the latest epoch that it has, up to that of the last batch here.
+    `own_end_for` answers the same question for the follower's log, with (-1, -1) where it has no such epoch.
     """
     epoch, leader_end = leader
     own_epoch, own_end = own_end_for(epoch)

@@ -57,7 +57,7 @@ class Repair(Protocol):
     """Makes a log one that can follow its leader. Its replica ends, and another one takes its place."""
 
     def diverged(self, replica: Replica, leader: tuple[int, int], leader_start_offset: int) -> None:
-        """`leader`: (epoch, end offset) of the latest epoch that it has, up to that of the last batch here."""
+        """`leader` is (epoch, end offset) of the latest epoch that it has, up to that of the last batch."""
 
     def out_of_range(self, replica: Replica, leader_start_offset: int) -> None:
         """The leader has nothing that follows this log."""

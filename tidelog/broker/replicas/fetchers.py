@@ -129,7 +129,7 @@ class Fetchers:
             leader_id=replica.leader_id,
             start_offset=offset,
             end_offset_before=replica.log.end_offset,
-            advice="nothing to do: this replica was away for so long that its leader has deleted what follows",
+            advice="nothing to do: the leader has deleted what would follow the records here",
         )
         await self._partitions.start_over(replica, offset, snapshot, self._catalog)
 
