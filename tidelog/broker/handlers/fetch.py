@@ -39,7 +39,7 @@ from tidelog.broker.replicas.replica import Replica, all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
-from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds, Read
+from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds, Read, ReadResult
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import (
@@ -50,6 +50,7 @@ from tidelog.protocol.hot import (
     FetchResponse,
     TopicKey,
 )
+from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
@@ -247,7 +248,8 @@ class FetchHandler(GuardedHandler):
                 most_bytes = min(wanted.partition_max_bytes, max(left, 0))
                 upper_offset = ends.visible(level)
                 read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
-                found = replica.read(read)
+                is_before = level == READ_WRITTEN and wanted.fetch_offset < replica.log.start_offset
+                found = _read_over_start(replica, read) if is_before else replica.read(read)
                 aborted = None
                 if request.isolation_level == READ_COMMITTED:
                     aborted = replica.aborted_transactions(read, found)
@@ -423,6 +425,15 @@ class _LongPoll:
     def _wake(self) -> None:
         if not self._woken.done():
             self._woken.set_result(None)
+
+
+def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
+    """For a follower that ends before the log's start, within which DeleteRecords put that, the batch that it
+    needs next. Raises ApiError (OFFSET_OUT_OF_RANGE where that batch is not here)."""
+    found = replica.read(wanted._replace(offset=replica.log.start_offset, by_range=False))
+    if not found.records or read_batch_header(found.records[0]).base_offset != wanted.offset:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return found
 
 
 def _diverging(
