@@ -14,6 +14,7 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistration,
     PartitionAssignment,
     Topic,
+    TopicConfigsChanged,
     TopicCreated,
 )
 from tidelog.broker.cluster.registration import replica_epoch_of
@@ -125,3 +126,10 @@ async def test_a_late_follower_leaves_and_joins_again_when_it_has_all(tmp_path: 
         assert (await client.receive_result()).error_code == ErrorCode.NONE
         assert cluster.topic("t").partitions[0].elr == ()
         await until(lambda: counts.counts() == (1, 0, 0, 1, 1))
+        await client.send_batch(batch())
+        await until(lambda: cluster.topic("t").partitions[0].elr == (2,))
+        change = cluster[1].services._cluster.change
+        await change(lambda _: TopicConfigsChanged(TOPIC_ID, {"min.insync.replicas": "1"}))
+        # First nobody else is eligible, then the leader alone commits.
+        assert (await client.receive_result()).error_code == ErrorCode.NONE
+        assert (isr(cluster), cluster.topic("t").partitions[0].elr) == ((1,), ())

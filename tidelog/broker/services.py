@@ -357,6 +357,7 @@ def _in_sync_sets(
 
     in_sync_sets = InSyncSets(cluster, partitions, lambda: settings.config.replica_lag_time_max_ms)
     in_sync_sets.start()
+    cluster.follow(in_sync_sets.follow)
     metrics.count_in_sync_sets_with(in_sync_sets.counts)
     return in_sync_sets
 

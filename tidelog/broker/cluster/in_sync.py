@@ -28,17 +28,18 @@ class InSyncWanted(NamedTuple):
 
 
 def with_in_sync(assigned: PartitionAssignment, in_sync: Collection[int], least: int) -> PartitionAssignment:
-    """A partition with this in-sync set, in the order of its replicas; the same object where it has it.
+    """A partition with this in-sync set, in the order of its replicas, and the eligible leaders that follow
+    from it; the same object where it has them.
 
     `least` is min.insync.replicas.
     """
     isr = tuple(each for each in assigned.replicas if each in in_sync)
-    if set(isr) == set(assigned.isr):
-        return assigned
     elr: tuple[int, ...] = ()
     if len(isr) < min(least, len(assigned.replicas)):
         known = {*assigned.isr, *assigned.elr}
         elr = tuple(each for each in assigned.replicas if each in known and each not in isr)
+    if (set(isr), set(elr)) == (set(assigned.isr), set(assigned.elr)):
+        return assigned
     return assigned._replace(isr=isr, elr=elr, partition_epoch=assigned.partition_epoch + 1)
 
 

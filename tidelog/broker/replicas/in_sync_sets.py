@@ -21,7 +21,14 @@ from uuid import UUID
 
 import structlog
 
-from tidelog.broker.cluster.catalog import NothingToChange
+from tidelog.broker.cluster.catalog import (
+    BrokerConfigsChanged,
+    Change,
+    NothingToChange,
+    PartitionsChanged,
+    Topic,
+    TopicConfigsChanged,
+)
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change
 from tidelog.broker.cluster.store import StoreConflict, StoreError
@@ -82,9 +89,24 @@ class InSyncSets:
         )
 
     def join(self, replica: Replica) -> None:
-        """A follower of this replica may join."""
+        """A follower of this replica may join, or the eligible leaders are none any more."""
         self._due[replica] = None
         self._is_due.set()
+
+    def follow(self, change: Change) -> None:
+        """What the catalog says of a topic, or of all, has changed."""
+        if isinstance(change.delta, PartitionsChanged | TopicConfigsChanged | BrokerConfigsChanged):
+            for replica in self._of(change.after):
+                leadership = replica.leadership
+                if leadership is not None and leadership.assigned.elr:
+                    self.join(replica)
+
+    def _of(self, topic: Topic | None) -> Iterable[Replica]:
+        replicas = self._partitions.replicas
+        if topic is None:
+            return replicas.values()
+        keys = ((topic.name, index) for index in range(len(topic.partitions)))
+        return (replicas[key] for key in keys if key in replicas)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -106,11 +128,13 @@ class InSyncSets:
 
     def _joining(self) -> list[_Wanted]:
         due, self._due = self._due, {}
-        return [
-            _Wanted(replica, leadership, leadership.wanted(joining))
-            for replica in due
-            if (leadership := replica.leadership) is not None and (joining := replica.begin_joining())
-        ]
+        found = []
+        for replica in due:
+            if (leadership := replica.leadership) is not None:
+                joining = replica.begin_joining()
+                if joining or leadership.has_others_eligible(replica.least_in_sync):
+                    found.append(_Wanted(replica, leadership, leadership.wanted(joining)))
+        return found
 
     async def _leaving(self) -> list[_Wanted]:
         now_ms, lag_ms = asyncio.get_running_loop().time() * 1000, self._lag_ms()
@@ -118,9 +142,10 @@ class InSyncSets:
         for number, replica in enumerate(list(self._partitions.replicas.values())):
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            leadership = replica.leadership
-            if leadership is not None and (late := leadership.late(replica.log.end_offset, now_ms, lag_ms)):
-                found.append(_Wanted(replica, leadership, leadership.wanted({}, late)))
+            if (leadership := replica.leadership) is not None:
+                late = leadership.late(replica.log.end_offset, now_ms, lag_ms)
+                if late or leadership.has_others_eligible(replica.least_in_sync):
+                    found.append(_Wanted(replica, leadership, leadership.wanted({}, late)))
         return found
 
     async def _change(self, wanted: Iterable[_Wanted]) -> bool:

@@ -3,8 +3,9 @@
 Owns the members of the maximal in-sync set (those in the catalog and those that are being added), who may be
 added to it and who has to leave, and how many bytes clients may read when what is committed moves.
 
-Invariant: a follower that is being added counts as a member from before the commit that adds it until it is
-certain that no such commit is stored.
+Invariants: a follower that is being added counts as a member from before the commit that adds it until it is
+certain that no such commit is stored; nothing is committed while the catalog has a replica that may lead
+without being in sync, because that one would lack it.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: KIP-497 and Kafka's Partition (maximal
 in-sync set).
@@ -21,6 +22,7 @@ from tidelog.broker.replicas.followers import Followers
 from tidelog.broker.replicas.progress import Progress
 
 _MOST_PASSAGES = 1024
+_NEVER = 1 << 31
 
 
 class Leadership:
@@ -41,8 +43,15 @@ class Leadership:
         return [each for each in self.assigned.isr if each != self.assigned.leader_id]
 
     def tell(self, progress: Progress, least: int) -> None:
-        """Let `progress` follow the in-sync set, of which at least so many members are needed."""
-        progress.set_in_sync(self._others, self._joining, least)
+        """Let `progress` follow the in-sync set, of which at least so many members are needed.
+
+        While others are eligible to lead, nothing is committed, whatever their brokers hold for the least.
+        """
+        progress.set_in_sync(self._others, self._joining, _NEVER if self.assigned.elr else least)
+
+    def has_others_eligible(self, least: int) -> bool:
+        """Whether replicas outside the in-sync set are eligible, although so many are in sync."""
+        return bool(self.assigned.elr) and len(self.assigned.isr) >= least
 
     def fetched(
         self, broker_id: int, replica_epoch: int, offset: int, end_offset: int, now_ms: float

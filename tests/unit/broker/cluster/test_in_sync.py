@@ -35,6 +35,7 @@ def image(isr: tuple[int, ...], elr: tuple[int, ...] = ()) -> Catalog:
         (((1,), (2,)), (1, 3), 2, ((1, 3), ())),
         (((1,), (2,)), (1, 2), 9, ((1, 2), ())),
         (((3, 1), ()), (1,), 1, ((1,), ())),
+        (((1,), (2,)), (1,), 1, ((1,), ())),
     ],
 )
 def test_who_leaves_a_set_that_is_too_small_is_eligible_to_lead(
