@@ -362,10 +362,6 @@ def _in_sync_sets(
     return in_sync_sets
 
 
-async def _no_snapshot(leader_id: int, replica: Replica, offset: int) -> bytes | None:
-    return None
-
-
 def _fetchers(
     settings: BrokerSettings,
     catalog: Catalog,
@@ -375,6 +371,7 @@ def _fetchers(
     clock_ms: Callable[[], int],
     events: PeerEvents,
 ) -> Fetchers:
+    from tidelog.broker.peers.snapshots import fetch_snapshot
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.fetching import FetchLimits
 
@@ -383,7 +380,7 @@ def _fetchers(
         partitions,
         catalog,
         peers.fetch,
-        _no_snapshot,
+        partial(fetch_snapshot, peers, config.node_id),
         clock_ms,
         events,
         replica_epoch=replica_epoch_of(membership.incarnation),

@@ -56,10 +56,10 @@ _EXPECTED: Final = frozenset(
 class Repair(Protocol):
     """Makes a log one that can follow its leader. Its replica ends, and another one takes its place."""
 
-    def diverged(self, replica: Replica, leader: tuple[int, int], leader_start_offset: int) -> None:
+    def diverged(self, replica: Replica, leader: tuple[int, int]) -> None:
         """`leader` is (epoch, end offset) of the latest epoch that it has, up to that of the last batch."""
 
-    def out_of_range(self, replica: Replica, leader_start_offset: int) -> None:
+    def out_of_range(self, replica: Replica) -> None:
         """The leader has nothing that follows this log."""
 
 
@@ -217,13 +217,13 @@ class Fetcher:
         try:
             if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.remove(replica)
-                self._repair.out_of_range(replica, result.log_start_offset)
+                self._repair.out_of_range(replica)
                 return 0
             if result.error_code != ErrorCode.NONE:
                 raise ApiError(error_code(result.error_code))
             if result.diverging_epoch != NO_EPOCH_END_OFFSET:
                 self.remove(replica)
-                self._repair.diverged(replica, result.diverging_epoch, result.log_start_offset)
+                self._repair.diverged(replica, result.diverging_epoch)
                 return 0
             records = result.records
             size = 0

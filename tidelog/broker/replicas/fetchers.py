@@ -37,7 +37,7 @@ class Fetchers:
         partitions: Partitions,
         catalog: Catalog,
         fetch: Callable[[int, FetchRequest], Awaitable[FetchResponse]],
-        fetch_snapshot: Callable[[int, Replica, int], Awaitable[bytes | None]],
+        fetch_snapshot: Callable[[int, str, int, int], Awaitable[bytes]],
         clock_ms: Callable[[], int],
         events: PeerEvents,
         *,
@@ -45,7 +45,8 @@ class Fetchers:
         limits: FetchLimits,
         partition_max_bytes: int,
     ) -> None:
-        """`fetch_snapshot` gives what a broker knows of the producers of a partition before an offset."""
+        """`fetch_snapshot(leader id, topic, partition, leader epoch)` gives what a leader knows of producers
+        before its log begins, and raises ApiError."""
         self._partitions = partitions
         self._catalog = catalog
         self._fetch = fetch
@@ -86,12 +87,12 @@ class Fetchers:
             )
         return fetcher
 
-    def diverged(self, replica: Replica, leader: tuple[int, int], leader_start_offset: int) -> None:
+    def diverged(self, replica: Replica, leader: tuple[int, int]) -> None:
         """See `Repair`."""
         log = replica.log
         end_offset = end_after_divergence(leader, log.end_offset_for_epoch, log.end_offset)
         if end_offset < log.start_offset:
-            self.out_of_range(replica, leader_start_offset)
+            self.out_of_range(replica)
             return
         logger.info(
             "replica_truncated",
@@ -103,13 +104,15 @@ class Fetchers:
         )
         self._begin(self._partitions.truncate(replica, end_offset, self._catalog))
 
-    def out_of_range(self, replica: Replica, leader_start_offset: int) -> None:
+    def out_of_range(self, replica: Replica) -> None:
         """See `Repair`."""
-        self._begin(self._start_over(replica, leader_start_offset))
+        self._begin(self._start_over(replica))
 
-    async def _start_over(self, replica: Replica, offset: int) -> None:
+    async def _start_over(self, replica: Replica) -> None:
         try:
-            snapshot = await self._fetch_snapshot(replica.leader_id, replica, offset)
+            snapshot = await self._fetch_snapshot(
+                replica.leader_id, replica.topic, replica.partition, replica.leader_epoch
+            )
         except ApiError as error:
             logger.warning(
                 "replica_not_started_over",
@@ -127,11 +130,10 @@ class Fetchers:
             topic=replica.topic,
             partition=replica.partition,
             leader_id=replica.leader_id,
-            start_offset=offset,
             end_offset_before=replica.log.end_offset,
             advice="nothing to do: the leader has deleted what would follow the records here",
         )
-        await self._partitions.start_over(replica, offset, snapshot, self._catalog)
+        await self._partitions.start_over(replica, snapshot, self._catalog)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

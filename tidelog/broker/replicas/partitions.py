@@ -180,14 +180,12 @@ class Partitions:
             replica, lambda: self.logs.truncate_to(name, index, end_offset, self._clock_ms()), catalog
         )
 
-    async def start_over(
-        self, replica: Replica, offset: int, snapshot: bytes | None, catalog: Catalog
-    ) -> None:
-        """Empty the log of a follower, which begins at `offset` from now on, with what `snapshot` says of
-        producers. Another replica takes its place, in the role of then."""
+    async def start_over(self, replica: Replica, snapshot: bytes, catalog: Catalog) -> None:
+        """Empty the log of a follower, which begins from now on where the leader's snapshot of its producers
+        ends. Another replica takes its place, in the role of then."""
         name, index = replica.topic, replica.partition
         await self._exchange(
-            replica, lambda: self.logs.start_over(name, index, offset, snapshot, self._clock_ms()), catalog
+            replica, lambda: self.logs.start_over(name, index, snapshot, self._clock_ms()), catalog
         )
 
     async def _exchange(self, replica: Replica, change: Callable[[], PartitionLog], catalog: Catalog) -> None:
@@ -203,7 +201,7 @@ class Partitions:
             async with self.disk_work:
                 if self.logs.logs.get(key) is replica.log:
                     await asyncio.to_thread(change)
-        except (OSError, ApiError) as error:
+        except (OSError, ApiError, ValueError) as error:
             advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
             logger.error("partition_offline", topic=key[0], partition=key[1], error=str(error), advice=advice)
         topic = catalog.topic_by_id(replica.topic_id)

@@ -46,7 +46,6 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.broker.storage.producer_table import ProducerTable
 from tidelog.broker.storage.recovery import ANY_EPOCH
 from tidelog.broker.storage.snapshot import decode_snapshot, write_snapshot
 from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
@@ -427,21 +426,15 @@ class LogManager:
         self.logs[key] = shorter
         return shorter
 
-    def start_over(
-        self, topic: str, partition: int, offset: int, snapshot: bytes | None, now_ms: int
-    ) -> PartitionLog:
-        """Empty a log and let it begin at `offset`, with the producers that a snapshot of another broker has
-        before it, none without one. Returns the log that takes the place of the one before.
+    def start_over(self, topic: str, partition: int, snapshot: bytes, now_ms: int) -> PartitionLog:
+        """Empty a log and let it begin where a leader's snapshot of its producers ends, with those. Returns
+        the log that takes the place of the one before.
 
-        Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged or of
-        another offset, then nothing has changed, and OSError: then the partition is offline until the next
-        start, which finds what was left.
+        Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged, then
+        nothing has changed, and OSError: then the partition is offline until the next start, which finds what
+        was left.
         """
-        stored_offset, frozen = offset, ProducerTable().view()
-        if snapshot is not None:
-            stored_offset, frozen = decode_snapshot(snapshot)
-        if stored_offset != offset:
-            raise ValueError(f"expected a snapshot at offset {offset}, got one at {stored_offset}")
+        offset, frozen = decode_snapshot(snapshot)
         key = (topic, partition)
         log = self.logs.pop(key)
         log.close(clean=False, revoke=True)
