@@ -178,6 +178,7 @@ class Replica:
         self._watchers: dict[Watcher, None] = {}
         self._append_watchers: dict[Watcher, None] = {}
         self._marker_watches: WeakSet[MarkerWatch] | None = None
+        self._leader_start = 0
         self._unflushed_batches = 0
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
@@ -261,8 +262,10 @@ class Replica:
         self.progress.follower_flushed_to(self.leader_id, high_watermark)
 
     def leader_starts_at(self, offset: int) -> None:
-        """Where the leader's log begins: what is committed here and lies before it, is deleted."""
-        offset = min(offset, self.progress.high_watermark)
+        """Where the leader's log begins: what is committed here and lies before it, is deleted, now or with a
+        later flush."""
+        self._leader_start = offset
+        offset = min(offset, self.progress.committed.offset)
         if offset > self.log.start_offset:
             self.log.delete_records_before(offset)
 
@@ -485,6 +488,8 @@ class Replica:
             self._note_visible(high_watermark)
         elif progress.high_watermark > high_watermark:
             self.visible_bytes = self._flushing_bytes
+        if self._leader_start > log.start_offset and self.is_follower:
+            self.leader_starts_at(self._leader_start)
         self._has_moved = True
 
     def _tell_followers(self, leadership: Leadership) -> None:
