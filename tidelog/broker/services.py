@@ -11,7 +11,7 @@ Invariants: after `open_services` returned, every partition of the catalog is se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -38,6 +38,7 @@ from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.cluster_settings import ETCD
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.participation import TransactionParticipation
@@ -289,7 +290,9 @@ async def open_services(
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         if isinstance(store, SharedStore):
             peers.check_settings()
-            membership = await _registered(cluster, store, settings, disk, identity, listeners)
+            # The processes of one machine end their sessions when they end.
+            until_refused = peers.until_refused if config.cluster_store.startswith(ETCD) else None
+            membership = await _registered(cluster, store, settings, disk, identity, listeners, until_refused)
         else:
             await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
@@ -508,6 +511,7 @@ async def _registered(
     disk: Disk,
     identity: FolderIdentity,
     listeners: Sequence[Listener],
+    until_refused: Callable[[int], Awaitable[None]] | None,
 ) -> Membership:
     """The broker with a session, registered as one that does not serve yet.
 
@@ -524,6 +528,7 @@ async def _registered(
         broker,
         session_timeout_ms=config.broker_session_timeout_ms,
         least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
+        until_refused=until_refused,
     )
     await membership.begin()
     lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None

@@ -4,7 +4,7 @@ Owns the rules. Sessions decide one thing, that a broker is fenced; all that fol
 
 Invariants:
 - a broker that is not fenced has a session, or is fenced soon. The commit compares that no session lives, so
-  nobody fences a broker that has one;
+  nobody fences a broker that has one, except one whose machine says that its process has ended (`refusals`);
 - a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
   leader stays while it lives. Whoever is not live leaves the in-sync set, unless nobody in it lives: then no
   other broker can have led without it;

@@ -16,7 +16,7 @@ Event loop only. Not made for a broker that has its catalog in its own data fold
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -49,6 +49,7 @@ from tidelog.broker.cluster.controller import (
     without_disk,
     without_session,
 )
+from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import (
     BrokerSession,
@@ -89,9 +90,12 @@ class Membership:
         *,
         session_timeout_ms: int,
         least_in_sync: LeastInSync,
+        until_refused: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        """`broker` gets its incarnation here, and its directory id with `register`."""
+        """`broker` gets its incarnation here, and its directory id with `register`. `until_refused` returns
+        when the process of a broker has ended; it raises ApiError."""
         self._least_in_sync = least_in_sync
+        self._refusals = Refusals(until_refused, self._refused) if until_refused else None
         self._cluster = cluster
         self._store = store
         self._broker = broker._replace(incarnation=uuid4(), is_fenced=True)
@@ -209,6 +213,8 @@ class Membership:
 
     async def stop(self) -> None:
         """Do nothing more."""
+        if self._refusals is not None:
+            await self._refusals.stop()
         tasks, self._tasks = self._tasks, []
         for each in tasks:
             each.cancel()
@@ -287,20 +293,28 @@ class Membership:
         if is_controller != self._was_controller:
             self._was_controller = self._are_all_due = is_controller
             logger.info("controller_elected" if is_controller else "controller_resigned", **self._names())
+        if self._refusals is not None:
+            self._refusals.watch(self._watched(is_controller))
         topics, are_all_due = list(self._topics), self._are_all_due
         self._topics.clear()
         self._are_all_due = False
         if not is_controller or self._sessions is None:
             return
         for broker in without_session(self._cluster.catalog, self._sessions):
-            if await self._fence(broker):
-                logger.warning(
-                    "broker_fenced",
-                    node_id=broker.node_id,
-                    incarnation=str(broker.incarnation),
-                    advice="start it again: its partitions wait for it",
-                )
+            await self._fence(broker)
         await (self._elect_all() if are_all_due else self._elect(topics))
+
+    def _watched(self, is_controller: bool) -> Iterator[BrokerRegistration]:
+        """The live brokers whose end this one has to notice."""
+        for node_id, broker in self._cluster.catalog.brokers.items():
+            is_other = node_id != self._broker.node_id and not broker.is_fenced
+            if is_other and (is_controller or node_id == self.controller_id):
+                yield broker
+
+    async def _refused(self, broker: BrokerRegistration) -> None:
+        if not self.is_cut_off:
+            with suppress(*_STORE_ERRORS):  # Then its session decides.
+                await self._fence(broker, may_have_session=True)
 
     def _names(self) -> dict[str, object]:
         return {"node_id": self._broker.node_id, "controller_id": self.controller_id}
@@ -321,16 +335,20 @@ class Membership:
             await self._cluster.change(plan)
             logger.info("broker_registered", node_id=live.node_id, incarnation=str(live.incarnation))
 
-    async def _fence(self, broker: BrokerRegistration) -> bool:
-        """Whether it was fenced here."""
+    async def _fence(self, broker: BrokerRegistration, *, may_have_session: bool = False) -> None:
         is_other = broker.node_id != self._broker.node_id
+        without = broker.node_id if is_other and not may_have_session else None
         try:
-            await self._cluster.change(
-                partial(fencing, broker=broker), without_session=broker.node_id if is_other else None
-            )
+            await self._cluster.change(partial(fencing, broker=broker), without_session=without)
         except (NothingToChange, StoreConflict):  # It was started again.
-            return False
-        return True
+            return
+        if is_other:
+            logger.warning(
+                "broker_fenced",
+                node_id=broker.node_id,
+                incarnation=str(broker.incarnation),
+                advice="start it again: what only it holds waits for it",
+            )
 
     async def _elect_all(self) -> None:
         """Let every partition be led as the catalog says who lives."""

@@ -21,7 +21,7 @@ from tidelog.protocol.hot import (
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.asked_apis import OWN_APIS, AskedApis, Versions
 from tidelog.wire.connection import Connection
-from tidelog.wire.errors import AuthenticationError, ClientError
+from tidelog.wire.errors import AuthenticationError, ClientClosedError, ClientError
 from tidelog.wire.links import Address, Links
 from tidelog.wire.metrics import RequestMetrics
 
@@ -36,6 +36,7 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
 }
 
 _FETCH_LANE: Final = "fetch"
+_WATCH_LANE: Final = "watch"
 
 
 class Connections:
@@ -43,6 +44,8 @@ class Connections:
 
     def __init__(self, config: BrokerConfig, password: str) -> None:
         self._tasks: set[asyncio.Task[Connection]] = set()
+        self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolved when a connection is lost or cannot be opened; then another one takes its place."""
         self._links = Links(
             connection_settings(config, password),
             ASKED_APIS,
@@ -50,7 +53,7 @@ class Connections:
             random.Random(),
             spawn=self._spawn,
             on_change=lambda: None,
-            on_trouble=lambda: None,
+            on_trouble=self._troubled,
         )
 
     async def call(self, host: str, port: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
@@ -79,6 +82,25 @@ class Connections:
         except asyncio.CancelledError:
             connection.close()
             raise
+
+    async def until_refused(self, host: str, port: int) -> None:
+        """Return when nobody listens at an address any more that answered before. Raises ClientError."""
+        address, has_answered = Address(host, port, _WATCH_LANE), False
+        while True:
+            try:
+                connection = await self._links.connected(address)
+                has_answered = True
+                while connection.is_open:
+                    await asyncio.shield(self._trouble)
+            except ClientClosedError:
+                raise
+            except ClientError as error:
+                if has_answered and isinstance(error.__cause__, ConnectionRefusedError):
+                    return
+
+    def _troubled(self) -> None:
+        trouble, self._trouble = self._trouble, asyncio.get_running_loop().create_future()
+        trouble.set_result(None)
 
     def keep_only(self, wanted: set[tuple[str, int]]) -> None:
         """Close the connections to all other addresses."""

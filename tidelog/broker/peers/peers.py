@@ -57,6 +57,12 @@ class Peers:
         )
         return answer
 
+    async def until_refused(self, node_id: int) -> None:
+        """Return when nobody listens any more where a broker listened: its process has ended, or ends.
+
+        Raises ApiError(NETWORK_EXCEPTION)."""
+        await self._asked(node_id, lambda to, host, port: to.until_refused(host, port))
+
     async def _asked(self, node_id: int, ask: Callable[[Connections, str, int], Awaitable[Any]]) -> Any:
         host, port = self._address_of(node_id)
         connections = self._opened()
