@@ -13,6 +13,7 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     PartitionAssignment,
+    PartitionsChanged,
     Topic,
     TopicConfigsChanged,
     TopicCreated,
@@ -35,11 +36,12 @@ class Follower:
     def __init__(self, client: RawClient, replica_epoch: int) -> None:
         self._client = client
         self._epoch = replica_epoch
+        self.leader_epoch = 0
 
     async def fetch(
         self, offset: int, *, last_epoch: int = -1, replica_epoch: int = -1, max_wait_ms: int = 0
     ) -> FetchPartitionResult:
-        partition = FetchPartition(0, 0, offset, last_epoch, 0, 1 << 20)
+        partition = FetchPartition(0, self.leader_epoch, offset, last_epoch, 0, 1 << 20)
         epoch = self._epoch if replica_epoch < 0 else replica_epoch
         request = FetchRequest(
             2, max_wait_ms, 1, 1 << 20, 0, 0, -1, [(TOPIC_ID, [partition])], replica_epoch=epoch
@@ -89,13 +91,24 @@ async def test_acks_all_waits_for_what_the_follower_holds_durably(tmp_path: Path
         assert [header.base_offset for _, header in iter_batches(bytes(result.records))] == [0]
         await until(lambda: replica.log.flushed_end_offset == 1)
         assert (await client_of(cluster, 0)).high_watermark == 0
+        assigned = cluster.topic("t").partitions[0]._replace(leader_epoch=1, partition_epoch=1)
+        await cluster[1].services._cluster.change(lambda _: PartitionsChanged(TOPIC_ID, {0: assigned}))
+        await cluster.agreed()
+        # It leads anew, and does not know what its follower holds of what was there before.
+        latest = {"partition_index": 0, "timestamp": -1}
+        values = {"replica_id": -1, "topics": [{"name": "t", "partitions": [latest]}]}
+        async with connected(cluster[1].port) as another:
+            listed = await another.ask(ApiKey.LIST_OFFSETS, 7, values)
+            assert listed.topics[0].partitions[0].error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert (await follower.fetch(1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        follower.leader_epoch = 1
         for stale in (1, follower._epoch ^ 1):
             await follower.fetch(1, replica_epoch=stale)
         assert replica.high_watermark == 0
         assert (await follower.fetch(1, last_epoch=0)).high_watermark == 1
         answer = await client.receive_result()
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
-        # An epoch that this log ended earlier, or does not know.
+        # It ended that epoch earlier, or does not know it.
         assert (await follower.fetch(2, last_epoch=0)).diverging_epoch == (0, 1)
         assert (await follower.fetch(1, last_epoch=3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert isr(cluster) == (1, 2)

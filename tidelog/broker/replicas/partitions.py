@@ -237,6 +237,12 @@ class Partitions:
         """Stop counting for a deleted topic."""
         self._metrics.forget_topic(topic.name)
 
+    def note_committed(self) -> None:
+        """Let logs with other replicas know what is committed: retention deletes nothing else."""
+        for replica in self.replicas.values():
+            is_alone = replica.leadership is None and not replica.is_follower
+            replica.log.committed_end = None if is_alone else replica.progress.committed.offset
+
     def fail(self, log: PartitionLog, error: InvariantError) -> None:
         """Take a partition offline whose log contradicts itself."""
         replica = self.replicas.get((log.topic, log.partition))

@@ -201,6 +201,11 @@ class Replica:
         return self.stopped == ErrorCode.NOT_LEADER_OR_FOLLOWER and not self._has_ended
 
     @property
+    def is_running(self) -> bool:
+        """Whether it leads or follows."""
+        return self.stopped is None or self.is_follower
+
+    @property
     def high_watermark(self) -> int:
         return self.progress.high_watermark
 
@@ -410,6 +415,12 @@ class Replica:
         most = log.config.flush_messages
         # Mostly without the look-ups of the rest.
         return most < _NEVER and log.end_offset - log.flushed_end_offset >= most
+
+    @property
+    def is_behind_its_epoch(self) -> bool:
+        """Whether clients may not read yet all that the log held when this leader's epoch began."""
+        leadership = self.leadership
+        return leadership is not None and self.progress.high_watermark < leadership.epoch_start
 
     @property
     def is_behind(self) -> bool:
