@@ -85,6 +85,11 @@ async def test_a_follower_without_what_was_deleted_starts_over_with_the_leaders_
         # Within the last batch, from which the follower has to begin.
         deleted = await client.ask(ApiKey.DELETE_RECORDS, 2, delete_before(9))
         assert deleted.topics[0].partitions[0].low_watermark == 9
+        # Answered when the other live replica has followed.
+        assert [broker.services.replicas["t", 0].log.start_offset for broker in cluster.running.values()] == [
+            9,
+            9,
+        ]
         await cluster.start(follower)
         await in_sync(cluster, 3)
         logs = [cluster[node_id].services.replicas["t", 0].log for node_id in (leader, follower)]

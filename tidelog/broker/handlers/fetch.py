@@ -188,9 +188,10 @@ class FetchHandler(GuardedHandler):
         for topic, wanted in fetch.partitions:
             try:
                 replica = self._replica(fetch, topic, wanted.partition)
-                if _diverging(replica, wanted, request) is None and replica.fetched_by(
-                    request.replica_id, request.replica_epoch, wanted.fetch_offset
-                ):
+                if _diverging(replica, wanted, request) is not None:
+                    continue
+                offset, start_offset = wanted.fetch_offset, wanted.log_start_offset
+                if replica.fetched_by(request.replica_id, request.replica_epoch, offset, start_offset):
                     in_sync_sets.join(replica)
             except ApiError:
                 pass  # `_read` answers with it.

@@ -55,6 +55,8 @@ _OF_REMOTE_STORAGE = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP
 """Places in remote storage, which no log here has: offset -1."""
 _NEVER = 1 << 15
 _FIRST_WITH_NOT_AVAILABLE = 5
+_LOOK_SECONDS = 0.05
+"""How often followers' starts are looked at: they come with their fetches, up to half a second apart."""
 TO_HIGH_WATERMARK = -1
 _AnswerT = TypeVar("_AnswerT", bound="Mapping[str, object]")
 
@@ -152,7 +154,7 @@ class OffsetsHandler(GuardedHandler):
     async def delete_records(
         self, context: RequestContext, request: types.DeleteRecordsRequest
     ) -> types.DeleteRecordsResponseDict:
-        """Move the start of logs forward, durably; offset -1 means the high watermark."""
+        """Move the start of logs forward, durably, on all live replicas; -1 means the committed end."""
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
         may_delete = partial(self._access.shows, context, DELETE_TOPIC)
@@ -160,12 +162,12 @@ class OffsetsHandler(GuardedHandler):
             asked.look(self._services, may_delete, lambda replica, _: replica.is_unflushed)
         )
         await all_flushed(unflushed)
-        moved: list[tuple[types.DeleteRecordsResponsePartitionDict, MovedStart]] = []
+        moved: list[_Moved] = []
         topics = await turns.run(
             asked.answers(partial(self._delete_before, context, moved), low_watermark=NO_OFFSET)
         )
         try:
-            starts = await self._services.partitions.save_start_offsets([start for _, start in moved])
+            starts = await self._services.partitions.save_start_offsets([each.start for each in moved])
         except OSError as error:
             self._services.events.error(
                 "start_offsets_not_saved",
@@ -173,17 +175,35 @@ class OffsetsHandler(GuardedHandler):
                 error=str(error),
                 advice="check the disk and its free space",
             )
-            for answer, _ in moved:
+            for answer, _, _ in moved:
                 answer |= {"low_watermark": NO_OFFSET, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         else:
-            for (answer, _), start in zip(moved, starts, strict=True):
-                answer["low_watermark"] = start
+            deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
+            for each, start in zip(moved, starts, strict=True):
+                await self._answer_moved(each, start, deadline)
         return {"topics": topics}
+
+    async def _answer_moved(self, moved: _Moved, start: int, deadline: float) -> None:
+        """Answer once the log begins there on all live replicas, or the time is up: with the lowest start."""
+        replica, loop = moved.replica, asyncio.get_running_loop()
+        low_watermark = start
+        while (leadership := replica.leadership) is not None:
+            live = [each for each in leadership.assigned.replicas if self._services.is_live(each)]
+            low_watermark = leadership.low_watermark(start, live)
+            if low_watermark >= start:
+                break
+            if loop.time() >= deadline:
+                moved.answer["error_code"] = ErrorCode.REQUEST_TIMED_OUT
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        if replica.stopped is not None:
+            moved.answer["error_code"] = replica.stopped
+        moved.answer["low_watermark"] = min(low_watermark, start)
 
     def _delete_before(
         self,
         context: RequestContext,
-        moved: list[tuple[types.DeleteRecordsResponsePartitionDict, MovedStart]],
+        moved: list[_Moved],
         topic: str,
         asked: types.DeleteRecordsRequestPartition,
     ) -> types.DeleteRecordsResponsePartitionDict:
@@ -200,7 +220,7 @@ class OffsetsHandler(GuardedHandler):
                 f"offset {offset} is not between 0 and the committed end {committed}",
             )
         answer: types.DeleteRecordsResponsePartitionDict = {}
-        moved.append((answer, replica.delete_records_before(offset)))
+        moved.append(_Moved(answer, replica, replica.delete_records_before(offset)))
         return answer
 
 
@@ -280,6 +300,14 @@ class _Asked:
         found[self._index_field] = index
         found["error_code"] = ErrorCode.NONE
         return found
+
+
+class _Moved(NamedTuple):
+    """A log whose start was moved; the lowest start of its replicas is added to `answer`."""
+
+    answer: types.DeleteRecordsResponsePartitionDict
+    replica: Replica
+    start: MovedStart
 
 
 class _Search(NamedTuple):

@@ -230,7 +230,10 @@ class Fetcher:
             if records:
                 size = self._append(replica, memoryview(records), written)  # type: ignore[arg-type]
             replica.leader_committed_to(result.high_watermark)
+            start_offset = replica.log.start_offset
             replica.leader_starts_at(result.log_start_offset)
+            if not records and replica.log.start_offset != start_offset:
+                self._ask_from_end(replica)  # Which tells the leader.
             self._fetching.succeeded(key)
             return size
         except (ApiError, ProtocolError) as error:

@@ -14,7 +14,7 @@ in-sync set).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.cluster.in_sync import InSyncWanted
@@ -33,6 +33,8 @@ class Leadership:
         self.epoch_start = epoch_start
         """Where the log ended when the epoch began."""
         self._followers = Followers(epoch_start, now_ms)
+        self._start_offsets: dict[int, int] = {}
+        """Where the logs of followers begin."""
         self._joining: dict[int, int] = {}
         """Broker id -> the replica epoch under which it is being added."""
         self._passages: deque[tuple[int, int]] = deque()
@@ -54,10 +56,22 @@ class Leadership:
         return bool(self.assigned.elr) and len(self.assigned.isr) >= least
 
     def fetched(
-        self, broker_id: int, replica_epoch: int, offset: int, end_offset: int, now_ms: float
+        self,
+        broker_id: int,
+        replica_epoch: int,
+        offset: int,
+        start_offset: int,
+        end_offset: int,
+        now_ms: float,
     ) -> None:
-        """As `Followers.fetched`."""
+        """As `Followers.fetched`, by a follower whose log begins at `start_offset`."""
+        self._start_offsets[broker_id] = start_offset
         self._followers.fetched(broker_id, replica_epoch, offset, end_offset, now_ms)
+
+    def low_watermark(self, own_start_offset: int, live: Container[int]) -> int:
+        """Where the log begins on this replica and on those of the other live brokers."""
+        others = (each for each in self.assigned.replicas if each != self.assigned.leader_id and each in live)
+        return min((self._start_offsets.get(each, -1) for each in others), default=own_start_offset)
 
     def may_join(self, broker_id: int, high_watermark: int) -> bool:
         """Whether a follower that fetched is to be added to the in-sync set."""

@@ -519,12 +519,14 @@ class Replica:
         else:
             self.visible_bytes = self.leadership.visible_bytes(self.visible_bytes, high_watermark)
 
-    def fetched_by(self, broker_id: int, replica_epoch: int, offset: int) -> bool:
-        """A follower holds all before `offset` durably; whether it is to join the in-sync set."""
+    def fetched_by(self, broker_id: int, replica_epoch: int, offset: int, start_offset: int) -> bool:
+        """A follower holds all from `start_offset` to `offset` durably; whether it is to join the in-sync
+        set."""
         leadership, log, progress = self.leadership, self.log, self.progress
         if leadership is None or not log.start_offset <= offset <= log.end_offset:
             return False
-        leadership.fetched(broker_id, replica_epoch, offset, log.end_offset, self._loop.time() * 1000)
+        now_ms = self._loop.time() * 1000
+        leadership.fetched(broker_id, replica_epoch, offset, start_offset, log.end_offset, now_ms)
         committed, high_watermark = progress.committed.offset, progress.high_watermark
         progress.follower_flushed_to(broker_id, offset)
         self._progressed(committed, high_watermark)
