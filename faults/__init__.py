@@ -1,6 +1,7 @@
 """Tools that break networks, disks and brokers, and check what was stored; not in the wheel.
 
 - `checker`: compares the stored records with what was sent and what writers were answered
+- `etcd`: real members of etcd on loopback, which are killed, stopped and continued
 - `foreign_readers`: reads the stored records with other projects' clients
 - `honest_disk`, `power`: disks that lose what was never synced
 - `latest_values`: what a compacted topic contains of the records that were sent, and what it must contain
@@ -8,9 +9,11 @@
 - `process`, `process_tree`: a broker process that can be killed
 - `proxy`, `link`, `wire`: a TCP proxy that knows Kafka's frames
 - `readback`: what is stored, read in three ways
+- `relay`: a broker's way to etcd, which can be blocked
 - `report`: the report of a run
 - `runner`: one run: a broker process behind the proxy, writers of two clients, faults from a seed
 - `saboteur`, `schedule`: which faults, and when
+- `site`: the brokers of a run, their proxies, disks and etcd
 - `trial`: what one kind of trial is, and what it tried, found and left out
 - `trimming`: deletes records of a compacted topic whenever it is cleaned
 - `workload`, `workload_confluent`, `workload_keyed`: the writers of a run

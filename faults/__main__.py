@@ -22,6 +22,7 @@ from typing import Final
 from rich.console import Console
 
 from faults.damage import trial as damage
+from faults.etcd import BINARY
 from faults.hostile import trial as hostile
 from faults.power_cut import trial as power_cut
 from faults.process import BrokerProcessError
@@ -32,19 +33,29 @@ from faults.trial import Outcome, Say, Trial
 from tidelog.client import ClientError
 
 _LARGEST_SEED: Final = 1_000_000
+_OF_SEVERAL: Final = ("crashes", "transactions")
+_NAMES: Final = (*_OF_SEVERAL, "power", "damage", "hostile")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the trials; returns the exit code."""
     console = Console(highlight=False)
-    trials = (
-        Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console)),
-        Trial("transactions", "Transactions of processors that are killed", 0.5, transactions.run),
-        Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
-        Trial("damage", "Damaged files", 0.3, damage.run),
-        Trial("hostile", "Hostile peers", 0.2, hostile.run),
-    )
-    options = _parse(arguments, [trial.name for trial in trials])
+    options = _parse(arguments)
+    trials = [
+        Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console, options.brokers)),
+        Trial(
+            "transactions",
+            "Transactions of processors that are killed",
+            0.5,
+            partial(transactions.run, brokers=options.brokers),
+        ),
+    ]
+    if options.brokers == 1:
+        trials += [
+            Trial("power", "Power cuts on a real file system", 0.3, power_cut.run),
+            Trial("damage", "Damaged files", 0.3, damage.run),
+            Trial("hostile", "Hostile peers", 0.2, hostile.run),
+        ]
     chosen = [trial for trial in trials if options.only in (None, trial.name)]
     _set_up_logs(options.log)
     folder = Path(tempfile.mkdtemp(prefix="tidelog-faults-"))
@@ -52,8 +63,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         found = asyncio.run(_run(chosen, options, folder, console))
         keep = keep or found
-        only = f"ARGUMENTS='--only {options.only}' " if options.only else ""
-        replay = f"make faults {only}SECONDS={options.seconds:g} SEED={options.seed}"
+        given = [f"--only {options.only}"] if options.only else []
+        given += [f"--brokers {options.brokers}"] if options.brokers > 1 else []
+        replay = f"make faults SECONDS={options.seconds:g} SEED={options.seed}"
+        replay += f" ARGUMENTS='{' '.join(given)}'" if given else ""
         console.print(f"{'[red]Replay:[/red]' if found else 'Replay:'} {replay}", soft_wrap=True)
         return 1 if found else 0
     except (BrokerProcessError, ClientError) as error:
@@ -90,9 +103,11 @@ async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Pat
     return found
 
 
-async def _crash(console: Console, seed: int, seconds: float, folder: Path, say: Say) -> Outcome:
+async def _crash(
+    console: Console, brokers: int, seed: int, seconds: float, folder: Path, say: Say
+) -> Outcome:
     """The trial of crashes and bad networks under writers; prints its tables."""
-    settings = Settings.drawn(seed, seconds)
+    settings = Settings.drawn(seed, seconds, brokers)
     say(
         f"{settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
         f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
@@ -106,17 +121,25 @@ async def _crash(console: Console, seed: int, seconds: float, folder: Path, say:
     return Outcome(tried, result.findings, seconds=result.seconds)
 
 
-def _parse(arguments: list[str] | None, names: Sequence[str]) -> argparse.Namespace:
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
     seconds = float(os.environ.get("SECONDS") or 60)
     seed = int(os.environ.get("SEED") or random.randrange(_LARGEST_SEED))
     parser = argparse.ArgumentParser(prog="python -m faults", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=seconds, help="how long (default %(default)g)")
     parser.add_argument("--seed", type=int, default=seed, help="of the schedule (default: a random one)")
-    parser.add_argument("--only", choices=names, help="one kind of trial alone, with all the time")
+    parser.add_argument("--only", choices=_NAMES, help="one kind of trial alone, with all the time")
+    parser.add_argument(
+        "--brokers", type=int, default=1, help="how many, over three members of etcd (default %(default)d)"
+    )
     parser.add_argument("--quiet", action="store_true", help="only the report, not each step")
     parser.add_argument("--keep", action="store_true", help="keep the data folder even without findings")
     parser.add_argument("--log", type=Path, help="write what both clients log to this file")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.brokers > 1 and options.only not in (None, *_OF_SEVERAL):
+        parser.error(f"--only {options.only} is of one broker; of several are {', '.join(_OF_SEVERAL)}")
+    if options.brokers > 1 and BINARY is None:
+        parser.error("--brokers: no etcd was found; apt-get install etcd-server")
+    return options
 
 
 def _set_up_logs(path: Path | None) -> None:

@@ -41,6 +41,7 @@ class Kind(StrEnum):
     TORN = "a transaction is visible in part"
     DIRTY = "read, and not committed"
     BACKWARDS = "an end of a log went back"
+    BROKEN_RULE = "a rule of the cluster is broken"
 
 
 class Mark(NamedTuple):

@@ -74,8 +74,9 @@ class BrokerProcess:
         if self.is_running:
             raise BrokerProcessError(f"the broker already runs as process {self.pid}")
         self.port, self.http_port = self._chosen(self.port), self._chosen(self.http_port)
-        arguments = [*self.command, "--data-dir", str(self.data_dir), "--port", str(self.port)]
-        arguments += ["--http-port", str(self.http_port)]
+        arguments = [*self.command, "--data-dir", str(self.data_dir), "--http-port", str(self.http_port)]
+        if "listeners" not in self.settings:
+            arguments += ["--port", str(self.port)]
         for name, value in self.settings.items():
             arguments += ["--set", f"{name}={value}"]
         self._process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""One run: a broker process behind the proxy, writers of two clients, faults from a seed, and the check.
+"""One run: broker processes behind proxies, writers of two clients, faults from a seed, and the check.
 
 Owns the order of a run: start, break, heal, wait for the writers, read back, check. Invariants: it checks
 only after all faults are healed. A failed step (the broker does not start, a reader fails) is a finding too,
@@ -7,12 +7,11 @@ so a run always ends with a `Result`.
 
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,10 +19,11 @@ from faults.checker import Finding, Kind, Ledger, check, check_sequences, compar
 from faults.foreign_readers import compare_with_others
 from faults.latest_values import check_latest
 from faults.process import BrokerProcess, BrokerProcessError, event_of
-from faults.proxy import FaultProxy, ProxyCounters
+from faults.proxy import ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
-from faults.saboteur import Saboteur, Site
-from faults.schedule import WRITERS, FaultKind, Step, schedule
+from faults.saboteur import Saboteur
+from faults.schedule import OF_SEVERAL, WRITERS, FaultKind, Step, schedule
+from faults.site import Site, site_of
 from faults.trial import Say
 from faults.trimming import trim_while_cleaned
 from faults.workload import Job, TidelogWriter, Writer
@@ -80,21 +80,23 @@ class Settings:
     checkpoint_interval_ms: int = 60_000
     acks_all_durable: bool = True
     """With false no power is cut: it may take what was acknowledged."""
+    brokers: int = 1
 
     @classmethod
-    def drawn(cls, seed: int, seconds: float) -> Self:
+    def drawn(cls, seed: int, seconds: float, brokers: int = 1) -> Self:
         """Settings of the topic, drawn from the seed, so that seeds differ in more than the faults."""
         rng = random.Random(f"topic {seed}")
         return cls(
             seed,
             seconds,
-            partitions=rng.choice((1, 2, 4, 6)),
+            partitions=max(brokers, rng.choice((1, 2, 4, 6))),
             segment_bytes=rng.choice((16_384, 65_536, 262_144, 1_048_576)),
             timestamp_type=rng.choice(("CreateTime", "CreateTime", "LogAppendTime")),
             sync_delay_ms=rng.choice((0, 5, 20, 50)),
             checkpoint_interval_ms=rng.choice((100, 500, 60_000)),
             thread_share=rng.choice((0.0, 0.0, 0.1, 1.0)),
             acks_all_durable=rng.choice((True, True, False)),
+            brokers=brokers,
         )
 
 
@@ -145,11 +147,13 @@ async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
             await asyncio.gather(*(writer.give_up() for writer in writers), return_exceptions=True)
             await follower.stop()
         else:
-            judge_files(data_dir, result, logs)
-        result.findings += alarms(site.broker)
-        result.broker_starts = site.broker.starts
-        result.cleans = len(site.broker.events("log_cleaned"))
-        result.network = site.proxy.counters
+            judge_files(lambda partition: site.node_of(TOPIC, partition).data_dir, result, logs)
+        for broker in site.brokers:
+            result.findings += alarms(broker)
+            result.broker_starts += broker.starts
+            result.cleans += len(broker.events("log_cleaned"))
+        counted = zip(*(astuple(node.proxy.counters) for node in site.nodes), strict=True)
+        result.network = ProxyCounters(*map(sum, counted))
         result.records_followed = sum(map(len, follower.logs.values()))
         result.oddities |= {f"reading along: {name}": count for name, count in follower.errors.items()}
     result.seconds = time.monotonic() - began
@@ -167,7 +171,8 @@ async def _site(
         "acks.all.durable": str(settings.acks_all_durable).lower(),
         **BROKER_SETTINGS,
     }
-    async with site_of(data_dir, broker_settings, settings.sync_delay_ms, settings.thread_share) as site:
+    disk = settings.sync_delay_ms, settings.thread_share
+    async with site_of(data_dir, broker_settings, *disk, settings.brokers) as site:
         async with Admin(bootstrap_servers=site.address) as admin:
             configs = {TOPIC: None, COMPACTED_TOPIC: TOPIC_CONFIGS, TRIMMED_TOPIC: TRIMMED_CONFIGS}
             await admin.create_topics(
@@ -184,21 +189,6 @@ async def _site(
         ]
         site.users = writers
         yield site, writers
-
-
-@asynccontextmanager
-async def site_of(
-    data_dir: Path, broker_settings: Mapping[str, object], sync_delay_ms: int, thread_share: float
-) -> AsyncIterator[Site]:
-    """A broker behind the proxy, on a disk that can lose what was not synced."""
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        settings = {"advertised.host": proxy.host, "advertised.port": proxy.port, **broker_settings}
-        journal = data_dir.parent / "synced"
-        disk = (str(journal), str(sync_delay_ms), str(thread_share))
-        command = (sys.executable, "-m", "faults.honest_disk", *disk)
-        async with BrokerProcess(data_dir, settings=settings, command=command) as broker:
-            proxy.retarget(broker.port)
-            yield Site(broker, proxy, data_dir, journal)
 
 
 def _writers(job: Job) -> list[Writer]:
@@ -226,16 +216,20 @@ def _writers(job: Job) -> list[Writer]:
 
 async def _break(site: Site, settings: Settings, result: Result, say: Say) -> None:
     saboteur = Saboteur(site)
-    weights = dict(WRITERS)
+    weights = dict(WRITERS) if settings.brokers == 1 else {**WRITERS, **OF_SEVERAL}
     if not settings.acks_all_durable:
         del weights[FaultKind.POWER_CUT]
     steps = schedule(settings.seed, weights)
-    trimming = asyncio.create_task(trim_while_cleaned(site.broker, TRIMMED_TOPIC, result.trimmed))
+    trimming = [
+        asyncio.create_task(trim_while_cleaned(broker, TRIMMED_TOPIC, result.trimmed))
+        for broker in site.brokers
+    ]
     try:
         await break_for(saboteur, steps, settings.seconds, say, least_steps=settings.least_steps)
     finally:
-        trimming.cancel()
-        await asyncio.wait((trimming,))
+        for each in trimming:
+            each.cancel()
+        await asyncio.wait(trimming)
         result.steps, result.bytes_lost = saboteur.done, saboteur.bytes_lost
         result.ended_in_cleans = saboteur.ended_in_cleans
 
@@ -288,7 +282,7 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
         await follower.stop()
     if logs is not None:
         result.findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
-    if exit_code := await site.broker.terminate():
+    if exit_code := await site.terminate():
         result.findings.append(Finding(Kind.ALARM, f"exit code {exit_code} after SIGTERM"))
     for partition, seen in follower.logs.items():
         if logs is not None:
@@ -307,13 +301,13 @@ async def _check_compacted(address: str, result: Result) -> None:
     result.findings += [each for each in findings if each.kind is not Kind.MISSING]
 
 
-def judge_files(data_dir: Path, result: Result, logs: Logs | None = None) -> None:
-    """Check the segment files of a stopped broker, and `logs` (or else the files) against the ledgers.
+def judge_files(data_dir_of: Callable[[int], Path], result: Result, logs: Logs | None = None) -> None:
+    """Check the segment files of stopped brokers, and `logs` (or else the files) against the ledgers.
 
-    Blocking. Adds to the findings and counts of `result`.
+    `data_dir_of` names the data folder of a partition. Blocking; adds to the findings of `result`.
     """
     partitions = range(result.settings.partitions)
-    files = {partition: read_files(data_dir, TOPIC, partition) for partition in partitions}
+    files = {partition: read_files(data_dir_of(partition), TOPIC, partition) for partition in partitions}
     for partition, reading in files.items():
         result.findings += reading.findings
         result.findings += check_sequences(partition, reading.batches)

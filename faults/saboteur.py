@@ -1,34 +1,26 @@
-"""Carries out the steps of a schedule on a real broker, its network and its users, and heals it all again.
+"""Carries out the steps of a schedule on real brokers, their network and their users, and heals it all again.
 
-Owns the broker process and the proxy while a run lasts. Invariants: after each step the broker runs or is
-being started; `heal` leaves a running broker and a proxy that forwards everything.
+Owns what is being done to whom while a run lasts. Of several brokers one may be down while the next step hits
+another. Invariants: nothing is done to what is not healed yet; `heal` leaves running brokers and proxies that
+forward everything.
 """
 
 import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Protocol
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final
 
+from faults.etcd import EtcdMembers
 from faults.honest_disk import named_files, synced_sizes
 from faults.power import cut_power
-from faults.process import BrokerProcess, BrokerProcessError
-from faults.proxy import FaultProxy
+from faults.process import BrokerProcessError
 from faults.schedule import FaultKind, Step
-from tidelog.protocol.schema import ApiKey
+from faults.site import SESSION_MS, Node, Site
 
 _START_MS = 450
-
-
-class User(Protocol):
-    """A client of the broker that a step can disturb: a writer, or the processors of one id."""
-
-    async def disturb(self, step: Step) -> None: ...
-
-
 _OF_USERS: Final = frozenset(
     {
         FaultKind.RENEW,
@@ -38,27 +30,8 @@ _OF_USERS: Final = frozenset(
         FaultKind.ZOMBIE,
     }
 )
-
-
-@dataclass
-class Site:
-    """What can be broken. `api_keys`: the requests that faults of the network hit."""
-
-    broker: BrokerProcess
-    proxy: FaultProxy
-    data_dir: Path
-    journal: Path
-    users: Sequence[User] = ()
-    api_keys: Sequence[ApiKey] = (ApiKey.PRODUCE,)
-
-    @property
-    def address(self) -> str:
-        """Where clients reach the broker through the proxy."""
-        return f"{self.proxy.host}:{self.proxy.port}"
-
-    def api_key(self, step: Step) -> ApiKey:
-        """The requests that this step hits."""
-        return self.api_keys[int(step.draw * len(self.api_keys))]
+_OF_MEMBERS: Final = frozenset({FaultKind.KILL_MEMBER, FaultKind.PAUSE_MEMBER})
+_OF_ALL: Final = frozenset({FaultKind.KILL_EACH, FaultKind.KILL_ALL})
 
 
 class Saboteur:
@@ -69,38 +42,73 @@ class Saboteur:
         self.done: Counter[FaultKind] = Counter()
         self.bytes_lost = 0
         self.ended_in_cleans = 0
-        """How often the broker was killed between the first file of a clean and its last change."""
-        self._delayed: asyncio.TimerHandle | None = None
+        """How often a broker was killed between the first file of a clean and its last change."""
+        self._delayed: dict[Node, asyncio.TimerHandle] = {}
+        self._under_way: dict[Node | EtcdMembers, asyncio.Task[None]] = {}
 
     async def carry_out(self, step: Step) -> None:
-        """Do it, and return when the next may come. BrokerProcessError when the broker does not start."""
+        """Do it, and return when the next may come. BrokerProcessError when a broker does not start."""
         await asyncio.sleep(step.wait_ms / 1000)
-        kind = step.kind
-        if kind in (FaultKind.PAUSE, FaultKind.KILL_PAUSED):
-            await self._pause(step)
-        elif kind in (FaultKind.KILL, FaultKind.KILL_IN_FLIGHT, FaultKind.KILL_STARTING):
-            await self._kill(step)
-        elif kind is FaultKind.POWER_CUT:
-            await self._cut_power(step)
-        elif kind is FaultKind.TERMINATE:
-            await self._terminate()
-        elif kind in _OF_USERS:
-            users = self._site.users
-            await users[int(step.draw * len(users))].disturb(step)
+        kind, site = step.kind, self._site
+        if kind in _OF_USERS:
+            await site.users[int(step.draw * len(site.users))].disturb(step)
+        elif kind in _OF_ALL:
+            await self._ended()
+            await (self._kill_each() if kind is FaultKind.KILL_EACH else self._kill_all())
+        elif kind in _OF_MEMBERS and site.members is not None:
+            await self._do(site.members, partial(self._disturb_members, site.members, step))
         else:
-            self._disturb_network(step)
+            node = step.pick(site.nodes)
+            of_broker = {
+                FaultKind.PAUSE: self._pause,
+                FaultKind.KILL_PAUSED: self._pause,
+                FaultKind.OUTLIVE: self._pause,
+                FaultKind.KILL: self._kill,
+                FaultKind.KILL_IN_FLIGHT: self._kill,
+                FaultKind.KILL_STARTING: self._kill,
+                FaultKind.POWER_CUT: self._cut_power,
+                FaultKind.TERMINATE: self._terminate,
+                FaultKind.CUT_OFF: self._cut_off,
+            }.get(kind)
+            if of_broker is None:
+                self._disturb_network(node, step)
+            else:
+                await self._do(node, partial(of_broker, node, step))
         self.done[kind] += 1
+
+    async def _do(self, what: Node | EtcdMembers, work: "partial[Coroutine[Any, Any, None]]") -> None:
+        """Once the work before it has ended. One broker alone is waited for."""
+        before = self._under_way.pop(what, None)
+        if before is not None:
+            await before
+        self._under_way[what] = asyncio.create_task(work())
+        if len(self._site.nodes) == 1:
+            await self._ended()
+
+    async def _ended(self) -> None:
+        """Wait for all that is under way. Raises BrokerProcessError of the first that failed."""
+        tasks = list(self._under_way.values())
+        self._under_way.clear()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def heal(self) -> None:
         """Take every fault back."""
-        if self._delayed is not None:
-            self._delayed.cancel()
-        self._site.proxy.heal()
-        if not self._site.broker.is_running:
-            await self._start()
+        try:
+            await self._ended()
+        finally:
+            for node in self._site.nodes:
+                if node in self._delayed:
+                    self._delayed[node].cancel()
+                node.proxy.heal()
+                if not node.broker.is_running:
+                    await self._start(node)
 
-    def _disturb_network(self, step: Step) -> None:
-        proxy, api_key = self._site.proxy, self._site.api_key(step)
+    def _disturb_network(self, node: Node, step: Step) -> None:
+        keys = self._site.api_keys
+        proxy, api_key = node.proxy, keys[int(step.draw * len(keys))]
         match step.kind:
             case FaultKind.CUT:
                 proxy.cut_connections()
@@ -118,71 +126,100 @@ class Saboteur:
                 proxy.refuse_connections(step.duration_ms)
                 proxy.cut_connections()
             case FaultKind.DELAY:
-                self._delay(step.draw * 400, step.duration_ms)
+                self._delay(node, step.draw * 400, step.duration_ms)
 
-    def _delay(self, delay_ms: float, duration_ms: int) -> None:
-        if self._delayed is not None:
-            self._delayed.cancel()
-        self._site.proxy.delay_ms = delay_ms
+    def _delay(self, node: Node, delay_ms: float, duration_ms: int) -> None:
+        if node in self._delayed:
+            self._delayed[node].cancel()
+        node.proxy.delay_ms = delay_ms
         loop = asyncio.get_running_loop()
-        self._delayed = loop.call_later(duration_ms / 1000, self._end_delay)
+        self._delayed[node] = loop.call_later(duration_ms / 1000, self._end_delay, node)
 
-    def _end_delay(self) -> None:
-        self._site.proxy.delay_ms = 0.0
+    def _end_delay(self, node: Node) -> None:
+        node.proxy.delay_ms = 0.0
 
-    async def _pause(self, step: Step) -> None:
-        broker = self._site.broker
+    async def _pause(self, node: Node, step: Step) -> None:
+        broker = node.broker
         broker.pause()
-        await asyncio.sleep(step.duration_ms / 1000)
-        if step.kind is FaultKind.PAUSE:
-            broker.resume()
-        else:
+        at_least_ms = SESSION_MS if step.kind is FaultKind.OUTLIVE else 0
+        await asyncio.sleep((at_least_ms + step.duration_ms) / 1000)
+        if step.kind is FaultKind.KILL_PAUSED:
             await broker.kill_9()
-            await self._start()
+            await self._start(node)
+        else:
+            broker.resume()
 
-    async def _kill(self, step: Step) -> None:
-        site, api_key = self._site, self._site.api_key(step)
+    async def _cut_off(self, node: Node, step: Step) -> None:
+        """Half of what it sent meanwhile arrives late; of the rest nothing does."""
+        if node.relay is None:
+            return
+        node.relay.block()
+        try:
+            await asyncio.sleep(step.duration_ms / 1000)
+        finally:
+            node.relay.heal(lose=step.draw < 0.5)
+
+    async def _disturb_members(self, members: EtcdMembers, step: Step) -> None:
+        if step.kind is FaultKind.PAUSE_MEMBER:
+            number = await members.leader()
+            await members.stop(number)
+            await asyncio.sleep(step.duration_ms / 1000)
+            members.go_on(number)
+        else:
+            number = step.pick(range(len(members.endpoints)))
+            await members.kill(number)
+            await asyncio.sleep(step.duration_ms / 1000)
+            await members.start(number)
+
+    async def _kill_each(self) -> None:
+        for node in self._site.nodes:
+            await node.broker.kill_9()
+            await self._start(node)
+
+    async def _kill_all(self) -> None:
+        await asyncio.gather(*(broker.kill_9() for broker in self._site.brokers))
+        await asyncio.gather(*map(self._start, self._site.nodes))
+
+    async def _kill(self, node: Node, step: Step) -> None:
+        keys = self._site.api_keys
+        proxy, broker, api_key = node.proxy, node.broker, keys[int(step.draw * len(keys))]
         if step.kind is FaultKind.KILL_IN_FLIGHT:
-            site.proxy.hold_responses(api_key=api_key)
+            proxy.hold_responses(api_key=api_key)
             with contextlib.suppress(TimeoutError):
-                await site.proxy.wait_until(
-                    lambda: site.proxy.answered(api_key) >= step.frames, step.duration_ms + 1
-                )
-        await site.broker.kill_9()
+                await proxy.wait_until(lambda: proxy.answered(api_key) >= step.frames, step.duration_ms + 1)
+        await broker.kill_9()
         if step.kind is FaultKind.KILL_IN_FLIGHT:
-            site.proxy.cut_connections()
-            site.proxy.release_responses()
+            proxy.cut_connections()
+            proxy.release_responses()
         if step.kind is FaultKind.KILL_STARTING:
-            starting = asyncio.create_task(site.broker.start())
+            starting = asyncio.create_task(broker.start())
             await asyncio.wait((starting,), timeout=step.draw * _START_MS / 1000)
-            await site.broker.kill_9()
+            await broker.kill_9()
             with contextlib.suppress(BrokerProcessError):
                 await starting
             # The kill may have come before there was a process.
-            await site.broker.kill_9()
-        await self._start()
+            await broker.kill_9()
+        await self._start(node)
 
-    async def _terminate(self) -> None:
-        broker = self._site.broker
-        exit_code = await broker.terminate()
+    async def _terminate(self, node: Node, _: Step) -> None:
+        exit_code = await node.broker.terminate()
         if exit_code:
             raise BrokerProcessError(f"the broker ended with exit code {exit_code} after SIGTERM")
-        await self._start()
+        await self._start(node)
 
-    async def _start(self) -> None:
-        files = await asyncio.to_thread(lambda: list(self._site.data_dir.glob("*/*")))
+    async def _start(self, node: Node) -> None:
+        files = await asyncio.to_thread(lambda: list(node.data_dir.glob("*/*")))
         self.ended_in_cleans += any(path.suffix in (".cleaned", ".swap") for path in files)
-        await self._site.broker.start()
+        await node.broker.start()
 
-    async def _cut_power(self, step: Step) -> None:
+    async def _cut_power(self, node: Node, step: Step) -> None:
         """Kill it in the middle of its work and lose what was not synced."""
-        site = self._site
         with contextlib.suppress(TimeoutError):
-            in_flight = site.proxy.in_flight
-            await site.proxy.wait_until(lambda: len(in_flight()) >= step.frames, step.duration_ms + 1)
-        await site.broker.kill_9()
+            in_flight = node.proxy.in_flight
+            await node.proxy.wait_until(lambda: len(in_flight()) >= step.frames, step.duration_ms + 1)
+        await node.broker.kill_9()
         rng = random.Random(step.draw)
         self.bytes_lost += await asyncio.to_thread(
-            cut_power, site.data_dir, synced_sizes(site.journal), named_files(site.journal), rng
+            cut_power, node.data_dir, synced_sizes(node.journal), named_files(node.journal), rng
         )
-        await self._start()
+        await self._start(node)

@@ -5,9 +5,11 @@ same order.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class FaultKind(StrEnum):
@@ -33,6 +35,12 @@ class FaultKind(StrEnum):
     PAUSE_PROCESSOR = "SIGSTOP of a processor, SIGCONT"
     TWO_PROCESSORS = "a second processor with the same id"
     ZOMBIE = "SIGSTOP of a processor, a second with the same id, SIGCONT"
+    KILL_EACH = "kill -9, start of each broker in turn"
+    KILL_ALL = "kill -9 of all brokers, start"
+    OUTLIVE = "SIGSTOP longer than the session, SIGCONT"
+    CUT_OFF = "a broker cut off from etcd"
+    KILL_MEMBER = "kill -9 of a member of etcd, start"
+    PAUSE_MEMBER = "SIGSTOP of the leader of etcd, SIGCONT"
 
 
 class Step(NamedTuple):
@@ -46,6 +54,10 @@ class Step(NamedTuple):
     duration_ms: int
     frames: int
     draw: float
+
+    def pick(self, several: Sequence[T]) -> T:
+        """One of them, whatever else `draw` decides."""
+        return several[int(self.draw * 1009 % 1 * len(several))]
 
     def __str__(self) -> str:
         return f"{self.kind} ({_DETAILS.get(self.kind, '{0.duration_ms} ms').format(self)})"
@@ -66,6 +78,8 @@ _DETAILS: Final = {
     FaultKind.RENEW: "now",
     FaultKind.KILL_PROCESSOR: "now",
     FaultKind.TWO_PROCESSORS: "now",
+    FaultKind.KILL_EACH: "now",
+    FaultKind.KILL_ALL: "now",
 }
 _SHARED: Final = {
     FaultKind.KILL: 6,
@@ -94,12 +108,25 @@ PROCESSORS: Final[Mapping[FaultKind, int]] = {
     FaultKind.ZOMBIE: 8,
 }
 """The same where processors work in transactions."""
+OF_SEVERAL: Final[Mapping[FaultKind, int]] = {
+    FaultKind.KILL_EACH: 4,
+    FaultKind.KILL_ALL: 2,
+    FaultKind.OUTLIVE: 8,
+    FaultKind.CUT_OFF: 10,
+    FaultKind.KILL_MEMBER: 5,
+    FaultKind.PAUSE_MEMBER: 5,
+}
+"""What comes besides where several brokers share an etcd."""
 _LONGEST_MS: Final = {
     FaultKind.PAUSE: 2500,
     FaultKind.DELAY: 1500,
     FaultKind.REFUSE: 1500,
     FaultKind.PAUSE_PROCESSOR: 6000,
     FaultKind.ZOMBIE: 6000,
+    FaultKind.OUTLIVE: 4000,
+    FaultKind.CUT_OFF: 6000,
+    FaultKind.KILL_MEMBER: 3000,
+    FaultKind.PAUSE_MEMBER: 3000,
 }
 _LONGEST_OTHER_MS: Final = 400
 _MEAN_WAIT_MS: Final = 250

@@ -6,13 +6,15 @@ Owns the rules:
 - no lost commit: what was confirmed is visible;
 - exactly once: each input has the outputs of one attempt, each of them once, in the order of the inputs, and
   the committed offset agrees with them;
-- the ends: a last stable offset and a high watermark never decrease, and the first is never above the second.
+- the ends: a last stable offset and a high watermark never decrease, and the first is never above the second;
+- the committed offset of a partition never decreases, because each process reads from there on.
 
 Pure. One list of findings; a fault may break several rules.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from faults.checker import Finding, Kind, Stored
 from faults.transactions.history import (
@@ -39,6 +41,7 @@ def check(history: History) -> list[Finding]:
         *_check_inputs(history, found),
         *_check_order(history.visible),
         *_check_ends(history.ends),
+        *_check_committed(history.committed),
     ]
 
 
@@ -145,3 +148,11 @@ def _check_ends(observed: Mapping[Place, Sequence[Ends]]) -> Iterator[Finding]:
             if ends.last_stable < before.last_stable or ends.high_watermark < before.high_watermark:
                 yield Finding(Kind.BACKWARDS, f"{place}: {before} became {ends}")
             before = ends
+
+
+def _check_committed(observed: Mapping[int, Sequence[int]]) -> Iterator[Finding]:
+    for partition, positions in observed.items():
+        for before, after in pairwise(positions):
+            if after < before:
+                text = f"input {partition}: the committed offset {before} became {after}"
+                yield Finding(Kind.BACKWARDS, text)

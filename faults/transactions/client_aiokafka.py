@@ -16,7 +16,11 @@ _RETRY_S: Final = 0.1
 
 
 class AiokafkaClient(Client):
-    """aiokafka, of which a process ends after an abort that failed."""
+    """aiokafka, of which a process ends after an abort that failed.
+
+    It commits also where it gave up a record, as it does when a partition has no leader: whoever commits has
+    to ask each record first.
+    """
 
     async def open(self) -> None:
         shared: dict[str, Any] = {
@@ -25,6 +29,7 @@ class AiokafkaClient(Client):
             "retry_backoff_ms": 20,
             "metadata_max_age_ms": 1000,
         }
+        self._sent: list[asyncio.Future[Any]] = []
         while True:
             self._producer = AIOKafkaProducer(
                 transactional_id=self.job.transactional_id,
@@ -60,25 +65,29 @@ class AiokafkaClient(Client):
         return [Source(key.partition, each.offset) for key, records in found.items() for each in records]
 
     async def begin(self) -> None:
+        self._sent = []
         await self._producer.begin_transaction()
 
     async def send(self, place: Place, key: bytes, value: bytes) -> None:
-        await self._in_transaction(self._producer.send(place.topic, value, key, place.partition))
+        sending = self._producer.send(place.topic, value, key, place.partition)
+        self._sent.append(await self._in_transaction(sending))
 
     async def send_offsets(self, positions: Mapping[int, int]) -> None:
         offsets = {AioPartition(self.job.input_topic, each): at for each, at in positions.items()}
         await self._in_transaction(self._producer.send_offsets_to_transaction(offsets, self.job.group))
 
     @staticmethod
-    async def _in_transaction(call: Any) -> None:
+    async def _in_transaction(call: Any) -> Any:
         try:
-            await call
+            return await call
         except ProducerFenced:
             raise
         except AioError as error:
             raise Abortable from error
 
     async def commit(self) -> None:
+        for sent in self._sent:
+            await self._in_transaction(sent)
         await self._in_transaction(self._producer.commit_transaction())
 
     async def abort(self) -> None:

@@ -93,13 +93,14 @@ class Ends(NamedTuple):
 @dataclass
 class History:
     """One run. `visible` is what a reader of committed records finds at the end; `followed` what readers
-    found meanwhile, by their names; `ends` in the order of observation; `inputs` the number of input records
-    and `positions` the committed offset of each input partition."""
+    found meanwhile, by their names; `ends` and `committed`, the offsets of each input partition, in the order
+    of observation; `inputs` the number of input records and `positions` the last committed offsets."""
 
     attempts: Mapping[AttemptId, Attempt] = field(default_factory=dict)
     visible: Mapping[Place, Sequence[Stored]] = field(default_factory=dict)
     followed: Mapping[str, Mapping[Place, Sequence[Stored]]] = field(default_factory=dict)
     ends: Mapping[Place, Sequence[Ends]] = field(default_factory=dict)
+    committed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     inputs: Mapping[int, int] = field(default_factory=dict)
     positions: Mapping[int, int] = field(default_factory=dict)
 

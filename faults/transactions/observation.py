@@ -7,35 +7,39 @@ of a stopped broker with `protocol` alone, by the markers, without the broker's 
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from faults.checker import Stored
-from faults.process import BrokerProcess
 from faults.readback import COMMITTED, Follower, read_all, segment_files
+from faults.site import Node, Site
 from faults.transactions.client import Job
 from faults.transactions.history import PARTITIONS, PLACES, Ends, Place, output_of
 from faults.wire import Wire
-from tidelog.client import Consumer, TopicPartition
+from tidelog.client import ClientError, Consumer, TopicPartition
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import decode_batch, iter_batches, read_marker
 
 READ_COMMITTED: Final = 1
 _LOOK_S: Final = 0.02
+_ASK_S: Final = 0.5
 _RETRY_S: Final = 0.05
 Logs = dict[Place, list[Stored]]
 
 
 class EndsWatcher:
-    """Looks at the ends of all places again and again, through all starts of the broker."""
+    """Looks at the ends of all places again and again, through all starts of the brokers."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, site: Site) -> None:
         self.ends: dict[Place, list[Ends]] = defaultdict(list)
-        self._broker = broker
-        self._watching = asyncio.create_task(self._watch())
+        self._site = site
+        self._watching = [asyncio.create_task(self._watch(node)) for node in site.nodes]
 
     async def stop(self) -> None:
-        self._watching.cancel()
-        await asyncio.gather(self._watching, return_exceptions=True)
+        for each in self._watching:
+            each.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
 
     @property
     def is_stable(self) -> bool:
@@ -49,16 +53,17 @@ class EndsWatcher:
         """Return after a look that began later than this call."""
         seen = {place: len(self.ends[place]) for place in PLACES}
         while any(len(self.ends[place]) < count + 2 for place, count in seen.items()):
-            if self._watching.done():
-                self._watching.result()
+            for each in self._watching:
+                if each.done():
+                    each.result()
             await asyncio.sleep(_LOOK_S)
 
-    async def _watch(self) -> None:
+    async def _watch(self, node: Node) -> None:
         while True:
             try:
-                async with Wire.connected(self._broker.port) as wire:
+                async with Wire.connected(node.broker.port) as wire:
                     while True:
-                        for place in PLACES:
+                        for place in filter(lambda each: self._site.node_of(*each) is node, PLACES):
                             await self._look(wire, place)
                         await asyncio.sleep(_LOOK_S)
             except (OSError, EOFError, TimeoutError):
@@ -68,8 +73,30 @@ class EndsWatcher:
         # A Fetch at the end answers no record, and both ends as of one moment.
         offset = self.ends[place][-1].high_watermark if self.ends[place] else 0
         found = await wire.read(*place, offset, 1, READ_COMMITTED)
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # The end went back.
+            found = await wire.read(*place, 0, 1, READ_COMMITTED)
         if not found.error_code:
             self.ends[place].append(Ends(found.last_stable_offset, found.high_watermark))
+
+
+class PositionsWatcher:
+    """Asks again and again which offsets the groups have committed, through all starts of the brokers."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.positions: dict[int, list[int]] = defaultdict(list)
+        self._jobs = jobs
+        self._watching = asyncio.create_task(self._watch())
+
+    async def stop(self) -> None:
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            with suppress(ClientError):
+                for partition, position in (await committed_positions(self._jobs)).items():
+                    self.positions[partition].append(position)
+            await asyncio.sleep(_ASK_S)
 
 
 class CommittedFollowers:

@@ -17,9 +17,10 @@ from faults.checker import check as check_records
 from faults.foreign_readers import READERS, compare_with_others
 from faults.process import BrokerProcessError
 from faults.readback import COMMITTED, read_all
-from faults.runner import TIDELOG, alarms, break_for, site_of
-from faults.saboteur import Saboteur, Site
-from faults.schedule import PROCESSORS, FaultKind, schedule
+from faults.runner import TIDELOG, alarms, break_for
+from faults.saboteur import Saboteur
+from faults.schedule import OF_SEVERAL, PROCESSORS, FaultKind, schedule
+from faults.site import Site, site_of
 from faults.transactions.checker import check
 from faults.transactions.client import CLIENTS, Job
 from faults.transactions.history import PARTITIONS, PLACES, Attempt, AttemptId, History, Outcome, output_of
@@ -27,6 +28,7 @@ from faults.transactions.observation import (
     CommittedFollowers,
     EndsWatcher,
     Logs,
+    PositionsWatcher,
     committed_in_files,
     committed_positions,
     read_committed,
@@ -53,15 +55,14 @@ _LOOK_S: Final = 0.2
 _BROKER_SETTINGS: Final[dict[str, object]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "auto.create.topics.enable": "false",
-    # So that a start is short.
-    "offsets.topic.num.partitions": 2,
-    "transaction.state.log.num.partitions": 2,
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.min.session.timeout.ms": 6_000,
     "group.consumer.session.timeout.ms": 6_000,
     "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.heartbeat.interval.ms": 500,
 }
+_COORDINATOR_PARTITIONS: Final = 2
+"""Of each internal topic, on each broker: few, so that a start is short."""
 _API_KEYS: Final = (
     ApiKey.PRODUCE,
     ApiKey.END_TXN,
@@ -105,6 +106,7 @@ class _Run:
     slots: Sequence[Slot]
     feeder: TidelogWriter
     watcher: EndsWatcher
+    positions: PositionsWatcher
     followers: CommittedFollowers
     outcome: TrialOutcome
     history: History = field(default_factory=History)
@@ -128,6 +130,7 @@ async def run(
     say: Say,
     least_steps: int = 0,
     crew: Crew | None = None,
+    brokers: int = 1,
 ) -> TrialOutcome:
     """Break things for `seconds`, or longer until `least_steps` are done, then check. The seed draws the crew
     if none is given."""
@@ -137,12 +140,15 @@ async def run(
     rng = random.Random(f"transactions {seed}")
     settings = {**_BROKER_SETTINGS, "log.segment.bytes": rng.choice((16_384, 65_536, 1_048_576))}
     settings["log.flush.offset.checkpoint.interval.ms"] = rng.choice((100, 500, 60_000))
-    data_dir = folder / "data"
-    async with site_of(data_dir, settings, rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))) as site:
+    for topic in ("offsets.topic", "transaction.state.log"):
+        settings[f"{topic}.num.partitions"] = _COORDINATOR_PARTITIONS * brokers
+    disk = rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))
+    weights = PROCESSORS if brokers == 1 else {**PROCESSORS, **OF_SEVERAL}
+    async with site_of(folder / "data", settings, *disk, brokers) as site:
         made = await _begin(site, seed, folder, outcome, crew or rng.choice(_CREWS))
         saboteur = Saboteur(site)
         try:
-            steps = schedule(seed, PROCESSORS)
+            steps = schedule(seed, weights)
             await break_for(saboteur, steps, seconds, say, least_steps=least_steps)
             say("all faults are over; the processors read to the end of the input")
             await _settle(made)
@@ -152,7 +158,8 @@ async def run(
             made.find(Kind.ALARM, str(error))
         finally:
             await _end(made)
-        outcome.findings += alarms(site.broker)
+        for broker in site.brokers:
+            outcome.findings += alarms(broker)
         outcome.tried = Counter({str(kind): count for kind, count in saboteur.done.items()})
         outcome.figures += _figures(made, saboteur)
     made.history.attempts = _attempts(made.slots)
@@ -179,7 +186,9 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
     job_of_feeder = WriterJob(site.address, INPUT, count, seed, longest_pause_s=_LONGEST_PAUSE_S)
     feeder = TidelogWriter("feeder", job_of_feeder, TIDELOG)
     site.users, site.api_keys = slots, _API_KEYS
-    made = _Run(site, slots, feeder, EndsWatcher(site.broker), CommittedFollowers(site.address), outcome)
+    positions = PositionsWatcher([slot.job for slot in slots])
+    followers = CommittedFollowers(site.address)
+    made = _Run(site, slots, feeder, EndsWatcher(site), positions, followers, outcome)
     await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
     async with asyncio.timeout(_READ_SECONDS):
         while not all(slot.has_committed() for slot in slots):  # noqa: ASYNC110 (another process says so)
@@ -207,7 +216,8 @@ async def _settle(made: _Run) -> None:
 
 
 async def _until_processed(made: _Run) -> None:
-    """Wait until all offsets are committed. A client that makes no progress for long is started again."""
+    """Wait until all offsets are committed, as long as any moves. A client that makes no progress for long is
+    started again."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _SETTLE_SECONDS
     moved_at = dict.fromkeys((slot.name for slot in made.slots), loop.time())
@@ -221,6 +231,8 @@ async def _until_processed(made: _Run) -> None:
         made.history.positions = positions
         if positions == made.history.inputs:
             return
+        if positions != before:
+            end = loop.time() + _SETTLE_SECONDS
         for slot in made.slots:
             own = slot.job.partitions
             is_done = all(positions[each] == made.history.inputs[each] for each in own)
@@ -251,11 +263,12 @@ async def _observe(made: _Run) -> None:
                 address, topic, logs, _READ_SECONDS, output_of, COMMITTED
             )
     await made.watcher.look_again()
-    if exit_code := await made.site.broker.terminate():
+    if exit_code := await made.site.terminate():
         made.find(Kind.ALARM, f"exit code {exit_code} after SIGTERM")
     for place, log in history.visible.items():
         try:
-            found = await asyncio.to_thread(committed_in_files, made.site.data_dir, place)
+            data_dir = made.site.node_of(*place).data_dir
+            found = await asyncio.to_thread(committed_in_files, data_dir, place)
         except ProtocolError as error:
             made.find(Kind.UNREADABLE, f"the files of {place}: {error}")
         else:
@@ -265,10 +278,11 @@ async def _observe(made: _Run) -> None:
 async def _end(made: _Run) -> None:
     for slot in made.slots:
         await slot.close()
-    ending: list[Any] = [made.feeder.give_up(), made.watcher.stop(), made.followers.stop()]
+    ending: list[Any] = [made.feeder.give_up(), made.watcher.stop(), made.positions.stop()]
+    ending += [made.followers.stop()]
     await asyncio.gather(*ending, return_exceptions=True)
     made.history.followed = {"the reader along": made.followers.logs}
-    made.history.ends = made.watcher.ends
+    made.history.ends, made.history.committed = made.watcher.ends, made.positions.positions
 
 
 def _attempts(slots: Sequence[Slot]) -> dict[AttemptId, Attempt]:
@@ -290,7 +304,8 @@ def _figures(made: _Run, saboteur: Saboteur) -> list[str]:
         f"{sum(made.history.inputs.values()):,} inputs, {sum(map(len, visible.values())):,} visible outputs,"
         f" read with {', '.join(('our client', *READERS))} and from the files;"
         f" {kills:,} kills of the broker, {saboteur.bytes_lost:,} bytes lost in power cuts;"
-        f" {sum(map(len, made.watcher.ends.values())):,} looks at the ends of the logs"
+        f" {sum(map(len, made.watcher.ends.values())):,} looks at the ends of the logs,"
+        f" {sum(map(len, made.positions.positions.values())):,} at committed offsets"
     )
     oddities = made.slots[0].oddities
     figures += [f"{count:>6,} × {oddity}" for oddity, count in sorted(oddities.items())]

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ from structlog.testing import capture_logs
 
 from faults.proxy import FaultProxy
 from tests.certificates import Certificates
+from tests.conformance import several
 from tests.conformance.client_site import Site
 from tests.conformance.commands import Type, typist
 from tests.conformance.crew import Crew, filled
@@ -30,18 +32,35 @@ T = TypeVar("T")
 
 
 class RunningBroker:
-    """A broker that serves while the test's thread does what it likes."""
+    """A broker that serves while the test's thread does what it likes.
+
+    With BROKERS=etcd two more are processes beside it; with BROKERS=processes all are, without `broker`.
+    """
 
     def __init__(self, data_dir: Path, **settings: object) -> None:
         self.data_dir = data_dir
-        chosen_port = {} if "listeners" in settings else {"port": 0}
-        config = BrokerConfig(**{**chosen_port, "http_port": 0, "data_dir": data_dir, **settings})  # type: ignore[arg-type]
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
         self._thread.start()
-        self.broker = self.run(Broker.start(config))
-        self.address = f"127.0.0.1:{self.broker.port}"
-        self.http_port = self.broker.http_port
+        self._stack = AsyncExitStack()
+        self.run(self._start(settings))
+
+    async def _start(self, settings: dict[str, Any]) -> None:
+        if several.KIND == "processes":
+            process = several.OfProcesses(self.data_dir, settings=several.text_of(settings))
+            await self._stack.enter_async_context(process)
+            self.address, self.http_port = f"127.0.0.1:{process.port}", process.http_port
+            return
+        if several.KIND == "etcd":
+            settings = {
+                **settings,
+                **await self._stack.enter_async_context(several.neighbours(self.data_dir, settings)),
+            }
+        chosen_port = {} if "listeners" in settings else {"port": 0}
+        config = BrokerConfig(**{**chosen_port, "http_port": 0, "data_dir": self.data_dir, **settings})
+        self.broker = await Broker.start(config)
+        self._stack.push_async_callback(self.broker.stop)
+        self.address, self.http_port = f"127.0.0.1:{self.broker.port}", self.broker.http_port
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What `coroutine` returns, run on the broker's loop."""
@@ -50,7 +69,7 @@ class RunningBroker:
     def stop(self) -> None:
         """Everything written is in the files of `data_dir` afterwards."""
         try:
-            self.run(self.broker.stop())
+            self.run(self._stack.aclose())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(DEADLINE_SECONDS)
@@ -106,6 +125,12 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
             yield made
         finally:
             await made.broker.stop()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left = [item for item in items if several.is_left_out(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(autouse=True)

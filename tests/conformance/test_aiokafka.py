@@ -9,9 +9,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import OffsetOutOfRangeError, for_code
 
-from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers.aio import AioKafka
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.protocol.errors import ErrorCode
 
@@ -23,6 +23,7 @@ async def make(broker: RunningBroker, topic: str, partitions: int = 1) -> None:
     await asyncio.to_thread(PEER.create_topics, broker.address, {topic: partitions})
 
 
+@pytest.mark.one_broker("counts brokers")
 async def test_the_admin_lists_describes_and_deletes_topics(broker: RunningBroker) -> None:
     await make(broker, "described", 2)
     admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
@@ -139,6 +140,7 @@ async def test_a_record_past_the_limit_of_the_broker_is_refused(broker: RunningB
             await asyncio.wait_for(producer.send_and_wait("too-large", b"x" * 2_000_000), _PATIENCE_S)
 
 
+@pytest.mark.one_broker("with acks=0 a broker that does not lead yet drops what is sent")
 async def test_without_acknowledgements_nothing_is_awaited(broker: RunningBroker) -> None:
     await make(broker, "unacknowledged")
     async with AIOKafkaProducer(bootstrap_servers=broker.address, acks=0) as producer:

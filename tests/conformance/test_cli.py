@@ -32,6 +32,7 @@ def lines(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
+@pytest.mark.one_broker("names the leader")
 def test_a_topic_from_creation_to_deletion(tidelog: Type) -> None:
     created = tidelog("topic", "create", "birth", "-p", "2", "--config", "retention.ms=3600000")
     assert created == (0, "created birth (2 partitions)\n", "")
@@ -195,6 +196,7 @@ def test_what_a_foreign_client_left_out_is_shown_as_null(broker: RunningBroker, 
     assert [json.loads(line)["key"] for line in tidelog(*read, "--json")[1].splitlines()] == ["k", None]
 
 
+@pytest.mark.one_broker("reads the data folder")
 def test_producers_are_listed_with_their_last_sequence(
     tidelog: Type, lines: Callable[[str], str], broker: RunningBroker
 ) -> None:
@@ -215,6 +217,7 @@ def test_producers_are_listed_with_their_last_sequence(
     assert "value='3'" in dumped
 
 
+@pytest.mark.one_broker("batches are those of the broker that is asked")
 def test_producers_have_their_batches_however_many_answers_it_takes(
     tidelog: Type, lines: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

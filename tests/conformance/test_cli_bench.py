@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.process import BrokerProcess
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.several import BrokerProcess
 from tests.conformance.tansu import running_tansu
 from tests.ports import free_port
 from tests.waiting import DEADLINE_SECONDS

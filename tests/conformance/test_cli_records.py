@@ -165,6 +165,7 @@ def test_options_that_contradict_each_other_are_wrong_usage(
     assert refused in error
 
 
+@pytest.mark.one_broker("counts brokers")
 def test_cluster_info_counts_brokers_topics_and_partitions(broker: RunningBroker, tidelog: Type) -> None:
     tidelog("topic", "create", "counted", "-p", "3")
     shown = json.loads(tidelog("cluster", "info", "--json")[1])

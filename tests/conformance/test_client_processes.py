@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.process import BrokerProcess
+from tests.conformance.several import BrokerProcess
 from tests.ports import free_address
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.conformance.client_site import FIRST, TOPIC, Site
+from tests.conformance.several import EmbeddedBroker
 from tests.conformance.test_transactions import read
 from tests.ports import free_port
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import (
     Admin,
     BrokerError,

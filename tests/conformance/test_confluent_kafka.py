@@ -18,10 +18,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, wait_for
 
 _PATIENCE_S = DEADLINE_SECONDS
@@ -33,6 +33,7 @@ def admin(broker: RunningBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.address})
 
 
+@pytest.mark.one_broker("counts brokers")
 def test_metadata_names_the_broker_its_topics_and_no_unknown_one(
     broker: RunningBroker, admin: AdminClient
 ) -> None:
@@ -217,6 +218,7 @@ def test_watermarks_follow_the_log(broker: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.one_broker("applies retention inside the broker")
 def test_records_without_timestamps_stay_for_retention_ms(broker: RunningBroker, codec: str) -> None:
     topic = f"untimed-{codec}"
     PEER.create_topics(broker.address, {topic: 1})

@@ -85,7 +85,9 @@ async def site(tmp_path: Path, **settings: object) -> AsyncIterator[Site]:
             "sasl_plain_password": PASSWORD,
         }
         async with (
-            Producer(transactional_id="covert-transaction", **client) as producer,
+            Producer(
+                transactional_id="covert-transaction", transaction_timeout_ms=600_000, **client
+            ) as producer,
             Consumer(
                 "covert-topic", group_id="covert-group", auto_offset_reset="earliest", **client
             ) as consumer,

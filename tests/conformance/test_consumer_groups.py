@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.crew import (
     CLASSIC,
@@ -24,6 +23,7 @@ from tests.conformance.crew import (
     numbered,
     write,
 )
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import (
     Admin,

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.protocol.errors import ErrorCode
 

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.conformance.several import EmbeddedBroker
 from tests.conformance.test_client_transactions import committed
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
-from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import Admin, ClientError, ClusterConfig, Producer
 from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, TransactionName, group_of
 from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
@@ -239,6 +239,7 @@ def may(operation: Operation, resource_type: ResourceType, name: str, pattern: P
     return Acl(resource_type, pattern, name, "User:ANONYMOUS", "*", operation, Permission.ALLOW)
 
 
+@pytest.mark.one_broker("makes ACLs inside the broker")
 async def test_a_sink_needs_the_documented_rights_and_no_others() -> None:
     """Those of docs/authorization.md. DescribeConfigs is needed for a batch that is older than a minute."""
     settings = {**SETTINGS, "authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}

@@ -79,6 +79,7 @@ def test_acknowledgements_name_offset_and_timestamp_of_each_record(
 
 
 @pytest.mark.parametrize("writer", _NAMES)
+@pytest.mark.one_broker("reads the data folder")
 def test_batches_lie_in_the_log_as_they_were_sent(
     broker: RunningBroker, written: dict[str, Written], writer: str
 ) -> None:

@@ -16,10 +16,10 @@ from kafka.errors import (
 )
 from kafka.protocol.admin.topics import ElectionType
 
-from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.pure import KafkaPython
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS
 
 _PATIENCE_S = DEADLINE_SECONDS
@@ -54,6 +54,7 @@ def test_the_admin_lists_and_describes_topics(broker: RunningBroker, admin: Kafk
     assert "described" not in admin.list_topics()
 
 
+@pytest.mark.one_broker("counts log folders")
 def test_the_admin_asks_what_operators_ask(broker: RunningBroker, admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("operated", 1, 1)])
     ((folder,),) = [described["log_dirs"] for described in admin.describe_log_dirs()]

@@ -110,6 +110,7 @@ def test_librdkafka_above_its_quotas_is_slowed_down_and_loses_nothing(broker: Ru
         consumer.close()
 
 
+@pytest.mark.one_broker("raw requests to one broker")
 async def test_changes_of_topics_above_the_quota_are_refused_or_throttled_by_version(
     broker: RunningBroker, tidelog: Type
 ) -> None:

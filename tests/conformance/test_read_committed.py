@@ -18,9 +18,9 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
-from faults.process import BrokerProcess
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.raw import NOW_MS, RawClient, connected
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.data_folder.verification import Finding, verify_folder
 from tidelog.client import ClusterConfig, TopicPartition

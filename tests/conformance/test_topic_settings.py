@@ -16,13 +16,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource as KafkaPythonResource
 from kafka.errors import NotEnoughReplicasError
 
-from faults.process import BrokerProcess
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.aio import AioKafka
 from tests.conformance.peers.confluent import ConfluentKafka
 from tests.conformance.peers.pure import KafkaPython
+from tests.conformance.several import BrokerProcess
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.protocol.compression import Compression
@@ -115,6 +115,7 @@ def test_a_value_that_kafka_refuses_is_refused_with_its_name(
     assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
 
+@pytest.mark.one_broker("reads the data folder")
 def test_every_client_reads_what_was_compressed_again(broker: RunningBroker) -> None:
     """Written with gzip by an idempotent producer, stored in each codec, read by each client."""
     codecs = {"uncompressed": Compression.NONE, "snappy": Compression.SNAPPY, "lz4": Compression.LZ4}

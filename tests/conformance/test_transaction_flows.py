@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.conformance.several import EmbeddedBroker
 from tests.conformance.test_client_transactions import QUICK, committed, producer
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.client import Consumer, Producer, ProducerFencedError
 
 HUNG_MS = 2_000

@@ -26,7 +26,7 @@ async def test_a_short_run_with_a_fixed_seed_survives_and_a_lost_batch_would_be_
 
     _remove_an_acknowledged_batch(tmp_path / "data", result.ledgers)
     damaged = Result(settings, ledgers=result.ledgers)
-    judge_files(tmp_path / "data", damaged)
+    judge_files(lambda _: tmp_path / "data", damaged)
     assert Kind.GAP in {finding.kind for finding in damaged.findings}
     assert Kind.MISSING in {finding.kind for finding in damaged.findings}
 

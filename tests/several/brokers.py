@@ -76,9 +76,8 @@ class Brokers:
             wanted["listeners"] = [f"{name}://127.0.0.1:{ports.get(name, 0)}" for name in names]
         else:
             wanted["port"] = next(iter(ports.values()), 0)
-        config = BrokerConfig(
-            node_id=node_id, data_dir=self._folder / f"broker-{node_id}", http_port=-1, **QUICK, **wanted
-        )
+        wanted = {"data_dir": self._folder / f"broker-{node_id}", "http_port": -1, **QUICK, **wanted}
+        config = BrokerConfig(node_id=node_id, **wanted)
         member = Member(self.store)
         broker = await Broker.start(config, store=member)
         self.running[node_id], self._members[node_id] = broker, member

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Self
 from uuid import UUID
 
-from tests.etcd import EtcdMembers
+from faults.etcd import EtcdMembers
 from tests.unit.broker.cluster.stores import facts_of, topic
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import BrokerConfigsChanged, Change, Delta, TopicCreated

@@ -38,7 +38,7 @@ class Processes:
         settings = {**self._settings, "processes": str(self.count)}
         self.broker = BrokerProcess(self.data_dir, settings=settings)
         self.release_ports()
-        self._held = _ports_apart(self.count + 1)
+        self._held = hold_ports_apart(self.count + 1)
         self.broker.port = self._held[0].getsockname()[1]
         await self.broker.start()
 
@@ -88,7 +88,7 @@ class Processes:
         await until(lambda: len(self.running.events("process_started_again")) > before)
 
 
-def _ports_apart(count: int) -> list[socket.socket]:
+def hold_ports_apart(count: int) -> list[socket.socket]:
     """Sockets that hold a free port and those that a broker's processes have beside it (docs/processes.md).
 
     A server that sets SO_REUSEADDR can listen there.

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
+from faults.etcd import running_etcd
 from tests.certificates import Certificates
-from tests.etcd import running_etcd
 from tests.several.etcd_writers import Writer, check, compact, through
 from tests.unit.broker.cluster.stores import commit, facts_of
 from tidelog.broker.cluster.catalog import ProducerIdsReserved

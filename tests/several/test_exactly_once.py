@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from faults.etcd import running_etcd
 from faults.process import BrokerProcess
 from tests.conformance.test_client_transactions import committed as committed_of
-from tests.etcd import running_etcd
 from tests.several.brokers import Brokers
 from tests.several.processes import QUICK as FEW
 from tests.several.processes import processes

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from faults.etcd import running_etcd
 from faults.process import BrokerProcess
 from tests.conformance.raw import connected
-from tests.etcd import running_etcd
 from tests.several.brokers import Brokers, brokers
 from tests.several.processes import QUICK, processes
 from tests.several.test_coordinators import coordinated_by

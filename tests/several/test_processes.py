@@ -22,7 +22,7 @@ from tidelog.broker.net.writing import FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.storage.disk import Disk
 from tidelog.client import Admin, Consumer, NewTopic, Producer
 from tidelog.pipeline.offsets import Place
-from tidelog.pipeline.segments.data_folders import by_place, find_segments, folder_bounds
+from tidelog.pipeline.segments.data_folders import bounds_in_files, by_place, find_segments
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 TOPIC = "t"
@@ -194,8 +194,8 @@ async def test_the_folders_of_all_processes_are_verified_read_without_a_broker_a
         findings: list[Finding] = []
         totals = verify_folder(broker.data_dir, findings.append)
         assert (totals.partitions, totals.records, findings) == (PARTITIONS, 40, [])
-        segments = by_place(find_segments(broker.data_dir, [TOPIC]))
-        assert folder_bounds(broker.data_dir, segments) == {
+        segments = by_place(find_segments([broker.data_dir], [TOPIC]))
+        assert bounds_in_files(segments) == {
             Place(TOPIC, index): (0, 40 // PARTITIONS) for index in range(PARTITIONS)
         }
         for name in ("cluster.db", "cluster.copy"):

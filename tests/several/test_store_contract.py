@@ -1,4 +1,4 @@
-"""What every store of the catalog keeps to: SQLite, also over a socket, the simulation's, and a real etcd."""
+"""What every store of the catalog keeps to: SQLite, also over a socket, etcd, and the simulated etcd."""
 
 import asyncio
 import random
@@ -11,9 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from tests.etcd import running_etcd
-from tests.simulation.virtual_disk import VirtualCommits, VirtualStore
-from tests.simulation.virtual_loop import Node, VirtualLoop
+from faults.etcd import running_etcd
+from tests.simulation.virtual_etcd import VirtualEtcd, VirtualEtcdClient
+from tests.simulation.virtual_loop import Node
+from tests.simulation.virtual_network import Network
 from tests.unit.broker.cluster.stores import DATABASE, commit, facts_of, fill, topic
 from tests.unit.broker.cluster.test_commit_feed import Watcher
 from tests.waiting import until
@@ -53,26 +54,30 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         made.append(store)
         return store
 
+    def over(client: EtcdClient, node_id: int) -> SharedStore:
+        return keep(
+            EtcdStore(
+                client,
+                node_id=node_id,
+                session_timeout_ms=600_000,
+                image_after_commits=60,
+                kept_commits=60,
+            )
+        )
+
     if request.param == "etcd":
         async with running_etcd(tmp_path) as members:
-            yield lambda node_id: keep(
-                EtcdStore(
-                    EtcdClient(members.endpoints),
-                    node_id=node_id,
-                    session_timeout_ms=600_000,
-                    image_after_commits=60,
-                    kept_commits=60,
-                )
-            )
+            yield lambda node_id: over(EtcdClient(members.endpoints), node_id)
             await asyncio.gather(*(store.close() for store in made))
         return
+    if request.param == "virtual":
+        loop: Any = asyncio.get_running_loop()
+        etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
+        yield lambda node_id: over(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id)
+        await asyncio.gather(*(store.close() for store in made))
+        return
     server: StoreServer | None = None
-    if request.param in ("sqlite", "served"):
-        sharing = StoreSharing(SqliteStore(tmp_path / DATABASE, node_id=1, is_shared=True))
-    else:
-        loop = VirtualLoop(random.Random(1))
-        sharing = StoreSharing(VirtualStore(VirtualCommits(), Node(loop, "broker")))
-        loop.close()
+    sharing = StoreSharing(SqliteStore(tmp_path / DATABASE, node_id=1, is_shared=True))
     if request.param == "served":
         server = StoreServer(sharing)
         await server.start(bind_at(tmp_path / "store.sock"))

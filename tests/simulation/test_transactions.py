@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation.transactions import play
 
-SEEDS = range(16)
+SEEDS = range(8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,22 +1,26 @@
 """A whole broker as a node: everything from its connections to its log files is what a real one runs.
 
-Owns the lives of the broker: it is started on the same folder again after each death. Only the sockets, the
-clock, the threads, the disk's caches and the catalog's store are simulated.
+Owns the lives of the broker: it is started on the same disk again after each death, as a supervisor would.
+Only the sockets, the clock, the threads, the disk's caches and etcd are simulated.
 """
 
 import asyncio
 import random
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tests.simulation.virtual_disk import Platter, VirtualCommits, VirtualDisk, VirtualStore
+from tests.simulation.checked_store import CheckedStore, StoreFacts
+from tests.simulation.virtual_disk import Platter, VirtualDisk
+from tests.simulation.virtual_etcd import VirtualEtcd
 from tests.simulation.virtual_loop import Node, VirtualLoop
-from tests.simulation.virtual_network import Network
+from tests.simulation.virtual_network import Endpoint, Network
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
+from tidelog.broker.handlers.context import Handler
 from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.server import Server
@@ -24,41 +28,68 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.served_apis import build_handlers
 from tidelog.broker.services import Services, open_services
+from tidelog.protocol.schema import ApiKey
 
-ADDRESS: Final = "virtual:1"
-_LISTENER: Final = Listener("PLAINTEXT", "virtual", 1)
+_PORT: Final = 9092
 _LONGEST_SYNC_S: Final = 0.02
-_ENDPOINT: Final[Any] = SimpleNamespace(
-    config=SimpleNamespace(security_protocol=SecurityProtocol.PLAINTEXT),
-    listener_at=lambda _: _LISTENER,
-)
+Handlers = Mapping[ApiKey, Handler]
 
 
 class VirtualBroker:
-    """`start` begins a life; `services` is what the present one serves with, None before it does."""
+    """`start` begins a life; `services` is what the present one serves with, None before it does.
 
-    def __init__(self, network: Network, folder: Path, rng: random.Random, settings: dict[str, Any]) -> None:
+    `opened` is called with the services of each life, and returns how its handlers are called; `failed` with
+    why a life could not begin.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        etcd: VirtualEtcd,
+        facts: StoreFacts,
+        node_id: int,
+        folder: Path,
+        rng: random.Random,
+        settings: dict[str, Any],
+        *,
+        opened: "Callable[[VirtualBroker, Services, Handlers], Handlers]",
+        failed: "Callable[[VirtualBroker, BaseException], None]",
+    ) -> None:
         self.network = network
+        self.etcd = etcd
+        self.facts = facts
+        self.node_id = node_id
+        self.machine = f"broker-{node_id}"
+        self.address = f"{self.machine}:{_PORT}"
         self.loop: VirtualLoop = network.loop
         self.rng = rng
         self.lives = 0
         self.power_cuts = 0
-        self.bytes_lost = 0
-        self.failures: list[str] = []
-        """Why lives could not begin."""
         self.services: Services | None = None
+        self.store: CheckedStore | None = None
         self.node: Node
         self.disk: VirtualDisk
+        self.platter = Platter(folder)
+        self.keeps_dying = True
+        """Whether a life may end soon after it began."""
         self._settings = settings
-        self._platter = Platter(folder)
-        self._commits = VirtualCommits()
+        self._opened = opened
+        self._failed = failed
+        self._listener = Listener("PLAINTEXT", self.machine, _PORT)
+        self._cuts_power: bool | None = None
+        self._next_platter: Platter | None = None
+        network.endpoints[self.address] = Endpoint()
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.node.is_dead
 
     def start(self, dies_at_write: int | None = None) -> None:
         """Begin a life, which ends at that write if one is given."""
         self.lives += 1
-        self.node = Node(self.loop, f"broker {self.lives}")
+        self.node = Node(self.loop, f"{self.machine}, life {self.lives}", self.machine)
         self.node.on_death = self._died
-        self.disk = VirtualDisk(self._platter, self.node)
+        self.disk = VirtualDisk(self.platter, self.node)
         self.die_soon(dies_at_write)
         serving = self.node.start(self._serve(self.node, self.disk))
         serving.add_done_callback(self._served, context=Context())
@@ -68,19 +99,41 @@ class VirtualBroker:
         self.disk.dies_at_write = writes
         self.disk.does_last_write = self.rng.random() < 0.5
 
+    def kill(self, *, cuts_power: bool | None = None, platter: Platter | None = None) -> None:
+        """End this life; the next one may have another disk. Without `cuts_power` chance decides."""
+        if self.is_alive:
+            self._cuts_power, self._next_platter = cuts_power, platter
+            self.node.kill()
+
+    async def stop(self) -> None:
+        """End this life as SIGTERM does."""
+        services, node = self.services, self.node
+        if services is None:
+            return
+        self.network.endpoints[self.address].accept = None
+        ending = node.start(services.close())
+        ending.add_done_callback(lambda _: node.is_dead or self.kill(cuts_power=False), context=Context())
+
     async def _serve(self, node: Node, disk: VirtualDisk) -> None:
-        config = BrokerConfig(data_dir=self._platter.folder, **self._settings)
+        config = BrokerConfig(
+            node_id=self.node_id,
+            data_dir=self.platter.folder,
+            listeners=[f"PLAINTEXT://{self.address}"],
+            **self._settings,
+        )
         metrics = Metrics()
+        self.store = CheckedStore(self.etcd, node, self.facts, config.broker_session_timeout_ms)
         services = await open_services(
             config,
             metrics,
             self.loop.now_ms,
-            listeners=[_LISTENER],
+            listeners=[self._listener],
             steady_ms=self.loop.now_ms,
-            store=VirtualStore(self._commits, node),
+            store=self.store,
             disk=disk,
         )
-        dispatcher = Dispatcher(build_handlers(services), metrics, services.events, services.turns)
+        handlers = self._opened(self, services, build_handlers(services))
+        dispatcher = Dispatcher(handlers, metrics, services.events, services.turns)
         server = Server(
             services.settings,
             dispatcher,
@@ -91,29 +144,39 @@ class VirtualBroker:
             services.quotas.of_connections,
         )
         numbers = iter(range(1, 1 << 30))
+        listens: Any = SimpleNamespace(
+            config=SimpleNamespace(security_protocol=SecurityProtocol.PLAINTEXT),
+            listener_at=lambda _: self._listener,
+        )
+        endpoint = self.network.endpoints[self.address]
+        endpoint.node = node
+        endpoint.accept = lambda: Connection(server, listens, next(numbers))
+        assert services.membership is not None
+        await services.membership.join()
         self.services = services
-        self.network.endpoint.node = node
-        self.network.endpoint.accept = lambda: Connection(server, _ENDPOINT, next(numbers))
 
     def _served(self, task: asyncio.Task[None]) -> None:
         if (error := task.exception()) is not None and not self.node.is_dead:
-            self.failures.append(f"{self.node.name} did not start: {error!r}")
+            self._failed(self, error)
+            self.kill(cuts_power=False)
 
     def _died(self) -> None:
-        self.services = None
-        self.network.endpoint.accept = None
-        node = self.node
+        self.services = self.store = None
+        self.network.endpoints[self.address].accept = None
         # Not within the step in which it died, which may still hold files.
-        self.loop.call_soon(self._bury, node, self.disk, context=Context())
+        self.loop.call_soon(self._bury, self.node, self.disk, context=Context())
 
     def _bury(self, node: Node, disk: VirtualDisk) -> None:
         self.network.cut_of(node)
         disk.close_all()
-        if self.rng.random() < 0.5:
+        if self._cuts_power or (self._cuts_power is None and self.rng.random() < 0.5):
             self.power_cuts += 1
-            self.bytes_lost += self._platter.cut_power(self.rng)
+            self.platter.cut_power(self.rng)
+        self.platter, self._next_platter = self._next_platter or self.platter, None
+        self._cuts_power = None
         # Now and then the next life ends within its recovery, or soon after.
-        dies_at_write = self.rng.randint(1, 12) if self.rng.random() < 0.15 else None
+        dies_soon = self.keeps_dying and self.rng.random() < 0.15
+        dies_at_write = self.rng.randint(1, 12) if dies_soon else None
         self.loop.call_later(0.01 + self.rng.random() * 0.3, self.start, dies_at_write, context=Context())
 
 

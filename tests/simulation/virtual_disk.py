@@ -1,22 +1,18 @@
-"""The disk and the catalog's store of a simulated broker: they outlive it, and lose what was not synced.
+"""The disk of a simulated broker: it outlives it, and loses what was not synced.
 
 Owns which bytes and names are durable, and when the broker dies on the way: a broker can be made to die at
 any of its writes, just before or just after it, so between any two records. Real files in a folder of the
 memory's file system; `faults.power` removes what a power cut would.
 """
 
-import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Sequence
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from uuid import UUID
 
 from faults.power import cut_power
 from tests.simulation.virtual_loop import Node, NodeDied
-from tidelog.broker.cluster.catalog import Catalog, Delta
-from tidelog.broker.cluster.commit_feed import CommitFeed
-from tidelog.broker.cluster.store import Commit, StoreConflict
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.types import Buffer
 
@@ -28,6 +24,16 @@ class Platter:
         self.folder = folder
         self.synced: dict[int, int] = {}
         self.named: set[int] = set()
+
+    def copied_to(self, folder: Path) -> "Platter":
+        """Another disk with what this one has now, all of it durable."""
+        shutil.copytree(self.folder, folder)
+        copy = Platter(folder)
+        for path in folder.rglob("*"):
+            found = path.stat()
+            copy.synced[found.st_ino] = found.st_size
+            copy.named.add(found.st_ino)
+        return copy
 
     def cut_power(self, rng: random.Random) -> int:
         """Remove a part of what is not durable. Returns the number of bytes."""
@@ -103,56 +109,3 @@ class VirtualDisk(Disk):
 
     def free_handles(self) -> int:
         return 1 << 16
-
-
-class VirtualCommits:
-    """What was committed to a store, and who watches it: shared by all brokers and all their lives."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[Delta, ...]] = []
-        self.nonces: set[UUID | None] = set()
-        self.feed = CommitFeed()
-
-
-class VirtualStore:
-    """A ClusterStore whose commits outlive the broker. A watch ends with the task that reads it."""
-
-    def __init__(self, commits: VirtualCommits, node: Node) -> None:
-        self._commits = commits
-        self._node = node
-        self.is_newest = True
-
-    async def load(self) -> Catalog:
-        catalog = Catalog("simulated-cluster-0000")
-        for deltas in self._commits.made:
-            for delta in deltas:
-                catalog.apply(delta)
-        self._commits.feed.begin(catalog.revision)
-        return catalog
-
-    async def commit(
-        self,
-        deltas: Sequence[Delta],
-        expected_revision: int,
-        *,
-        nonce: UUID | None = None,
-        without_session: int | None = None,
-    ) -> None:
-        await asyncio.sleep(0)
-        if self._node.is_dead:
-            raise NodeDied
-        revision = sum(map(len, self._commits.made))
-        if revision != expected_revision:
-            raise StoreConflict
-        self._commits.made.append(tuple(deltas))
-        self._commits.nonces.add(nonce)
-        self._commits.feed.publish(Commit(revision + len(deltas), tuple(deltas)))
-
-    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
-        return nonce in self._commits.nonces
-
-    def watch(self, revision: int) -> AsyncIterator[Commit]:
-        return self._commits.feed.watch(revision)
-
-    async def close(self) -> None:
-        """The commits stay."""

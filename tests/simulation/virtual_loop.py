@@ -8,6 +8,7 @@ threads is done at once and its result comes a little later, so a run is decided
 
 import asyncio
 import random
+import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,7 @@ from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappush
 from typing import Any
+from zlib import crc32
 
 _LONGEST_WORK_S = 0.004
 _TASKS_KEPT = 1_000
@@ -32,8 +34,10 @@ class NodeDied(BaseException):
 class Node:
     """A process of the simulation."""
 
-    def __init__(self, loop: "VirtualLoop", name: str) -> None:
+    def __init__(self, loop: "VirtualLoop", name: str, machine: str = "") -> None:
         self.name = name
+        self.machine = machine or name
+        """Where it runs: the next node of the same machine has its place in the network and its clock."""
         self.is_dead = False
         self.is_paused = False
         self.on_death: Callable[[], None] | None = None
@@ -102,6 +106,14 @@ def _set(future: "asyncio.Future[Any]", result: Any, error: Exception | None) ->
         future.set_exception(error)
 
 
+def _close(coro: Any) -> None:
+    """Undo a coroutine; one that awaits something on its way out is undone from there."""
+    for _ in range(10):
+        with suppress(BaseException):  # Whatever it raises, nobody hears it.
+            coro.close()
+            return
+
+
 class _Clock:
     """Stands where a loop has its selector: waiting is moving the time."""
 
@@ -136,6 +148,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Milliseconds, as clocks of the broker give them."""
         return 1_700_000_000_000 + int(self._selector.now * 1000)
 
+    def monotonic(self) -> float:
+        """`time.monotonic` of the machine that asks: each counts from a moment of its own."""
+        node = NODE.get()
+        return self.time() + (0 if node is None else crc32(node.machine.encode()) % 100_000)
+
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:
         """Tasks are kept: a dead node's must not be collected, which would run what it left undone."""
         task = super().create_task(coro, name=name, context=context)
@@ -149,13 +166,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Undo every other task, at the end of a run. Their nodes are dead, and so is what this begins."""
         grave = Node(self, "grave")
         grave.is_dead = True
+        told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         done = {asyncio.current_task()}
         while left := [task for task in self._begun if task not in done and not task.done()]:
             for task in left:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with suppress(BaseException):  # Whatever it raises, nobody hears it.
-                    grave.context.run(task.get_coro().close)  # type: ignore[union-attr]
+                grave.context.run(_close, task.get_coro())
             done.update(left)
+        sys.unraisablehook = told
 
     def run_again(self, handles: "deque[events.Handle]") -> None:
         self._ready.extend(handle for handle in handles if not handle.cancelled())  # type: ignore[attr-defined]
@@ -190,7 +208,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return future
 
     async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
-        return await self.connect(factory)
+        return await self.connect(factory, host, port)
 
     def _asyncgen_firstiter_hook(self, agen: Any) -> None:
         """Generators of dead nodes are not finished."""

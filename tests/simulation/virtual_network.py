@@ -1,24 +1,30 @@
-"""Connections between nodes on virtual time, which lose, delay and repeat what they carry.
+"""Connections between machines on virtual time, which lose, delay and repeat what they carry.
 
-Owns the transports. What a client writes at once is a request. What a network does: a connection carries
-bytes in order with delays; it may be cut before a request arrives, or after; it may swallow all answers from
-some moment on; a request that was under way, or a copy of one, may arrive much later by another path, where
-nobody hears its answer. Invariant: nothing comes from or to a dead node, except what was under way.
+Owns the transports, and which ways between machines are cut. What a node writes at once is a request. What a
+network does: a connection carries bytes in order with delays; it may be cut before a request arrives, or
+after; it may swallow all answers from some moment on; a request that was under way, or a copy of one, may
+arrive much later by another path, where nobody hears its answer. A way may be closed in one direction: what
+is sent meanwhile arrives once it is open again, as TCP repeats it, and whoever gave up the connection before
+has sent it all the same. Invariant: nothing comes from or to a dead node, except what was under way.
 """
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import Any, NamedTuple
 
 from tests.simulation.virtual_loop import NODE, Node, VirtualLoop
 
 _NEVER_AT_ONCE_S = 1e-6
+_Sent = tuple[Callable[..., None], tuple[Any, ...], Context]
+"""What to call, with what, and as whom."""
 
 
 class NetworkFaults(NamedTuple):
-    """Chances of each mishap per request, and the longest delays in seconds. With `ghost_s` 0 nothing arrives
-    after its connection was cut."""
+    """Chances of each mishap per request, and the longest delays in seconds. With `ghost_s` 0 nothing of a
+    client arrives after its connection was cut."""
 
     cut_before: float = 0.0
     cut_after: float = 0.0
@@ -40,16 +46,18 @@ class Endpoint:
 
 
 class Network:
-    """All connections to one endpoint."""
+    """All connections, and the ways between machines."""
 
     def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
         self.loop = loop
         self.rng = rng
         self.faults = CALM
-        self.endpoint = Endpoint()
+        self.endpoints: dict[str, Endpoint] = {}
         self.links: dict[Link, None] = {}
         self.counts: dict[str, int] = {}
-        loop.connect = self._connect
+        self.in_order: set[str] = set()
+        """Machines of which nothing arrives late."""
+        self._closed: dict[tuple[str, str], list[_Sent]] = {}
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -57,34 +65,82 @@ class Network:
     def cut_of(self, node: Node) -> None:
         """The node has died: its connections end."""
         for link in [each for each in self.links if node in (each.client.node, each.server.node)]:
-            link.cut()
+            link.cut(link.client if node is link.client.node else link.server)
 
     def delay_s(self) -> float:
         # Mostly short, now and then the longest.
         return self.faults.delay_s * self.rng.random() ** 3 + _NEVER_AT_ONCE_S
 
-    async def _connect(self, factory: Callable[[], Any]) -> tuple[Any, Any]:
-        await self.loop.after(self.delay_s())
-        endpoint = self.endpoint
-        if endpoint.accept is None or endpoint.node is None or endpoint.node.is_paused:
+    def close_way(self, source: str, target: str) -> None:
+        """Let nothing from one machine reach the other, until `open_way`."""
+        self._closed.setdefault((source, target), [])
+
+    def open_way(self, source: str, target: str) -> None:
+        for callback, arguments, context in self._closed.pop((source, target), ()):
+            self.loop.call_soon(callback, *arguments, context=context)
+
+    def open_all_ways(self) -> None:
+        for source, target in list(self._closed):
+            self.open_way(source, target)
+
+    def carry(
+        self,
+        source: str,
+        target: str,
+        when: float,
+        callback: Callable[..., None],
+        *arguments: Any,
+        context: Context | None = None,
+    ) -> None:
+        """Call at this time, or when the way is open."""
+        sent = (callback, arguments, context or Context())
+        self.loop.call_at(when, self._arrive, (source, target), sent, context=Context())
+
+    def _arrive(self, way: tuple[str, str], sent: _Sent) -> None:
+        if (waiting := self._closed.get(way)) is not None:
+            waiting.append(sent)
+        else:
+            callback, arguments, context = sent
+            self.loop.call_soon(callback, *arguments, context=context)
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:
+        """`create_connection` of the loop."""
+        node = NODE.get()
+        assert node is not None
+        ready: asyncio.Future[None] = self.loop.create_future()
+
+        def answer() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        back = node.context.copy()
+        soon = self.loop.time() + self.delay_s()
+        # The handshake of TCP needs both ways.
+        self.carry(
+            node.machine, host, soon, lambda: self.carry(host, node.machine, soon, answer, context=back)
+        )
+        await ready
+        endpoint = self.endpoints[f"{host}:{port}"]
+        if endpoint.accept is None or endpoint.node is None:
             raise ConnectionRefusedError("nobody listens")
         protocol = factory()
-        link = Link(self, NODE.get(), protocol, endpoint.node, endpoint.accept)
+        link = Link(self, node, protocol, endpoint.node, endpoint.accept)
         protocol.connection_made(link.client)
         return link.client, protocol
 
-    def deliver_late(self, frame: bytes) -> None:
+    def deliver_late(self, link: "Link", frame: bytes) -> None:
         """A request arrives by another path, long after; nobody hears the answer."""
-        if not self.faults.ghost_s:
+        if not link.has_ghosts or link.server.node is None:
             return
         self.count("late requests of nobody")
-        self.loop.call_later(self.rng.random() * self.faults.ghost_s, self._deliver_ghost, frame)
+        machine = link.server.node.machine
+        self.loop.call_later(self.rng.random() * self.faults.ghost_s, self._deliver_ghost, machine, frame)
 
-    def _deliver_ghost(self, frame: bytes) -> None:
-        endpoint = self.endpoint
-        if endpoint.accept is not None and endpoint.node is not None:
-            link = Link(self, None, None, endpoint.node, endpoint.accept)
-            link.server.receive_soon(frame)
+    def _deliver_ghost(self, machine: str, frame: bytes) -> None:
+        for endpoint in self.endpoints.values():
+            if endpoint.accept is not None and endpoint.node is not None and endpoint.node.machine == machine:
+                link = Link(self, None, None, endpoint.node, endpoint.accept)
+                link.server.receive_soon(frame)
 
 
 class Link:
@@ -112,6 +168,20 @@ class Link:
         if not self.is_open:
             self.server.protocol.connection_lost(None)
 
+    @property
+    def has_ghosts(self) -> bool:
+        """Whether requests of the client may arrive late."""
+        client = self.client.node
+        if client is not None and client.machine in self.network.in_order:
+            return False
+        return self.network.faults.ghost_s > 0
+
+    def way_to(self, end: "End") -> tuple[str, str]:
+        """The machines from the other end to this one."""
+        client = "" if self.client.node is None else self.client.node.machine
+        server = "" if self.server.node is None else self.server.node.machine
+        return (client, server) if end is self.server else (server, client)
+
     def write(self, end: "End", data: bytes) -> None:
         if not self.is_open or (end.node is not None and end.node.is_dead):
             return
@@ -124,12 +194,12 @@ class Link:
         if drawn < faults.cut_before:
             network.count("requests lost")
             if network.rng.random() < 0.5:
-                network.deliver_late(data)
+                network.deliver_late(self, data)
             self.cut_soon()
             return
         drawn -= faults.cut_before
         if drawn < faults.repeat:
-            network.deliver_late(data)
+            network.deliver_late(self, data)
         self.server.receive_soon(data)
         drawn -= faults.repeat
         if drawn < faults.cut_after:
@@ -143,14 +213,20 @@ class Link:
     def cut_soon(self) -> None:
         self.network.loop.call_later(self.network.delay_s(), self.cut)
 
-    def cut(self) -> None:
-        """Both ends lose the connection; what is under way to the server may still be processed."""
+    def cut(self, by: "End | None" = None) -> None:
+        """Both ends lose the connection; what is under way to the server may still be processed.
+
+        The other end hears of it when the way is open.
+        """
         if not self.is_open:
             return
         self.is_open = False
         self.network.links.pop(self, None)
         for end in (self.client, self.server):
-            end.lose()
+            if by is None or end is by:
+                end.lose()
+            else:
+                self.network.carry(*self.way_to(end), self.network.loop.time(), end.lose)
 
 
 class End(asyncio.Transport):
@@ -163,7 +239,8 @@ class End(asyncio.Transport):
         self.protocol = protocol
         self._arrives = 0.0
         self._is_reading = True
-        self._unread: list[bytes] = []
+        self._under_way: deque[bytes] = deque()
+        self._unread: deque[bytes] = deque()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("virtual", 1) if name in ("peername", "sockname") else default
@@ -184,10 +261,10 @@ class End(asyncio.Transport):
         return not self.link.is_open
 
     def close(self) -> None:
-        self.link.cut()
+        self.link.cut(self)
 
     def abort(self) -> None:
-        self.link.cut()
+        self.link.cut(self)
 
     def pause_reading(self) -> None:
         self._is_reading = False
@@ -199,21 +276,30 @@ class End(asyncio.Transport):
     def receive_soon(self, data: bytes) -> None:
         """The bytes arrive after a delay, behind all that were sent before."""
         network = self.link.network
-        loop = network.loop
-        self._arrives = max(self._arrives + _NEVER_AT_ONCE_S, loop.time() + network.delay_s())
-        context = None if self.node is None else self.node.context.copy()
-        loop.call_at(self._arrives, self._receive, data, context=context)
+        self._arrives = max(self._arrives + _NEVER_AT_ONCE_S, network.loop.time() + network.delay_s())
+        self._under_way.append(data)
+        context = Context() if self.node is None else self.node.context.copy()
+        network.carry(*self.link.way_to(self), self._arrives, self._receive, context=context)
 
-    def _receive(self, data: bytes) -> None:
-        # A server processes what had arrived at its machine, though the client is gone.
-        may_be_late = self is self.link.server and self.link.network.faults.ghost_s
-        if self.link.is_open or may_be_late:
+    def _receive(self) -> None:
+        # The oldest, whichever this was: what waited for the way must not be overtaken.
+        data = self._under_way.popleft()
+        if self.link.is_open or self._may_be_late:
             self._unread.append(data)
             self._flush()
 
+    @property
+    def _may_be_late(self) -> bool:
+        """A server processes what had arrived at its machine, though the client is gone."""
+        if self is not self.link.server:
+            return False
+        client = self.link.client.node
+        is_of_dead_broker = client is not None and client.is_dead and client.machine.startswith("broker")
+        return self.link.has_ghosts or is_of_dead_broker
+
     def _flush(self) -> None:
         while self._is_reading and self._unread and self.protocol is not None:
-            view = memoryview(self._unread.pop(0))
+            view = memoryview(self._unread.popleft())
             while view:
                 buffer = self.protocol.get_buffer(len(view))
                 count = min(len(buffer), len(view))

@@ -1,20 +1,21 @@
-"""One seed: processors in transactions and a whole broker on virtual time, which are broken and then healed.
+"""One seed: clients and brokers over a model of etcd on virtual time, which are broken and then healed.
 
-Owns what happens to them: brokers that die between any two writes, with or without their disk's cache,
-processors that die, pause and continue as zombies, second processors with the same id, and pauses of the
-broker; and what is observed meanwhile and at the end. The processors are those of `faults.transactions` with
-our client, and so is the checker.
+Owns what happens to them: brokers that die between any two writes, with or without their disk's cache, that
+are stopped, paused, or started with another disk; ways between machines that are closed, one way too; members
+of etcd that hang, restart or forget; processors in transactions that die, pause and continue as zombies,
+second processors with the same id; and what is observed meanwhile and at the end. The processors are those of
+`faults.transactions` with our client, and so is the checker.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind
 from faults.transactions.checker import check
@@ -32,25 +33,28 @@ from faults.transactions.history import (
 )
 from faults.transactions.observation import CommittedFollowers, committed_positions, read_committed
 from faults.transactions.processor import process
-from tests.simulation.virtual_broker import ADDRESS, VirtualBroker
+from tests.simulation.checked_store import StoreFacts
+from tests.simulation.cluster_checks import ClusterChecks
+from tests.simulation.virtual_broker import Handlers, VirtualBroker
+from tests.simulation.virtual_disk import Platter
+from tests.simulation.virtual_etcd import MEMBERS, StoreFaults, VirtualEtcd
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import CALM, Network, NetworkFaults
+from tests.simulation.workloads import LOG, Administrator, Committer, Writers
+from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.services import Services
 from tidelog.client import Admin, ClientError, NewTopic, Producer
 
 INPUT: Final = "in"
 _SLOTS: Final = 2
-_INPUTS: Final = 12
-"""Of each slot's partition."""
 _MOST_SOURCES: Final = 3
 _TIMEOUT_MS: Final = 3_000
-_BREAKING_S: Final = 3.0
 _MEAN_WAIT_S: Final = 0.3
 _SETTLE_S: Final = 240.0
 _LOOK_S: Final = 0.05
+_SESSION_MS: Final = 2_000
 _SETTINGS: Final[Mapping[str, Any]] = {
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 200,
-    "offsets_topic_num_partitions": 1,
-    "transaction_state_log_num_partitions": 1,
     "log_cleaner_enable": False,
     "group_initial_rebalance_delay_ms": 0,
     "group_consumer_session_timeout_ms": 6_000,
@@ -59,11 +63,34 @@ _SETTINGS: Final[Mapping[str, Any]] = {
     "group_consumer_min_heartbeat_interval_ms": 500,
     # Clients take the time from the machine.
     "log_message_timestamp_after_max_ms": 1 << 50,
+    "cluster_store": "etcd:http://etcd-1:2379",
+    "broker_session_timeout_ms": _SESSION_MS,
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
 }
 _ROUGH: Final = NetworkFaults(cut_before=0.01, cut_after=0.015, swallow=0.004, repeat=0.01, delay_s=0.03)
 _WITHOUT_GHOSTS: Final = _ROUGH._replace(repeat=0, ghost_s=0)
 """Where transactions share an epoch, a late EndTxn may end the next transaction. So Kafka's protocol was,
 until KIP-890 gave each transaction an epoch of its own."""
+_ROUGH_STORE: Final = StoreFaults(late=0.02, unanswered=0.03, delay_s=0.05)
+_OF_ANOTHER_DISK: Final = "records that were acknowledged"
+"""What a refused start says."""
+
+
+class Shape(NamedTuple):
+    """How much there is in a world."""
+
+    brokers: int = 3
+    replicas: int = 1
+    """Of each partition."""
+    inputs: int = 6
+    """Of each processor's partition."""
+    breaking_s: float = 6.0
+    has_other_clients: bool = True
+    """Whether there are writers, committers and administrators."""
+
+
+ALONE: Final = Shape(brokers=1, inputs=12, breaking_s=3.0, has_other_clients=False)
 
 
 class Journal:
@@ -92,83 +119,189 @@ class Run:
 class World:
     """One seed."""
 
-    def __init__(self, seed: int, folder: Path, loop: VirtualLoop, *, has_epochs: bool) -> None:
+    def __init__(self, seed: int, folder: Path, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> None:
         self.run = Run(seed)
+        self.shape = shape
         self.has_epochs = has_epochs
         self.rng = random.Random(f"world {seed}")
         self.loop = loop
         self.network = Network(loop, random.Random(f"network {seed}"))
+        loop.connect = self.network.connect
+        self.etcd = VirtualEtcd(self.network, random.Random(f"etcd {seed}"))
+        self.facts = StoreFacts(self.etcd, self._find)
+        self.checks = ClusterChecks(self.facts, self._find)
+        self._folder = folder
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
         settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((100, 1_000, 60_000))
-        self.broker = VirtualBroker(self.network, folder, random.Random(f"broker {seed}"), settings)
+        settings["offsets_topic_num_partitions"] = shape.brokers
+        settings["transaction_state_log_num_partitions"] = shape.brokers
+        self.brokers = [self._broker(node_id, settings) for node_id in range(1, shape.brokers + 1)]
+        self.address = ",".join(broker.address for broker in self.brokers)
+        self._copies: dict[int, tuple[int, Platter]] = {}
+        """By broker: an older disk, and the last life that it has seen."""
+        self._opened_life = dict.fromkeys(range(1, shape.brokers + 1), 0)
+        self._foreign: dict[int, Platter] = {}
+        """Brokers that are started with another disk, and the right one."""
         self.journals: dict[str, Journal] = {}
         self.processors: list[list[Node]] = [[] for _ in range(_SLOTS)]
         protocol = self.rng.choice((None, None, "classic", "consumer"))
         self.jobs = [self._job(slot, protocol) for slot in range(_SLOTS)]
         self.ends: dict[Place, list[Ends]] = {place: [] for place in PLACES}
         self.is_settling = False
+        self.writers = Writers(self.address, shape.brokers, seed)
+        self.committer = Committer(self.address, shape.brokers)
+        self.administrator = Administrator(
+            self.address, random.Random(f"administrator {seed}"), shape.replicas
+        )
+        self.others: dict[str, Node] = {}
+        """The programs of `workloads`, by the name of their machine."""
+
+    def _find(self, text: str) -> None:
+        self.run.find(Kind.BROKEN_RULE, text)
+
+    def _broker(self, node_id: int, settings: dict[str, Any]) -> VirtualBroker:
+        folder = self._folder / f"broker-{node_id}"
+        folder.mkdir()
+        return VirtualBroker(
+            self.network,
+            self.etcd,
+            self.facts,
+            node_id,
+            folder,
+            random.Random(f"broker {node_id} {self.run.seed}"),
+            settings,
+            opened=self._opened,
+            failed=self._failed,
+        )
+
+    def _opened(self, broker: VirtualBroker, services: Services, handlers: Handlers) -> Handlers:
+        if broker.node_id in self._foreign:
+            self._find(f"broker {broker.node_id} starts with another disk, or an older one")
+        self._opened_life[broker.node_id] = broker.lives
+        return self.checks.opened(services, handlers)
+
+    def _failed(self, broker: VirtualBroker, error: BaseException) -> None:
+        """A life could not begin. Its supervisor begins another, with the right disk after a wrong one."""
+        is_refused = _OF_ANOTHER_DISK in str(error)
+        self.run.done[f"failed starts: {type(error).__name__}"] += 1
+        if is_refused and broker.node_id in self._foreign:
+            self.run.done["refused disks"] += 1
+            broker.kill(cuts_power=False, platter=self._foreign.pop(broker.node_id))
+        elif is_refused or not isinstance(error, StoreError):
+            self._find(f"broker {broker.node_id} did not start: {error!r}")
 
     def _job(self, slot: int, protocol: str | None) -> Job:
         """A slot reads a partition of its own, or its processors are members of a group of all slots."""
         if protocol is None:
-            return Job(ADDRESS, INPUT, (slot,), f"group-{slot}", f"id-{slot}", _TIMEOUT_MS)
-        return Job(ADDRESS, INPUT, tuple(range(_SLOTS)), "group", f"id-{slot}", _TIMEOUT_MS, protocol)
+            return Job(self.address, INPUT, (slot,), f"group-{slot}", f"id-{slot}", _TIMEOUT_MS)
+        return Job(self.address, INPUT, tuple(range(_SLOTS)), "group", f"id-{slot}", _TIMEOUT_MS, protocol)
 
     async def play(self) -> Run:
         """Make topics and inputs, break things, heal them, read back."""
         observer = Node(self.loop, "observer")
-        self.broker.start()
+        for broker in self.brokers:
+            broker.start()
         await self._until_served()
-        await self._prepare(observer)
+        await observer.start(self._prepare())
         followers = observer.start(self._followers())
-        looking = self.loop.create_task(self._look_at_ends())
+        looking = self.loop.create_task(self._look())
         for slot in range(_SLOTS):
             self._start_processor(slot)
+        if self.shape.has_other_clients:
+            for machine in ("writer", "committer", "administrator"):
+                self._start_other(machine)
         await self._break()
+        await self._heal()
         await observer.start(self._settle())
         along: CommittedFollowers = await followers
         await observer.start(self._observe(along))
         looking.cancel()
-        for node in (observer, self.broker.node):
+        for node in (observer, *(broker.node for broker in self.brokers), *self.others.values()):
             node.on_death = None
             node.kill()
-        self.broker.disk.close_all()
+        for broker in self.brokers:
+            broker.disk.close_all()
         await asyncio.gather(looking, return_exceptions=True)
         self.loop.bury()
-        self.run.done["lives of the broker"] = self.broker.lives
-        self.run.done["power cuts"] = self.broker.power_cuts
-        self.run.done |= Counter(self.network.counts)
+        self.run.done["lives of brokers"] = sum(broker.lives for broker in self.brokers)
+        self.run.done["power cuts"] = sum(broker.power_cuts for broker in self.brokers)
+        self.run.done["commits of the catalog"] = len(self.facts.commits)
+        self.run.done |= Counter(self.network.counts) | Counter(self.etcd.counts)
         self._judge(along)
         return self.run
 
     async def _until_served(self) -> None:
-        while self.broker.services is None:  # noqa: ASYNC110 (virtual time)
-            await asyncio.sleep(0.01)
+        """All brokers live, and lead what they have."""
+        end = self.loop.time() + _SETTLE_S
+        while not self._are_served():
+            if self.loop.time() > end:
+                self.run.find(Kind.HANGING, "brokers do not serve")
+                return
+            await asyncio.sleep(0.05)
 
-    async def _prepare(self, node: Node) -> None:
-        async def feed() -> None:
-            async with Admin(bootstrap_servers=ADDRESS) as admin:
-                outputs = [NewTopic(name, count, 1) for name, count in PARTITIONS.items()]
-                await admin.create_topics([NewTopic(INPUT, _SLOTS, 1), *outputs])
-            async with Producer(bootstrap_servers=ADDRESS) as producer:
-                for number in range(_INPUTS * _SLOTS):
-                    await producer.send(INPUT, b"%d" % number, partition=number % _SLOTS)
+    def _are_served(self) -> bool:
+        catalog = self.facts.catalog
+        return all(
+            broker.services is not None and broker.services.catalog.revision == catalog.revision
+            for broker in self.brokers
+        ) and all(
+            assigned.leader_id in catalog.brokers and not catalog.brokers[assigned.leader_id].is_fenced
+            for topic in catalog.topics()
+            for assigned in topic.partitions
+        )
 
-        await node.start(feed())
+    async def _prepare(self) -> None:
+        counts = {INPUT: _SLOTS, **PARTITIONS}
+        if self.shape.has_other_clients:
+            counts[LOG] = self.shape.brokers
+        async with Admin(bootstrap_servers=self.address) as admin:
+            await admin.create_topics(
+                [NewTopic(name, count, self.shape.replicas) for name, count in counts.items()]
+            )
+        async with Producer(bootstrap_servers=self.address) as producer:
+            for number in range(self.shape.inputs * _SLOTS):
+                await producer.send(INPUT, b"%d" % number, partition=number % _SLOTS)
 
     async def _followers(self) -> CommittedFollowers:
-        return CommittedFollowers(ADDRESS)
+        return CommittedFollowers(self.address)
 
-    async def _look_at_ends(self) -> None:
+    async def _look(self) -> None:
         while True:
-            services = self.broker.services
-            for place in PLACES if services is not None else ():
-                replica = services.replicas.get(place)  # type: ignore[union-attr, call-overload]
+            for broker in self.brokers:
+                self.checks.look(broker)
+            for place in PLACES:
+                replica = self._leading(place)
                 if replica is not None and replica.stopped is None:
                     ends = replica.ends
                     self.ends[place].append(Ends(ends.last_stable, ends.high_watermark))
             await asyncio.sleep(_LOOK_S * self.rng.random())
+
+    def _leading(self, place: Place) -> Any:
+        """The replica that leads a partition; None where its broker does not serve."""
+        for broker in self.brokers:
+            replica = None if broker.services is None else broker.services.replicas.get(place)
+            if replica is not None and not replica.is_follower:
+                return replica
+        return None
+
+    def _start_other(self, machine: str) -> None:
+        programs = {
+            "writer": self.writers.run,
+            "committer": self.committer.run,
+            "administrator": self.administrator.run,
+        }
+        self.run.done[f"programs: {machine}"] += 1
+        self.network.in_order.add("committer")
+        node = self.others[machine] = Node(self.loop, f"{machine} {len(self.run.done)}", machine)
+        node.on_death = lambda: self.network.cut_of(node)
+        node.start(programs[machine](node))
+
+    def _restart_other(self, machine: str) -> None:
+        self.others[machine].kill()
+        if machine == "writer":
+            self.writers.killed()
+        self._start_other(machine)
 
     def _start_processor(self, slot: int) -> Node:
         name = f"p{slot}-{len(self.journals)}"
@@ -203,34 +336,130 @@ class World:
 
     async def _break(self) -> None:
         rng = self.rng
-        end = self.loop.time() + _BREAKING_S
+        end = self.loop.time() + self.shape.breaking_s
         self.network.faults = (_ROUGH if self.has_epochs else _WITHOUT_GHOSTS) if rng.random() < 0.8 else CALM
+        self.etcd.faults = _ROUGH_STORE if rng.random() < 0.5 else StoreFaults()
+        # A seed has some kinds of faults, so that each kind is also met with few others.
+        kinds = [self._break_processor] * 4 + [self._break_broker] * 3
+        if self.shape.brokers > 1:
+            more = [self._break_disk, self._break_way, self._break_store, self._break_other]
+            kinds += [kind for kind in more if rng.random() < 0.7] * 3
         while self.loop.time() < end:
             await asyncio.sleep(rng.expovariate(1 / _MEAN_WAIT_S))
-            slot = rng.randrange(_SLOTS)
-            nodes = self.processors[slot]
-            drawn = rng.random()
-            if drawn < 0.35:
-                self.run.done["deaths of the broker at a write"] += 1
-                self.broker.die_soon(rng.randint(1, 30))
-            elif drawn < 0.42:
-                self.run.done["pauses of the broker"] += 1
-                self._pause(self.broker.node, rng.random() * 2)
-            elif not nodes:
-                continue
-            elif drawn < 0.62:
-                self.run.done["kills of a processor"] += 1
-                self._kill(slot, nodes[-1])
-            elif drawn < 0.75:
-                self.run.done["second processors"] += 1
+            rng.choice(kinds)()
+
+    async def _heal(self) -> None:
+        self.network.faults, self.etcd.faults = CALM, StoreFaults()
+        self.network.open_all_ways()
+        for member in MEMBERS:
+            self.etcd.go_on(member)
+        for broker in self.brokers:
+            broker.keeps_dying = False
+            broker.die_soon(None)
+
+    def _later(self, longest_s: float, work: Callable[..., object], *arguments: Any) -> None:
+        self.loop.call_later(self.rng.random() * longest_s, work, *arguments, context=Context())
+
+    def _break_broker(self) -> None:
+        rng = self.rng
+        broker, drawn = rng.choice(self.brokers), rng.random()
+        if broker.node_id in self._foreign:
+            return
+        if drawn < 0.6:
+            self.run.done["deaths of a broker at a write"] += 1
+            broker.die_soon(rng.randint(1, 30))
+        elif drawn < 0.85:
+            self.run.done["pauses of a broker"] += 1
+            self._pause(broker.node, rng.random() * rng.choice((2, 5)))
+        elif broker.is_alive and broker.services is not None:
+            self.run.done["stops of a broker"] += 1
+            broker.node.start(broker.stop())
+
+    def _break_disk(self) -> None:
+        """Make a copy of a disk, or start a broker with an older or an empty one."""
+        rng = self.rng
+        broker = rng.choice(self.brokers)
+        node_id, folder = broker.node_id, self._folder / f"disk-{len(self.run.done)}-{self.rng.random()}"
+        if node_id in self._foreign or not broker.is_alive or broker.services is None:
+            return
+        life, copy = self._copies.get(node_id, (0, None))
+        if copy is None and rng.random() < 0.6:
+            self._copies[node_id] = (self._opened_life[node_id], broker.platter.copied_to(folder))
+            return
+        if copy is not None and life < self._opened_life[node_id]:
+            self.run.done["older disks"] += 1
+            del self._copies[node_id]
+        else:
+            self.run.done["empty disks"] += 1
+            folder.mkdir()
+            copy = Platter(folder)
+        self._foreign[node_id] = broker.platter
+        broker.kill(cuts_power=rng.random() < 0.5, platter=copy)
+
+    def _break_way(self) -> None:
+        """Close the ways between two machines, or one of them."""
+        rng = self.rng
+        machines = [broker.machine for broker in self.brokers]
+        one = rng.choice(machines)
+        clients = [*self.others, *(node.machine for nodes in self.processors for node in nodes)]
+        drawn = rng.random()
+        if drawn < 0.4:
+            others = list(MEMBERS)
+        elif drawn < 0.7 or not clients:
+            others = [rng.choice([each for each in machines if each != one])]
+        else:
+            others = [rng.choice(clients)]
+        ways = [(one, each) for each in others], [(each, one) for each in others]
+        chosen = rng.choice((ways[0], ways[1], ways[0] + ways[1]))
+        self.run.done["closed ways"] += 1
+        for way in chosen:
+            self.network.close_way(*way)
+        longest_s = rng.choice((0.5, 2, 5))
+        self._later(longest_s, lambda: [self.network.open_way(*way) for way in chosen])
+
+    def _break_store(self) -> None:
+        rng = self.rng
+        drawn = rng.random()
+        if drawn < 0.5:
+            some = rng.sample(MEMBERS, rng.choice((1, 1, 2, 3)))
+            self.run.done[f"stops of {len(some)} members of etcd"] += 1
+            for member in some:
+                self.etcd.stop(member)
+                self._later(3, self.etcd.go_on, member)
+        elif drawn < 0.7:
+            self.run.done["restarts of etcd"] += 1
+            self.etcd.restart()
+        else:
+            self.run.done["compactions"] += 1
+            self.etcd.compact()
+
+    def _break_other(self) -> None:
+        if not self.others:
+            return
+        machine = self.rng.choice(list(self.others))
+        if self.rng.random() < 0.7:
+            self._restart_other(machine)
+        else:
+            self.run.done["pauses of other clients"] += 1
+            self._pause(self.others[machine], self.rng.random() * 3)
+
+    def _break_processor(self) -> None:
+        rng = self.rng
+        slot, drawn = rng.randrange(_SLOTS), rng.random()
+        nodes = self.processors[slot]
+        if not nodes:
+            return
+        if drawn < 0.35:
+            self.run.done["kills of a processor"] += 1
+            self._kill(slot, nodes[-1])
+        elif drawn < 0.6:
+            self.run.done["second processors"] += 1
+            self._start_processor(slot)
+        else:
+            self.run.done["zombies"] += 1
+            self._pause(nodes[-1], rng.random() * 6)
+            if drawn < 0.9:
                 self._start_processor(slot)
-            else:
-                self.run.done["zombies"] += 1
-                self._pause(nodes[-1], rng.random() * 6)
-                if drawn < 0.9:
-                    self._start_processor(slot)
-        self.network.faults = CALM
-        self.broker.die_soon(None)
 
     def _pause(self, node: Node, seconds: float) -> None:
         node.pause()
@@ -239,7 +468,7 @@ class World:
     async def _settle(self) -> None:
         """Wait until every input is processed, then kill the processors and wait until nothing is open."""
         history = self.run.history
-        history.inputs = dict.fromkeys(range(_SLOTS), _INPUTS)
+        history.inputs = dict.fromkeys(range(_SLOTS), self.shape.inputs)
         end = self.loop.time() + _SETTLE_S
         while history.positions != history.inputs:
             if self.loop.time() > end:
@@ -250,6 +479,9 @@ class World:
                 continue
             with suppress(ClientError):
                 history.positions = await committed_positions(self.jobs)
+        await self._until_served()
+        if self.others:
+            await self._settle_others()
         self.is_settling = True
         for slot, nodes in enumerate(self.processors):
             for node in list(nodes):
@@ -269,7 +501,7 @@ class World:
             if attempt.outcome.may_be_visible
             for source in attempt.sources
         }
-        return len(sources) >= _INPUTS * _SLOTS
+        return len(sources) >= self.shape.inputs * _SLOTS
 
     def _attempts(self) -> dict[AttemptId, Attempt]:
         attempts: dict[AttemptId, Attempt] = {}
@@ -278,17 +510,25 @@ class World:
         return attempts
 
     def _is_stable(self) -> bool:
-        services = self.broker.services
-        if services is None:
+        if not self._are_served():
             return False
-        ends = [services.replicas[place].ends for place in PLACES]  # type: ignore[index]
-        return all(each.last_stable == each.end for each in ends)
+        ends = [None if (replica := self._leading(place)) is None else replica.ends for place in PLACES]
+        return all(each is not None and each.last_stable == each.end for each in ends)
+
+    async def _settle_others(self) -> None:
+        self.others["administrator"].kill()
+        self.others["committer"].kill()
+        try:
+            await self.others["writer"].start(self.writers.settle())
+            self.run.findings += await self.writers.judge()
+        except (TimeoutError, ClientError) as error:
+            self.run.find(Kind.HANGING, f"a writer waits long after all is healed: {error!r}")
 
     async def _observe(self, along: CommittedFollowers) -> None:
         history = self.run.history
         try:
             history.positions = await committed_positions(self.jobs)
-            history.visible = await read_committed(ADDRESS, 60)
+            history.visible = await read_committed(self.address, 60)
             async with asyncio.timeout(60):
                 await along.stop(dict(history.visible))
         except (ClientError, TimeoutError) as error:
@@ -301,5 +541,6 @@ class World:
         history.ends = self.ends
         for outcome, count in Counter(attempt.outcome for attempt in attempts.values()).items():
             self.run.done[f"transactions: {outcome}"] = count
-        self.run.findings += [Finding(Kind.ALARM, text) for text in self.broker.failures]
+        self.run.findings += self.committer.findings
+        self.run.findings += self.administrator.judge(self.facts.catalog)
         self.run.findings += check(history)

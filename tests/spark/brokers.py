@@ -8,6 +8,7 @@ from typing import Any
 
 from faults.process import BrokerProcess
 from faults.wire import Wire
+from tests.several.served import Served, served
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import ClusterConfig, TopicPartition
@@ -23,19 +24,18 @@ _TIME_MS = 1_700_000_000_000
 _TIMEOUT_MS = int(DEADLINE_SECONDS * 1000)
 
 
-class RunningBroker:
-    """A broker process on an event loop of its own thread, since Spark's tests are synchronous."""
+class Running:
+    """Brokers on an event loop of its own thread, since Spark's tests are synchronous."""
 
-    def __init__(self, process: BrokerProcess, loop: LoopThread) -> None:
-        self.process = process
+    def __init__(self, loop: LoopThread) -> None:
         self._loop = loop
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.process.port}"
+        raise NotImplementedError
 
     def run(self, work: Any) -> Any:
-        """Wait for a coroutine on the broker's loop."""
+        """Wait for a coroutine on the brokers' loop."""
         return self._loop.run(asyncio.wait_for(work, DEADLINE_SECONDS))
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
@@ -47,9 +47,6 @@ class RunningBroker:
     def append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
         """Append each batch as it is; the broker only gives it its offsets."""
         self.run(self._append(topic, partition, batches))
-
-    def delete_records(self, topic: str, partition: int, before: int) -> None:
-        self.run(self._delete_records(topic, partition, before))
 
     def _cluster(self) -> Cluster:
         return Cluster(
@@ -70,11 +67,6 @@ class RunningBroker:
             answer = await cluster.call_any(ApiKey.DELETE_TOPICS, request)
         _raise_if_refused(answer.responses[0].error_code, name)
 
-    async def _delete_records(self, topic: str, partition: int, before: int) -> None:
-        async with Wire.connected(self.process.port) as wire:
-            (code,) = await wire.delete_records(topic, {partition: before})
-        _raise_if_refused(code, f"{topic}-{partition}")
-
     async def _append(self, topic: str, partition: int, batches: Iterable[bytes | bytearray]) -> None:
         async with self._cluster() as cluster:
             await cluster.topic(topic)
@@ -82,6 +74,47 @@ class RunningBroker:
             for batch in batches:
                 request = ProduceRequest(None, -1, _TIMEOUT_MS, [(topic, [(partition, memoryview(batch))])])
                 _raise_if_refused(await _produce(connection, request), f"{topic}-{partition}")
+
+
+class RunningBroker(Running):
+    """One broker, a process of its own."""
+
+    def __init__(self, process: BrokerProcess, loop: LoopThread) -> None:
+        super().__init__(loop)
+        self.process = process
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.process.port}"
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        self.run(self._delete_records(topic, partition, before))
+
+    async def _delete_records(self, topic: str, partition: int, before: int) -> None:
+        async with Wire.connected(self.process.port) as wire:
+            (code,) = await wire.delete_records(topic, {partition: before})
+        _raise_if_refused(code, f"{topic}-{partition}")
+
+
+class RunningCluster(Running):
+    """Brokers of one cluster."""
+
+    def __init__(self, cluster: Served, loop: LoopThread) -> None:
+        super().__init__(loop)
+        self.cluster = cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.cluster.bootstrap_servers
+
+    def kill_in_turn(self) -> None:
+        """Each broker, which serves again before the next one is killed."""
+        for broker in range(self.cluster.count):
+            self.run(self.kill_and_start(broker))
+
+    async def kill_and_start(self, broker: int) -> None:
+        async with self.cluster.without(broker):
+            pass
 
 
 async def _produce(connection: Connection, request: ProduceRequest) -> int:
@@ -113,6 +146,18 @@ def running_broker(data_dir: Path, **settings: str) -> Iterator[RunningBroker]:
             yield broker
         finally:
             broker.run(broker.process.kill_9())
+
+
+@contextmanager
+def running_cluster(way: str, folder: Path, **settings: str) -> Iterator[RunningCluster]:
+    """A cluster that is `served` in this way."""
+    with LoopThread() as loop:
+        serving = served(way, folder, **settings)
+        cluster = loop.run(serving.__aenter__())
+        try:
+            yield RunningCluster(cluster, loop)
+        finally:
+            loop.run(serving.__aexit__(None, None, None))
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from tidelog.broker.handlers.context import Handler
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.endpoints import BindError, Endpoint, bind, bind_endpoints
 from tidelog.broker.net.http import HttpServer
+from tidelog.broker.net.http_console import ConsoleRoutes
 from tidelog.broker.net.inherited import Inherited
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import Server
@@ -133,12 +134,17 @@ class Broker:
                 services.memory,
                 services.quotas.of_connections,
             )
+            console = None
+            if config.console_enable:
+                console = services.console = ConsoleRoutes(
+                    _console_loader(services, faults, own_handlers, server)
+                )
             others = [] if sockets.http_tls is None else [sockets.http_tls]
             server.start([*sockets.endpoints, *sockets.shared], *others)
             http = None
             broker: Self
             if sockets.http is not None:
-                add_routes = partial(_add_routes, services, faults, own_handlers, server)
+                add_routes = partial(_add_routes, faults, console)
                 more = partial(_offset_metrics, services)
                 http = HttpServer(
                     sockets.http,
@@ -292,16 +298,13 @@ def _http_authentication(services: Services, sockets: _Sockets) -> Middleware | 
     return HttpAuthentication(services, is_tls=is_tls, is_behind_front=not sockets.has_own_http).answer
 
 
-def _add_routes(
+def _console_loader(
     services: Services,
     faults: FaultInjector | None,
     handlers: Mapping[ApiKey, Handler],
     server: Server,
-    application: web.Application,
-) -> None:
-    """Add what HTTP serves beside metrics and health. The first connection to the HTTP port loads it."""
-    from tidelog.broker.net.http_console import ConsoleRoutes
-    from tidelog.broker.net.http_faults import FaultRoutes
+) -> Callable[[], Callable[[], ConsoleSite]]:
+    """What imports the console with its first visitor."""
 
     def load() -> Callable[[], ConsoleSite]:
         from tidelog.broker.console.route import Console
@@ -309,9 +312,18 @@ def _add_routes(
 
         return lambda: Site(Console(services, server, faults), handlers)
 
+    return load
+
+
+def _add_routes(
+    faults: FaultInjector | None, console: ConsoleRoutes | None, application: web.Application
+) -> None:
+    """Add what HTTP serves beside metrics and health. The first connection to the HTTP port loads it."""
+    from tidelog.broker.net.http_faults import FaultRoutes
+
     FaultRoutes(faults).add_to(application)
-    if services.config.console_enable:
-        ConsoleRoutes(load).add_to(application)
+    if console is not None:
+        console.add_to(application)
 
 
 def _reason(error: BaseException, data_dir: Path) -> str | None:

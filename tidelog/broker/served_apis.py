@@ -24,6 +24,7 @@ from tidelog.broker.handlers.client_quotas import ClientQuotasHandler
 from tidelog.broker.handlers.cluster_admin import ClusterAdminHandler
 from tidelog.broker.handlers.configs import ConfigsHandler
 from tidelog.broker.handlers.connection_state import AuthenticationStep
+from tidelog.broker.handlers.console import ConsoleHandler
 from tidelog.broker.handlers.consumer_groups import ConsumerGroupsHandler
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.handlers.coordinators import CoordinatorsHandler
@@ -309,6 +310,8 @@ ROWS: Final = (
             each(right.DESCRIBE_TOPIC, when="it names topics"),
             shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
         )),
+    _api(ApiKey.ASK_CONSOLE, Kind.LONG_POLL, ConsoleHandler.ask_console,
+        failed.top_level_with_message, (whole(right.CLUSTER_ACTION),)),
 )
 # fmt: on
 SERVED_APIS: Mapping[ApiKey, ServedApi] = {row.key: row for row in ROWS}

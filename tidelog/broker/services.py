@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import structlog
@@ -81,12 +81,21 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
+    from tidelog.protocol import message_types as types
 
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
     "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
     "batches are read to give no producer id twice"
 )
+
+
+class Console(Protocol):
+    """What answers for this broker's console where another broker asks."""
+
+    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict: ...
+
+    def stop(self) -> None: ...
 
 
 class Services:
@@ -150,12 +159,17 @@ class Services:
         self.participation = TransactionParticipation(
             transactions, remote, partitions.replicas, partitions.node_id
         )
-        self._peers = peers
+        self.peers = peers
+        self.console: Console | None = None
+        """None: this broker has no console."""
         self.membership = membership
         """None where the catalog is in the own data folder."""
         self.in_sync_sets = in_sync_sets
         """None there too."""
         self._fetchers = fetchers
+        if membership is not None:
+            groups.refuse_while(lambda: membership.is_cut_off)
+            transactions.refuse_while(lambda: membership.is_cut_off)
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -182,7 +196,10 @@ class Services:
         known = self.catalog.topic(topic)
         if known is None or not known.has_partition(partition):
             return NO_LEADER
-        leader_id = known.partitions[partition].leader_id
+        return self.served_leader(topic, partition, known.partitions[partition].leader_id)
+
+    def served_leader(self, topic: str, partition: int, leader_id: int) -> int:
+        """`leader_id`, which the catalog names as a partition's leader, if it lives and serves it; else -1."""
         if leader_id == self.node_id:
             replica = self.replicas.get((topic, partition))
             is_served = replica is not None and replica.stopped is None
@@ -233,12 +250,14 @@ class Services:
         self._closed = True
         if self.membership is not None:
             await (self.membership.leave() if clean else self.membership.stop())
+        if self.console is not None:
+            self.console.stop()
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
         if self._fetchers is not None:
             await self._fetchers.close()
-        await self._peers.close()
+        await self.peers.close()
         if self.in_sync_sets is not None:
             await self.in_sync_sets.stop()
         await self.transactions.close()

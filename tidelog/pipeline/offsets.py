@@ -158,13 +158,15 @@ def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
 
 
 class Logs(NamedTuple):
-    """The partitions that a read covers: the start and end of each log, and the ids of their topics.
+    """The partitions that a read covers: the start and end of each log, the ids of their topics, and the
+    brokers that lead them.
 
-    A topic without a known id is not in `topic_ids`.
+    A topic without a known id is not in `topic_ids`. Without a broker, no leader is known.
     """
 
     bounds: dict[Place, tuple[int, int]]
     topic_ids: dict[str, str]
+    leaders: Mapping[Place, int] = {}
 
 
 def require_same_topic(topic: str, planned_id: str | None, found_id: str | None) -> None:

@@ -2427,6 +2427,36 @@ class ListTransactionsResponseTransactionState:
     producer_id: ProducerId
     transaction_state: str
 
+class AskConsoleRequest:
+    user: str
+    host: str
+    method: str
+    path: str
+    parameters: bytes
+    limit: int
+    stream_id: int
+
+class AskConsoleResponseDict(TypedDict, total=False):
+    error_code: int
+    error_message: str | None
+    stream_id: int
+    answer: Buffer
+
+class AskConsoleRequestDict(TypedDict, total=False):
+    user: str
+    host: str
+    method: str
+    path: str
+    parameters: Buffer
+    limit: int
+    stream_id: int
+
+class AskConsoleResponse:
+    error_code: int
+    error_message: str | None
+    stream_id: int
+    answer: bytes
+
 class ConsumerGroupMetadataKey:
     group_id: str
 

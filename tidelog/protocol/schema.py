@@ -19,6 +19,7 @@ from tidelog.protocol.messages import (
     admin,
     client_quotas,
     cluster_admin,
+    console,
     consumer_groups,
     fetch,
     group_admin,
@@ -106,6 +107,8 @@ class ApiKey(IntEnum):
     GET_TELEMETRY_SUBSCRIPTIONS = 71
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    ASK_CONSOLE = 10_000
+    """Tidelog's own, far from Kafka's numbers."""
 
 
 class Api(NamedTuple):
@@ -199,6 +202,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, transactions),
         _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transactions),
         _api(ApiKey.LIST_TRANSACTIONS, 0, 2, transactions),
+        _api(ApiKey.ASK_CONSOLE, 0, 0, console),
     )
 )
 

@@ -49,10 +49,11 @@ class Setting:
     is_secret: bool = False
     extras: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """Kafka's name: `log.segment.bytes`."""
-        return self.attribute.replace("_", ".")
+    name: str = field(init=False)
+    """Kafka's name: `log.segment.bytes`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.attribute.replace("_", "."))
 
     @property
     def is_required(self) -> bool:

@@ -63,12 +63,6 @@ def test_a_type_checker_knows_the_names_at_the_top_of_the_package() -> None:
     assert issubclass(Listener, client.ConsumerRebalanceListener)
 
 
-def test_a_broker_pays_for_no_client() -> None:
-    ask = "import sys, tidelog.broker.app; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
-    assert not [name for name in loaded.split() if name.startswith("tidelog.client")]
-
-
 def test_what_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Producers'"):
         _ = client.Producers

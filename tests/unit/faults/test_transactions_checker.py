@@ -189,3 +189,9 @@ def test_a_journal_says_how_far_each_attempt_came() -> None:
         AttemptId("p-1", 2): Attempt(Outcome.OPEN),
         AttemptId("p-1", 3): Attempt(Outcome.UNCERTAIN, SOURCES[2:3]),
     }
+
+
+def test_a_committed_offset_never_goes_back() -> None:
+    made = history()
+    made.committed = {0: [1, 1, 2], 1: [2, 1]}
+    assert kinds(check(made)) == {Kind.BACKWARDS}

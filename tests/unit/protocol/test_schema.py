@@ -213,10 +213,9 @@ from uuid import UUID
 from tidelog.protocol import schema
 from tidelog.protocol.schema import ApiKey
 
-key = ApiKey[{name!r}]
-api = schema.APIS[key]
-new = api.max_version + 1
-schema.APIS[key] = api._replace(max_version=new)
+for key in (ApiKey.PRODUCE, ApiKey.FETCH):
+    api = schema.APIS[key]
+    schema.APIS[key] = api._replace(max_version=api.max_version + 1)
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable
@@ -225,29 +224,30 @@ from tidelog.broker.served_apis import advertised_api_keys
 from tidelog.protocol import hot
 from tidelog.protocol.steps import finish
 
-assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
-assert RouteTable({{key: print}}, Metrics(), AuthenticationStep.NOT_REQUIRED)[key, new] is not None
+for key in (ApiKey.PRODUCE, ApiKey.FETCH):
+    new = schema.APIS[key].max_version
+    assert [row["max_version"] for row in advertised_api_keys((key,))] == [new]
+    assert RouteTable({key: print}, Metrics(), AuthenticationStep.NOT_REQUIRED)[key, new] is not None
+
 topic = UUID(int=1)
-if key is ApiKey.PRODUCE:
-    request = hot.ProduceRequest(None, -1, 1, [(topic, [(0, b"records")])])
-    body = b"".join(hot.encode_produce_request(new, request))
-    assert hot.decode_produce_request(new, memoryview(body)) == request
-    response = hot.encode_produce_response(new, [(topic, [hot.ProducePartitionResult(0, 0, 5)])])
-    assert hot.decode_produce_response(new, response).topics[0][1][0].base_offset == 5
-else:
-    request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [(topic, [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
-    assert hot.decode_fetch_request(new, hot.encode_fetch_request(new, request)).topics == request.topics
-    results = [(topic, [hot.FetchPartitionResult(0, 0, 5)])]
-    body = b"".join(finish(hot.encode_fetch_response_steps(new, 0, 0, results)))
-    assert hot.decode_fetch_response(new, body).topics[0][1][0].high_watermark == 5
+new = schema.APIS[ApiKey.PRODUCE].max_version
+request = hot.ProduceRequest(None, -1, 1, [(topic, [(0, b"records")])])
+body = b"".join(hot.encode_produce_request(new, request))
+assert hot.decode_produce_request(new, memoryview(body)) == request
+response = hot.encode_produce_response(new, [(topic, [hot.ProducePartitionResult(0, 0, 5)])])
+assert hot.decode_produce_response(new, response).topics[0][1][0].base_offset == 5
+
+new = schema.APIS[ApiKey.FETCH].max_version
+request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [(topic, [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
+assert hot.decode_fetch_request(new, hot.encode_fetch_request(new, request)).topics == request.topics
+results = [(topic, [hot.FetchPartitionResult(0, 0, 5)])]
+body = b"".join(finish(hot.encode_fetch_response_steps(new, 0, 0, results)))
+assert hot.decode_fetch_response(new, body).topics[0][1][0].high_watermark == 5
 """
 
 
-@pytest.mark.parametrize("name", ["PRODUCE", "FETCH"])
-def test_a_new_version_is_a_change_in_one_place(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_CHANGE.format(name=name)], capture_output=True, text=True, check=False
-    )
+def test_a_new_version_is_a_change_in_one_place() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_CHANGE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -57,6 +57,8 @@ class Together(Generic[_W, _R]):
         results: Sequence[_R | Exception]
         try:
             results = await self._do([wanted for wanted, _ in group])
+            if len(results) != len(group):
+                raise ValueError(f"expected {len(group)} results, got {len(results)}")
         except Exception as error:
             results = [error] * len(group)
         for (_, answer), result in zip(group, results, strict=True):

@@ -105,7 +105,9 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
         low=0,
         dynamic=True,
     )
-    data_dir: Path = _setting("tidelog-data", "Folder of logs and catalog. It is made if it is missing.")
+    data_dir: Path = _setting(
+        Path("tidelog-data"), "Folder of logs and catalog. It is made if it is missing."
+    )
     node_id: int = int32_setting(1, "Id of this broker in the cluster.", low=0)
     processes: str = _setting(
         "1",
@@ -293,9 +295,10 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
 
     def __post_init__(self) -> None:
         for each in settings_of(BrokerConfig):
-            source = self.sources.get(each.attribute, "")
-            value = parse_setting(each, getattr(self, each.attribute), source)
-            object.__setattr__(self, each.attribute, value)
+            given = getattr(self, each.attribute)
+            if given is not each.default:
+                value = parse_setting(each, given, self.sources.get(each.attribute, ""))
+                object.__setattr__(self, each.attribute, value)
         if not self.host:
             raise ConfigError("host: expected an address, such as 127.0.0.1 or 0.0.0.0, got an empty text")
         if self.queued_max_bytes < 2 * self.socket_request_max_bytes:

@@ -86,6 +86,8 @@ class BrokerSettings:
     def apply(self, own: Mapping[str, str], of_all: Mapping[str, str]) -> list[ConfigError]:
         """Let these changed settings hold, for this broker and for all. Returns why some of them cannot."""
         errors: list[ConfigError] = []
+        if not (own or of_all or self._own or self._of_all):
+            return errors
         self._own, self._of_all = _valid(own, errors), _valid(of_all, errors)
         try:
             self.config = self._static.with_settings({**self._of_all, **self._own})

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from tidelog.protocol.settings import ConfigError, settings_of
+from tidelog.protocol.settings import ConfigError
 from tidelog.protocol.settings import setting as _setting
 
 _PORT = 65535
@@ -135,6 +135,5 @@ class ListenerSettings:
 
     def is_set(self, name: str) -> bool:
         """Whether this setting was set, or its value is not the default."""
-        table: type = type(self)
-        each = next(each for each in settings_of(table) if each.name == name)
-        return each.attribute in self.sources or getattr(self, each.attribute) != each.default
+        attribute = name.replace(".", "_")
+        return attribute in self.sources or getattr(self, attribute) != getattr(type(self), attribute)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
+from tidelog.broker.console.others import Others
+from tidelog.broker.console.spread import Spread
 from tidelog.broker.console.views.clients import RequestRates
 from tidelog.broker.console.views.condition import Conditions
 from tidelog.broker.console.views.records import Records
@@ -46,6 +48,7 @@ class Console:
         self.conditions = Conditions(services)
         self.records = Records(services)
         self.request_rates = RequestRates()
+        self.others = Others(services)
 
 
 class Parameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,11 +86,18 @@ class ApiRoute(NamedTuple):
     stream: Literal["", "text/event-stream", "application/x-ndjson"] = ""
     logged: tuple[str, ...] = ()
     """Parameters that the event of a change shows, beside those in the path. None is a secret."""
+    spread: Spread | None = None
+    """None: any broker knows the answer, or the answer is about one broker."""
 
     @property
     def is_change(self) -> bool:
         """Whether it changes something: refused where `console.read.only` holds, and logged."""
         return self.method != "GET"
+
+    @property
+    def is_of_lines(self) -> bool:
+        """Whether its values are bytes."""
+        return self.stream == JSON_LINES
 
     @property
     def path_names(self) -> list[str]:

@@ -16,6 +16,7 @@ from tidelog.broker.console.api import (
     events,
     faults,
     groups,
+    offsets,
     overview,
     producers,
     records,
@@ -41,3 +42,5 @@ _SUBJECTS: Final = (
 
 ROUTES: Final[Sequence[ApiRoute]] = [route for subject in _SUBJECTS for route in subject.ROUTES]
 PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]
+BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (offsets.OFFSETS, transactions.OPEN)
+"""Those that only brokers ask, for parts of their answers."""

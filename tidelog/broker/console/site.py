@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -25,12 +25,14 @@ from aiohttp import web
 
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.console import safety
+from tidelog.broker.console.answering import MOST_JOINED_ROWS, answer_of_cluster, values_of_cluster
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import Streams
 from tidelog.broker.console.openapi import describe
+from tidelog.broker.console.others import TakenStreams
 from tidelog.broker.console.rendering import Templates
 from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pattern_of
-from tidelog.broker.console.routes import PAGES, ROUTES
+from tidelog.broker.console.routes import BETWEEN_BROKERS, PAGES, ROUTES
 from tidelog.broker.console.views.broker import VERSION
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.connection_state import ANONYMOUS
@@ -48,6 +50,9 @@ from tidelog.broker.net.http_console import (
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
 
 logger = structlog.get_logger(__name__)
 
@@ -99,6 +104,10 @@ class Site:
         }
         self._routes = [(pattern_of(route.path), route) for route in ROUTES]
         self._pages = [(pattern_of(page.path), page) for page in PAGES]
+        self._by_name: Mapping[tuple[str, str], ApiRoute] = {
+            (route.method, route.path): route for route in (*ROUTES, *BETWEEN_BROKERS)
+        }
+        self._taken = TakenStreams()
         self._openapi = json.dumps(describe(ROUTES, VERSION))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -129,6 +138,7 @@ class Site:
     def stop(self) -> None:
         """End the streams: the broker stops."""
         self._streams.stop()
+        self._taken.stop()
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
         if not self._services.config.is_secured:
@@ -205,10 +215,7 @@ class Site:
         self, request: web.Request, caller: Caller, route: ApiRoute, parameters: Parameters
     ) -> web.StreamResponse:
         caller.check_needs(route.needs, parameters)
-        values = route.handle(self._console, caller, parameters)
-        if isawaitable(values):
-            values = await values
-
+        values = await values_of_cluster(self._console, route, caller, parameters)
         known = _known(request)
 
         def check() -> None:
@@ -224,10 +231,7 @@ class Site:
         parameters, code = None, "NONE"
         try:
             safety.check_change(request)
-            if self._services.config.console_read_only:
-                raise ApiError(
-                    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "console.read.only=true: nothing is changed"
-                )
+            self._check_read_only()
             parameters = _parameters(route, await _body(request) | in_path)
             answer = await self._handled(route, caller, parameters)
             return web.Response(text=json.dumps(answer), content_type=safety.JSON)
@@ -249,9 +253,43 @@ class Site:
                 code=code,
             )
 
+    def _check_read_only(self) -> None:
+        if self._services.config.console_read_only:
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "console.read.only=true: nothing is changed"
+            )
+
     async def _handled(self, route: ApiRoute, caller: Caller, parameters: Parameters) -> Any:
         caller.check_needs(route.needs, parameters)
-        return await route.handle(self._console, caller, parameters)
+        return await answer_of_cluster(self._console, route, caller, parameters)
+
+    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict:
+        """The answer to another broker, for the visitor that it names. Raises ApiError."""
+        route = self._by_name.get((request.method, request.path))
+        if route is None:
+            message = f"this broker has no route {request.method} {request.path}: is it of another version?"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
+        if request.stream_id >= 0:
+            value, stream_id = await self._taken.take(request.stream_id)
+            answer = value if route.is_of_lines else json.dumps(value).encode()
+            return {"stream_id": stream_id, "answer": b"" if value is None else answer}
+        if route.is_change:
+            self._check_read_only()
+        try:
+            parameters = msgspec.json.decode(request.parameters, type=route.parameters)
+        except msgspec.DecodeError as error:
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        if request.limit >= 0:
+            limit = min(request.limit, MOST_JOINED_ROWS)
+            parameters = msgspec.structs.replace(parameters, offset=0, limit=limit)
+        caller = Caller(request.user, request.host, self._access, self._handlers, self._services.turns)
+        caller.check_needs(route.needs, parameters)
+        answer = route.handle(self._console, caller, parameters)
+        if isawaitable(answer):
+            answer = await answer
+        if route.stream:
+            return {"stream_id": self._taken.begin(answer), "answer": b""}
+        return {"answer": json.dumps(answer).encode()}
 
     async def _page(
         self, request: web.Request, caller: Caller, page: Page, in_path: dict[str, str]
@@ -263,9 +301,14 @@ class Site:
             values |= {name: value for name, value in in_path.items() if name in known}
             answers[name] = await self._handled(route, caller, _parameters(route, values))
         query = {**in_path, **request.query}
+        unanswered = {each for answer in answers.values() for each in _unanswered(answer)}
         # In a thread: a page of 500 records takes longer than the loop may be busy.
         return await asyncio.to_thread(
-            self._rendered, request, page.template, page.title, {**answers, "query": query}
+            self._rendered,
+            request,
+            page.template,
+            page.title,
+            {**answers, "query": query, "unanswered": sorted(unanswered)},
         )
 
     def _rendered(
@@ -286,6 +329,7 @@ class Site:
             "user": known.user if known is not None else "",
             "may_change": not services.config.console_read_only,
             "node_id": services.node_id,
+            "unanswered": [],
             "cluster_id": services.catalog.cluster_id,
         }
         text = self._templates.render(template, shared | values)
@@ -301,6 +345,10 @@ class Site:
 
 def _known(request: web.Request) -> Known | None:
     return request.protocol.known if isinstance(request.protocol, HttpConnection) else None
+
+
+def _unanswered(answer: Any) -> Sequence[int]:
+    return answer.get("unanswered", ()) if isinstance(answer, dict) else ()
 
 
 def _logged(value: Any) -> Any:

@@ -74,6 +74,7 @@ class GroupCoordinator:
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
         self.leader_of = self._shards.leader_of
+        self.refuse_while = self._shards.refuse_while
         self.partition_of = self._shards.partition_of
         self._sweep_soon = asyncio.Event()
         self._topics_changed = asyncio.Event()

@@ -1,7 +1,8 @@
 """The requests of transactions to other brokers: markers for partitions, and partitions that take part.
 
 Owns how they are joined: one request of a kind is under way to each broker, and what arrives meanwhile is in
-the next one. Invariant: each caller gets a code for each of its partitions, whatever else the request held.
+the next one. Invariant: each caller gets a code for each of its partitions, whatever else the request held;
+an answer to something else than was asked is an error, after which callers ask again.
 
 On the event loop. Source: KIP-98 (WriteTxnMarkers), KIP-890 (AddPartitionsToTxn 4), Kafka's
 TransactionMarkerChannelManager and AddPartitionsToTxnManager.
@@ -65,6 +66,7 @@ class RemoteTransactions:
                     "producer_epoch": each.marker.producer_epoch,
                     "transaction_result": each.marker.is_commit,
                     "coordinator_epoch": each.marker.coordinator_epoch,
+                    "transaction_version": each.marker.transaction_version,
                     "topics": [
                         {"name": topic, "partition_indexes": indexes}
                         for topic, indexes in _by_topic(each.partitions).items()
@@ -75,6 +77,9 @@ class RemoteTransactions:
             answer: types.WriteTxnMarkersResponse = await self._peers.call(
                 node_id, ApiKey.WRITE_TXN_MARKERS, {"markers": markers}
             )
+            asked = [each.marker.producer_id for each in group]
+            if [each.producer_id for each in answer.markers] != asked:
+                raise _answers_something_else(node_id, ApiKey.WRITE_TXN_MARKERS)
             return [
                 {
                     TopicPartition(topic.name, each.partition_index): error_code(each.error_code)
@@ -136,7 +141,14 @@ class RemoteTransactions:
             }
             for answered in answer.results_by_transaction
         }
+        if not codes.keys() >= {each.transactional_id for each in group}:
+            raise _answers_something_else(node_id, ApiKey.ADD_PARTITIONS_TO_TXN)
         return [codes[each.transactional_id] for each in group]
+
+
+def _answers_something_else(node_id: int, api_key: ApiKey) -> ApiError:
+    message = f"broker {node_id} answers {api_key.name} for other transactions than it was asked about"
+    return ApiError(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 def _each_id_once(group: Sequence[Participation]) -> Iterator[list[int]]:

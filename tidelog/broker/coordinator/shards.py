@@ -9,7 +9,8 @@ Invariants:
   once per `RELOAD_AFTER_MS`;
 - a partition has a machine only where this broker leads it. It is replayed again when this broker leads it
   again: another broker may have led in between. Where it leads no longer, nothing runs on, timers neither;
-- errors of the log are answered as those of a coordinator, after which clients look for it again.
+- errors of the log are answered as those of a coordinator, after which clients look for it again;
+- nothing is answered while another broker may coordinate, however long ago it was asked.
 
 On the event loop. Source: Kafka's CoordinatorRuntime and CoordinatorOperationExceptionHelper.
 """
@@ -87,6 +88,11 @@ class Shards(Generic[MachineT]):
     _shards: dict[int, Shard[MachineT]] = field(default_factory=dict, init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _is_closed: bool = field(default=False, init=False)
+    _is_cut_off: Callable[[], bool] = field(default=bool, init=False)
+
+    def refuse_while(self, is_cut_off: Callable[[], bool]) -> None:
+        """Answer NOT_COORDINATOR while this holds, also to what was asked before."""
+        self._is_cut_off = is_cut_off
 
     def start(self) -> None:
         """Begin to replay the partitions that this broker leads, and drop those that it leads no longer."""
@@ -179,7 +185,7 @@ class Shards(Generic[MachineT]):
         if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._steady_ms()):
             if shard is not None:
                 self._close(shard)
-            shard = Shard(replica, self._kind, self._clock_ms, self._steady_ms)
+            shard = Shard(replica, self._kind, self._clock_ms, self._steady_ms, lambda: self._is_cut_off())
             self._shards[partition] = shard
         return shard
 
@@ -222,6 +228,7 @@ class Shard(Generic[MachineT]):
         kind: ShardKind[MachineT],
         clock_ms: Callable[[], int],
         steady_ms: Callable[[], int],
+        is_cut_off: Callable[[], bool],
     ) -> None:
         self.replica = replica
         self.machine = kind.make_machine()
@@ -236,6 +243,7 @@ class Shard(Generic[MachineT]):
         )
         self.runtime: CoordinatorRuntime[Any] = CoordinatorRuntime(self.machine, self._journal, steady_ms)
         self._steady_ms = steady_ms
+        self._is_cut_off = is_cut_off
         self._failed_at_ms = 0
         self._loading = asyncio.get_running_loop().create_task(self._load())
 
@@ -281,12 +289,15 @@ class Shard(Generic[MachineT]):
         """Run an operation of the machine once it is replayed. Raises ApiError, as of a coordinator."""
         await self.ready()
         try:
-            return await self.runtime.run(operation)
+            answer = await self.runtime.run(operation)
         except ApiError as error:
             code = self._kind.as_coordinator(error.code)
             if code is error.code:
                 raise
             raise ApiError(code, error.message) from error
+        if self._is_cut_off():  # The answer may have waited for other members of the group meanwhile.
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "this broker cannot reach the cluster's store")
+        return answer
 
     async def close(self) -> None:
         self.is_closed = True

@@ -95,6 +95,7 @@ class TransactionCoordinator:
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
         self.leader_of = self._shards.leader_of
+        self.refuse_while = self._shards.refuse_while
         self.follow = self._shards.follow
         self._markers = TransactionMarkers(catalog, replicas, groups, remote, clock_ms, node_id)
         self._endings: dict[tuple[_Shard, str], asyncio.Task[None]] = {}
@@ -294,7 +295,9 @@ class TransactionCoordinator:
         held: Transaction = await shard.run(partial(shard.machine.describe, transactional_id))
         if not held.state.is_decided:
             return
-        marker = TransactionMarker(*held.producer, shard.replica.leader_epoch, held.is_commit)
+        marker = TransactionMarker(
+            *held.producer, shard.replica.leader_epoch, held.is_commit, held.client_version
+        )
         lacking: Iterable[TopicPartition] = held.partitions
         while failed := await self._markers.write(marker, lacking):
             if shard.is_closed:

@@ -247,17 +247,18 @@ class MetadataHandler:
 def described_partition(services: Services, topic: Topic, index: int) -> types.MetadataResponsePartitionDict:
     """A partition as Metadata and DescribeTopicPartitions answer it."""
     assigned = topic.partitions[index]
-    offline = [node_id for node_id in assigned.replicas if not services.is_live(node_id)]
-    leader_id = services.leader_of(topic.name, index)
-    if leader_id == NO_LEADER and assigned.leader_id == services.node_id:
-        offline.append(services.node_id)
+    own_id = services.node_id
+    leader_id = services.served_leader(topic.name, index, assigned.leader_id)
+    offline = [each for each in assigned.replicas if each != own_id and not services.is_live(each)]
+    if leader_id == NO_LEADER and assigned.leader_id == own_id:
+        offline.append(own_id)
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
         "partition_index": index,
         "leader_id": leader_id,
         "leader_epoch": assigned.leader_epoch,
-        "replica_nodes": list(assigned.replicas),
-        "isr_nodes": list(assigned.isr),
+        "replica_nodes": assigned.replicas,
+        "isr_nodes": assigned.isr,
         "offline_replicas": offline,
     }
 

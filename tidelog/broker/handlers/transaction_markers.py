@@ -114,7 +114,11 @@ def _note(marker: TransactionMarker, of_groups: dict[_Marked, None], index: int)
 
 def _marker(asked: types.WriteTxnMarkersRequestMarker) -> TransactionMarker:
     return TransactionMarker(
-        asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result
+        asked.producer_id,
+        asked.producer_epoch,
+        asked.coordinator_epoch,
+        asked.transaction_result,
+        asked.transaction_version,
     )
 
 

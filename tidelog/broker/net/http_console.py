@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from tidelog.protocol import message_types as types
+
 
 _REST: Final = r"{rest:[\s\S]*}"
 """A dot would not match a newline."""
@@ -25,6 +27,8 @@ class Site(Protocol):
     """What answers below those paths."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse: ...
+
+    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict: ...
 
     def stop(self) -> None: ...
 
@@ -91,13 +95,24 @@ class ConsoleRoutes:
         application.on_shutdown.append(self._stop)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        return await (await self._loaded()).answer(request)
+
+    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict:
+        """The answer to another broker of the cluster."""
+        return await (await self._loaded()).answer_peer(request)
+
+    async def _loaded(self) -> Site:
         if self._site is None:
             if self._loading is None:
                 self._loading = asyncio.get_running_loop().run_in_executor(None, self._load)
             make = await asyncio.shield(self._loading)
             self._site = self._site or make()
-        return await self._site.answer(request)
+        return self._site
 
-    async def _stop(self, _: web.Application) -> None:
+    def stop(self) -> None:
+        """End what goes on, such as streams."""
         if self._site is not None:
             self._site.stop()
+
+    async def _stop(self, _: web.Application) -> None:
+        self.stop()

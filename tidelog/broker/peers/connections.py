@@ -1,4 +1,4 @@
-"""The connections of this broker to others: at most one per address.
+"""The connections of this broker to others: at most one per address and lane.
 
 Owns which APIs are asked for, and the tasks that open connections. Invariant: every error is a ClientError.
 
@@ -30,7 +30,8 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.FETCH_SNAPSHOT: Versions(0, 1),
     # Version 4 is the first for brokers. Later ones only have other codes for clients.
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
-    ApiKey.WRITE_TXN_MARKERS: Versions(1, 1),
+    ApiKey.WRITE_TXN_MARKERS: Versions(1, 2),
+    ApiKey.ASK_CONSOLE: Versions(0, 0),
     # The first with topic ids, and with the start of a follower, that needs no more than Kafka 3.7.
     ApiKey.FETCH: Versions(17, 17),
 }
@@ -56,9 +57,11 @@ class Connections:
             on_trouble=self._troubled,
         )
 
-    async def call(self, host: str, port: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+    async def call(
+        self, host: str, port: int, api_key: ApiKey, values: Mapping[str, object], lane: str = ""
+    ) -> Any:
         """The decoded answer. Raises ClientError; the request may have been executed all the same."""
-        connection = await self._links.connected(Address(host, port))
+        connection = await self._links.connected(Address(host, port, lane))
         return await connection.call(api_key, values)
 
     async def fetch(self, host: str, port: int, request: FetchRequest) -> FetchResponse:

@@ -44,9 +44,12 @@ class Peers:
 
         connection_settings(self._settings.config, "no password yet")
 
-    async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object]) -> Any:
-        """The decoded answer of a broker. Raises ApiError(NETWORK_EXCEPTION)."""
-        return await self._asked(node_id, lambda to, host, port: to.call(host, port, api_key, values))
+    async def call(self, node_id: int, api_key: ApiKey, values: Mapping[str, object], lane: str = "") -> Any:
+        """The decoded answer of a broker. Requests of different lanes do not wait for each other's answers.
+
+        Raises ApiError(NETWORK_EXCEPTION).
+        """
+        return await self._asked(node_id, lambda to, host, port: to.call(host, port, api_key, values, lane))
 
     async def fetch(self, node_id: int, request: FetchRequest) -> FetchResponse:
         """The answer of a leader, over a connection of its own. Cancelled, it leaves no request behind.

@@ -48,6 +48,7 @@ from tidelog.broker.storage.partition_log import (
     Read,
     ReadResult,
 )
+from tidelog.broker.storage.producer_state import is_late
 from tidelog.broker.storage.recompression import Inspected
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker, build_marker
@@ -336,6 +337,12 @@ class Replica:
         """
         for watch in self._marker_watches or ():
             watch.has_seen_marker |= watch.producer_id == marker.producer_id
+        if is_late(marker, self.log.producers.entry(marker.producer_id)):
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"the transaction of producer {marker.producer_id} that is open in epoch"
+                f" {marker.producer_epoch} ends in a later one",
+            )
         return self.append_as_leader(build_marker(marker, now_ms), now_ms, origin=AppendOrigin.COORDINATOR)
 
     def watch_markers(self, producer_id: int) -> MarkerWatch:

@@ -10,19 +10,21 @@ Invariants, in the order of the checks, which is Kafka's:
 - an unknown producer also begins at 0, under an id that was issued, and not in the epoch in which the limit
   evicted it: it may be sending a stored batch again.
 
-Pure. Source: KIP-98, KIP-360, KIP-890, Kafka's ProducerAppendInfo. Kafka does not give the answers 59 and 46
-here: it appends or answers 45. Settings switch them off (`ProducerRules`).
+Pure. Source: KIP-98, KIP-360, KIP-890, KIP-1228, Kafka's ProducerAppendInfo. Kafka does not give the answers
+59 and 46 here: it appends or answers 45. Settings switch them off (`ProducerRules`).
 """
 
 from typing import Final, NamedTuple, TypeAlias
 
 from tidelog.broker.storage.producer_table import ProducerEntry, ProducerTable
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import BatchHeader, EndTransactionMarker
+from tidelog.protocol.records import BatchHeader, EndTransactionMarker, TransactionMarker
 from tidelog.protocol.sequences import increment_sequence, sequence_distance
 from tidelog.protocol.types import MAX_SEQUENCE
 
 _HALF_RING: Final = (MAX_SEQUENCE + 1) // 2
+_EPOCH_PER_TRANSACTION: Final = 2
+"""The transaction version from which a marker has a later epoch than the records that it ends."""
 
 
 class Append(NamedTuple):
@@ -150,6 +152,19 @@ def check_marker(
             f" {sent.producer_id}, one of epoch {known.coordinator_epoch} did so before",
         )
     return APPEND
+
+
+def is_late(marker: TransactionMarker, known: ProducerEntry | None) -> bool:
+    """Whether a marker that was sent long ago would end the transaction after its own.
+
+    Its broker had given up the request, and asked again. Before version 2 nothing tells the two apart.
+    """
+    return (
+        known is not None
+        and marker.transaction_version >= _EPOCH_PER_TRANSACTION
+        and marker.producer_epoch == known.producer_epoch
+        and known.current_txn_start_offset >= 0
+    )
 
 
 def _is_behind(sent: BatchHeader, last_sequence: int) -> bool:

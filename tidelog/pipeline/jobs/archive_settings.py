@@ -20,7 +20,9 @@ class ArchiveSettings:
     cluster: ClusterConfig | None = cluster_setting(None, "Broker to read from.")
     path: str | None = setting(None, "Folder of the archive. Name the same one in each run.", metavar="DIR")
     read_path: str | None = setting(
-        None, "Read the segment files in this data folder instead of fetching.", metavar="DIR"
+        None,
+        "Read the segment files in these data folders, separated by commas, instead of fetching.",
+        metavar="DIR",
     )
     max_rows: int = setting(5_000_000, "Number of records that are committed together, about.", low=1)
     rows_per_file: int = setting(1_000_000, "Most records in one file.", low=1)

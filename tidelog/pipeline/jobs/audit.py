@@ -21,9 +21,16 @@ from typing import TYPE_CHECKING, Any
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
 from tidelog.pipeline.jobs.job import JobProgress, OnProgress, progress_to
 from tidelog.pipeline.offsets import OffsetRange, Place
-from tidelog.pipeline.options.source import options_of_ranges
-from tidelog.pipeline.segments.data_folders import Bounds, by_place, find_segments, folder_bounds
-from tidelog.pipeline.source.fetch import find_bounds
+from tidelog.pipeline.options.source import options_of_ranges, parse_paths
+from tidelog.pipeline.segments.data_folders import (
+    Bounds,
+    at_leaders,
+    bounds_in_files,
+    by_place,
+    find_segments,
+    require_readable,
+)
+from tidelog.pipeline.source.fetch import find_bounds, find_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -105,9 +112,9 @@ def records(spark: "SparkSession", settings: AuditSettings) -> "DataFrame":
         cluster = settings.cluster.to_options() if settings.cluster is not None else {}
         options |= {**cluster, "subscribe": ",".join(settings.topics)}
     else:
-        folder, bounds = _files(settings, settings.path)
+        folders, bounds = _files(settings, settings.path)
         ranges = [OffsetRange(*place, start, end) for place, (start, end) in bounds.items()]
-        options |= {"read.path": str(folder), **options_of_ranges(ranges)}
+        options |= {"read.path": ",".join(folders), **options_of_ranges(ranges)}
     return spark.read.format("tidelog").options(**options).load()
 
 
@@ -122,16 +129,19 @@ def whole_logs(settings: AuditSettings) -> list[Place]:
     return [place for place, (start, _) in bounds.items() if not start]
 
 
-def _files(settings: AuditSettings, path: str) -> tuple[Path, Bounds]:
-    """The data folder, and the bounds of the logs in its segment files: to the high watermarks where a broker
-    names them, else to the last whole batch."""
-    segments = by_place(found := find_segments(Path(path), settings.topics))
-    ends = None
-    if settings.cluster is not None:
-        bounds = find_bounds(settings.cluster, None, sorted(segments))
-        ends = {place: end for place, (_, end) in bounds.items()}
-    folder = Path(found[0].path).parent.parent
-    return folder, folder_bounds(folder, segments, ends)
+def _files(settings: AuditSettings, path: str) -> tuple[list[str], Bounds]:
+    """The data folders, and the bounds of the logs in their segment files: to the high watermarks where a
+    broker names them, else to the last whole batch."""
+    folders = [Path(each) for each in parse_paths(path)]
+    for folder in folders:
+        require_readable(folder)
+    found = find_segments(folders, settings.topics)
+    homes = sorted({str(segment.home) for segment in found})
+    if settings.cluster is None:
+        return homes, bounds_in_files(by_place(found))
+    logs = find_logs(settings.cluster, None, sorted({segment.place for segment in found}))
+    ends = {place: end for place, (_, end) in logs.bounds.items()}
+    return homes, bounds_in_files(at_leaders(found, logs.leaders), ends)
 
 
 def find(records: "DataFrame", whole: Iterable[Place] = ()) -> "DataFrame":

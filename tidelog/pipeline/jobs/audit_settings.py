@@ -17,7 +17,8 @@ class AuditSettings:
     cluster: ClusterConfig | None = cluster_setting(None, "Broker to read from.")
     path: str | None = setting(
         None,
-        "Read the segment files below this folder. If you also name a broker, read up to its high watermark.",
+        "Read the segment files below these folders, separated by commas. If you also name a broker, read up"
+        " to its high watermark.",
         metavar="DIR",
     )
     output: str | None = setting(

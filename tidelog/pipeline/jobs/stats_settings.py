@@ -20,7 +20,9 @@ class StatsSettings:
     topics: tuple[str, ...] = setting((), "Topics to measure.")
     cluster: ClusterConfig | None = cluster_setting(None, "Broker to read from.")
     path: str | None = setting(
-        None, "Read the segment files in this data folder instead of fetching.", metavar="DIR"
+        None,
+        "Read the segment files in these data folders, separated by commas, instead of fetching.",
+        metavar="DIR",
     )
     window: str = setting("1 minute", 'Length of a window, for example "10 seconds" or "2 hours".')
     follow_seconds: int | None = setting(

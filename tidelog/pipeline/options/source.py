@@ -73,8 +73,9 @@ OPTIONS: common.OptionTable = {
     ),
     "read.path": common.Option(
         "",
-        "Reads the segment files of this data folder directly. Driver and executors must see the folder. Also"
-        " give `bootstrap.servers` while the broker runs.",
+        "Reads the segment files of these data folders, separated by commas, directly. Driver and executors"
+        " must see the folders. Also give `bootstrap.servers` while the broker runs. Then what is in none of"
+        " the folders comes from the broker.",
     ),
     "losses.path": common.Option(
         "", "A folder where the source writes which offsets it could not read, with `failOnDataLoss=false`."
@@ -121,7 +122,7 @@ _CLIENT_ID = "tidelog-pipeline"
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The options of one read. Exactly one of `topics`, `assigned` and `pattern` is set, and at least one of
-    `cluster` and `read_path`.
+    `cluster` and `read_paths`.
 
     A position is EARLIEST or LATEST for all partitions, or an offset (or one of the two) for each. Times, in
     milliseconds, for all partitions or for each, go before positions where they are given. A partition that
@@ -142,7 +143,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
     read_committed: bool
-    read_path: str | None
+    read_paths: tuple[str, ...]
     losses_path: str | None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 0
@@ -228,7 +229,7 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         max_offsets_per_trigger=_count(given, "maxOffsetsPerTrigger"),
         fail_on_data_loss=choice("failOnDataLoss", "true", "false") == "true",
         read_committed=choice("isolation.level", "read_uncommitted", "read_committed") == "read_committed",
-        read_path=given.get("read.path") or None,
+        read_paths=parse_paths(given.get("read.path", "")),
         losses_path=given.get("losses.path") or None,
         min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
@@ -283,6 +284,14 @@ def _parse_topics(text: str) -> tuple[str, ...]:
     if not all(topics):
         raise OptionError(f"subscribe: {text!r} contains an empty topic name")
     return topics
+
+
+def parse_paths(text: str) -> tuple[str, ...]:
+    """The folders of read.path, in their order. Raises OptionError."""
+    paths = tuple(dict.fromkeys(path.strip() for path in text.split(",")))
+    if text and not all(paths):
+        raise OptionError(f"read.path: {text!r} contains an empty path; commas separate folders")
+    return paths if text else ()
 
 
 def _parse_assignment(text: str) -> tuple[Place, ...]:

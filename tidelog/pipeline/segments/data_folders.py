@@ -1,4 +1,4 @@
-"""A data folder without its broker: the partitions in it, and where their logs start and end.
+"""Data folders without their brokers: the partitions in them, and where their logs start and end.
 
 Owns finding segment files, and what a broker would answer about them: bounds of logs, and offsets at
 timestamps. Read-only. The layout is Kafka's (TOPIC-PARTITION/OFFSET.log, the two checkpoint files, the marker
@@ -6,9 +6,11 @@ of a clean shutdown). Each process of a broker of several has one more such fold
 
 Invariants: the files alone do not show where a log ends. After its last durable record, a running broker may
 be writing, and a crashed one may have left records that its next start removes. So without a broker, the end
-comes from the user (explicit endingOffsets) or from a clean shutdown.
+comes from the user (explicit endingOffsets) or from a clean shutdown. All segments of a partition that are
+read lie in one data folder: with a broker, in that of the leader.
 """
 
+import os
 import re
 import time
 from base64 import urlsafe_b64decode
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.pipeline.offsets import LATEST, OptionError, Place, fits
+from tidelog.pipeline.offsets import LATEST, Logs, OptionError, Place, fits
 from tidelog.pipeline.options.source import SourceOptions
 from tidelog.pipeline.segments.segment_files import LOG_SUFFIX, SegmentCutError, SegmentFile
 from tidelog.protocol.records import decode_batch
@@ -25,7 +27,9 @@ from tidelog.protocol.records import decode_batch
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _LOG_START_OFFSETS = "log-start-offset-checkpoint"
 _METADATA = "partition.metadata"
+_IDENTITY = "meta.properties"
 _TOPIC_ID = re.compile(r"^topic_id: *(\S{22})$", re.MULTILINE)
+_NODE_ID = re.compile(r"^node\.id=(\d+)$", re.MULTILINE)
 _FLUSHED_OFFSETS = "recovery-point-offset-checkpoint"
 _SWAP_SUFFIX = ".swap"
 _PROCESSES = "processes"
@@ -33,6 +37,7 @@ _SWAP_CHECKS = 50
 _SWAP_CHECK_SECONDS = 0.1
 
 Bounds = dict[Place, tuple[int, int]]
+Segments = dict[Place, list["Segment"]]
 
 
 class Segment(NamedTuple):
@@ -50,20 +55,40 @@ class Segment(NamedTuple):
     def base_offset(self) -> int:
         return int(Path(self.path).stem)
 
+    @property
+    def home(self) -> Path:
+        """The data folder that has the partition's folder."""
+        return Path(self.path).parent.parent
 
-def find_segments(folder: Path, topics: Iterable[str] = ()) -> list[Segment]:
-    """The segments in `folder`, a data folder or a partition's; of `topics` only, if any. In each partition
-    they are in the order of offsets.
+
+def require_readable(folder: Path) -> None:
+    """Raises OptionError if this data folder, or that of a further process in it, cannot be listed."""
+    try:
+        os.listdir(folder)
+        if (folder / _PROCESSES).exists():
+            for process in os.listdir(folder / _PROCESSES):
+                if (folder / _PROCESSES / process).is_dir():
+                    os.listdir(folder / _PROCESSES / process)
+    except OSError as error:
+        raise OptionError(
+            f"read.path: {error.filename} cannot be read ({error.strerror}). Run Spark as the broker's user"
+            " on a machine that has the folder, or leave the folder out"
+        ) from None
+
+
+def find_segments(folders: Iterable[Path], topics: Iterable[str] = ()) -> list[Segment]:
+    """The segments in `folders`, which are data folders or partitions'; of `topics` only, if any. In each
+    folder of a partition they are in the order of offsets.
 
     Raises FileNotFoundError when there is none, and SegmentCutError where a clean of a compacted log began to
     swap its files and does not finish.
     """
     wanted = set(topics)
-    folder = folder.resolve()
-    found = _files(folder, LOG_SUFFIX, wanted)
+    places = [folder.resolve() for folder in folders]
+    found = _files(places, LOG_SUFFIX, wanted)
     # Listed after the segments: a swap that is over by now has left the new file under the old name.
     checks = 0
-    while swaps := _files(folder, LOG_SUFFIX + _SWAP_SUFFIX, wanted):
+    while swaps := _files(places, LOG_SUFFIX + _SWAP_SUFFIX, wanted):
         if checks == _SWAP_CHECKS:
             raise SegmentCutError(
                 f"{swaps[0].path}: the broker has not put this compacted segment in the place of older ones"
@@ -72,17 +97,18 @@ def find_segments(folder: Path, topics: Iterable[str] = ()) -> list[Segment]:
             )
         checks += 1
         time.sleep(_SWAP_CHECK_SECONDS)
-        found = _files(folder, LOG_SUFFIX, wanted)
+        found = _files(places, LOG_SUFFIX, wanted)
     if not found:
         what = f" of {', '.join(sorted(wanted))}" if wanted else ""
-        raise FileNotFoundError(f"no segments{what} below {folder}: expected TOPIC-PARTITION/OFFSET.log")
+        below = ", ".join(map(str, places))
+        raise FileNotFoundError(f"no segments{what} below {below}: expected TOPIC-PARTITION/OFFSET.log")
     return found
 
 
-def _files(folder: Path, suffix: str, topics: Collection[str]) -> list[Segment]:
+def _files(folders: Iterable[Path], suffix: str, topics: Collection[str]) -> list[Segment]:
     found = []
     patterns = (f"*{suffix}", f"*/*{suffix}", f"{_PROCESSES}/*/*/*{suffix}")
-    by_partition = (path for pattern in patterns for path in folder.glob(pattern))
+    by_partition = {path for folder in folders for pattern in patterns for path in folder.glob(pattern)}
     for path in sorted(by_partition, key=lambda path: (path.parent.name, path)):
         topic, dash, number = path.parent.name.rpartition("-")
         is_base = path.name.removesuffix(suffix).isdecimal()
@@ -91,16 +117,49 @@ def _files(folder: Path, suffix: str, topics: Collection[str]) -> list[Segment]:
     return found
 
 
-def by_place(segments: Iterable[Segment]) -> dict[Place, list[Segment]]:
-    """The segments of each partition, in their order."""
-    places: dict[Place, list[Segment]] = {}
+def by_place(segments: Iterable[Segment]) -> Segments:
+    """The segments of each partition, in their order.
+
+    Raises OptionError for a partition that is in two data folders.
+    """
+    places: Segments = {}
     for segment in segments:
-        places.setdefault(segment.place, []).append(segment)
+        before = places.setdefault(segment.place, [])
+        if before and before[0].home != segment.home:
+            raise OptionError(
+                f"read.path: {segment.place} is in {before[0].home} and in {segment.home}. Name only the"
+                " folder that counts, or give bootstrap.servers"
+            )
+        before.append(segment)
     return places
 
 
-def bounds_without_broker(options: SourceOptions, folder: Path) -> Bounds:
-    """Where the log of each partition that `options` select starts and ends in `folder`.
+def at_leaders(segments: Iterable[Segment], leaders: Mapping[Place, int]) -> Segments:
+    """The segments of each partition that lie in a data folder of its leader, in their order. A folder that
+    does not say whose it is (`meta.properties`) may be any broker's.
+
+    Raises OptionError as `by_place`.
+    """
+    nodes: dict[Path, int | None] = {}
+    kept = []
+    for segment in segments:
+        if segment.home not in nodes:
+            nodes[segment.home] = _node_id(segment.home)
+        if nodes[segment.home] in (None, leaders.get(segment.place)):
+            kept.append(segment)
+    return by_place(kept)
+
+
+def _node_id(home: Path) -> int | None:
+    try:
+        found = _NODE_ID.search((home / _IDENTITY).read_text())
+    except FileNotFoundError:
+        return None
+    return int(found[1]) if found else None
+
+
+def logs_without_broker(options: SourceOptions, folders: Sequence[Path]) -> Logs:
+    """The logs of the partitions that `options` select in `folders`.
 
     Raises OptionError where the end is not known, or a topic or partition is not there, and
     FileNotFoundError where no partition is.
@@ -108,28 +167,31 @@ def bounds_without_broker(options: SourceOptions, folder: Path) -> Bounds:
     ends = None
     if not isinstance(options.ending, int) and LATEST not in options.ending.values():
         ends = options.ending if options.ending_times is None else None
-    if ends is None and not all((each / CLEAN_SHUTDOWN).exists() for each in _homes(folder)):
+    segments = find_segments(folders)
+    homes = sorted({segment.home for segment in segments})
+    if ends is None and (unclean := [each for each in homes if not (each / CLEAN_SHUTDOWN).exists()]):
         raise OptionError(
-            f"read.path: {folder} is in use, or its broker did not shut down cleanly, so that what is"
+            f"read.path: {unclean[0]} is in use, or its broker did not shut down cleanly, so that what is"
             " committed is not known: give bootstrap.servers, or explicit endingOffsets in a batch"
         )
-    found = by_place(find_segments(folder))
+    found = {segment.place for segment in segments}
     if options.pattern is not None:
         wanted = {place for place in found if fits(options.pattern, place.topic)}
     elif options.assigned is not None:
         wanted = set(options.assigned)
-        strange = sorted(map(str, wanted - found.keys()))
+        strange = sorted(map(str, wanted - found))
     else:
         topics = set(options.topics or ())
         wanted = {place for place in found if place.topic in topics}
         strange = sorted(topics - {place.topic for place in wanted})
     if options.pattern is None and strange:
-        raise OptionError(f"read.path: {folder} holds no {', '.join(strange)}")
-    return folder_bounds(folder, {place: found[place] for place in sorted(wanted)}, ends)
+        raise OptionError(f"read.path: {', '.join(map(str, folders))} holds no {', '.join(strange)}")
+    chosen = dict(sorted(by_place(each for each in segments if each.place in wanted).items()))
+    return Logs(bounds_in_files(chosen, ends), _topic_ids(chosen))
 
 
-def folder_bounds(
-    folder: Path, segments: Mapping[Place, Sequence[Segment]], ends: Mapping[Place, int] | None = None
+def bounds_in_files(
+    segments: Mapping[Place, Sequence[Segment]], ends: Mapping[Place, int] | None = None
 ) -> Bounds:
     """Where the log of each partition starts and ends: at its end in `ends`, if it exists, else after the
     last whole batch.
@@ -137,17 +199,16 @@ def folder_bounds(
     Raises SegmentCutError where that is before what the broker had made durable.
     """
     homes = {
-        each.resolve(): (
-            _checkpoint(each / _LOG_START_OFFSETS),
-            _checkpoint(each / _FLUSHED_OFFSETS),
-            (each / CLEAN_SHUTDOWN).exists(),
+        home: (
+            _checkpoint(home / _LOG_START_OFFSETS),
+            _checkpoint(home / _FLUSHED_OFFSETS),
+            (home / CLEAN_SHUTDOWN).exists(),
         )
-        for each in _homes(folder)
+        for home in {files[0].home for files in segments.values()}
     }
     bounds = {}
     for place, files in segments.items():
-        home = Path(files[0].path).parent.parent
-        starts, flushed, is_clean = homes.get(home, homes[folder.resolve()])
+        starts, flushed, is_clean = homes[files[0].home]
         end = None if ends is None else ends.get(place)
         if end is None:
             end = _end_by_file(Path(files[-1].path), flushed.get(place, 0))
@@ -157,22 +218,21 @@ def folder_bounds(
     return bounds
 
 
-def _homes(folder: Path) -> list[Path]:
-    """The folder itself, and those of further processes."""
-    return [folder, *sorted((folder / _PROCESSES).glob("[1-9]*"))]
-
-
-def topic_ids_in_folder(folder: Path, places: Iterable[Place]) -> dict[str, str]:
-    """The ids of the topics of these partitions, by their `partition.metadata`. A folder may have none."""
+def _topic_ids(segments: Mapping[Place, Sequence[Segment]]) -> dict[str, str]:
     ids: dict[str, str] = {}
-    for place in places:
-        inside = [home / str(place) / _METADATA for home in _homes(folder)]
-        for path in (*inside, folder / _METADATA):
-            if place.topic in ids:
-                break  # All partitions of a topic have the same id.
-            if path.exists() and (found := _TOPIC_ID.search(path.read_text())):
-                ids[place.topic] = str(UUID(bytes=urlsafe_b64decode(found[1] + "==")))
+    for place, files in segments.items():
+        # All partitions of a topic have the same id.
+        if place.topic not in ids and (found := topic_id_in(Path(files[0].path).parent)):
+            ids[place.topic] = found
     return ids
+
+
+def topic_id_in(folder: Path) -> str | None:
+    """The id of the topic of a partition's folder, by its `partition.metadata`, which it may lack."""
+    path = folder / _METADATA
+    if path.exists() and (found := _TOPIC_ID.search(path.read_text())):
+        return str(UUID(bytes=urlsafe_b64decode(found[1] + "==")))
+    return None
 
 
 def _end_by_file(path: Path, flushed: int) -> int:

@@ -122,7 +122,7 @@ def open_piece(piece: Piece) -> SegmentFile | None:
     with suppress(FileNotFoundError):
         return SegmentFile(path)
     with suppress(FileNotFoundError):
-        before = [each for each in find_segments(path.parent) if each.base_offset <= start]
+        before = [each for each in find_segments([path.parent]) if each.base_offset <= start]
         if before:
             file = SegmentFile(Path(before[-1].path))
             if file.find(start) is not None:

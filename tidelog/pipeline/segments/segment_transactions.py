@@ -63,7 +63,7 @@ def _batches_from(folder: Path, offset: int) -> Iterator[tuple[SegmentFile, Batc
     replaces a file meanwhile, the new one continues at the same offset."""
     while True:
         try:
-            segments = find_segments(folder)
+            segments = find_segments([folder])
         except FileNotFoundError:
             return  # The log was deleted; reading it raises that.
         before = [each for each in segments if each.base_offset <= offset]

@@ -24,14 +24,15 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         """One per partition with records to read, or per piece of a segment file; more if `minPartitions`
         asks for more."""
         options = self._options
-        bounds, topic_ids = reading.logs_of(options)
+        logs = reading.logs_of(options)
+        bounds = logs.bounds
         starting, ending = (
             reading.starting_positions(options, bounds),
             reading.ending_positions(options, bounds),
         )
         losses: list[str] | None = None if options.fail_on_data_loss else []
         ranges = plan_ranges(starting, ending, bounds, losses)
-        tasks = reading.tasks_of(options, ranges, topic_ids, losses)
+        tasks = reading.tasks_of(options, ranges, logs, losses)
         reading.report_losses(losses)
         starts, ends = resolve("startingOffsets", starting, bounds), resolve("endingOffsets", ending, bounds)
         reading.note_unread(options, {place: (starts[place], ends[place]) for place in bounds}, tasks)

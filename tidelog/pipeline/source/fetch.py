@@ -62,10 +62,10 @@ def find_logs(
     *,
     read_committed: bool = False,
 ) -> Logs:
-    """The ids of the topics, and the first and end offset of each log now: of all partitions of `topics`, of
-    those assigned, or of all topics whose whole name matches the regular expression `pattern` (possibly
-    none). The end is the high watermark, with `read_committed` the last stable offset: before the first open
-    transaction.
+    """The ids of the topics, and of each log its first offset, its end and its leader now: of all partitions
+    of `topics`, of those assigned, or of all topics whose whole name matches the regular expression `pattern`
+    (possibly none). The end is the high watermark, with `read_committed` the last stable offset: before the
+    first open transaction.
 
     Raises ClientError if the broker cannot be reached, or does not know a topic or partition.
     """
@@ -154,7 +154,8 @@ async def _find_logs(
         )
         infos = [await cluster.topic(name) for name in {place.topic for place in places}]
         ids = {info.name: str(info.topic_id) for info in infos if info.topic_id != NO_TOPIC_ID}
-        return Logs({Place(*key): (starts[key], ends[key]) for key in keys}, ids)
+        leaders = {Place(*key): cluster.image.leader(key) for key in keys}
+        return Logs({Place(*key): (starts[key], ends[key]) for key in keys}, ids, leaders)
 
 
 async def _find_offsets_at(

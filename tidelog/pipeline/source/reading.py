@@ -4,13 +4,15 @@ Owns the choice between the two sources of records, the broker and the segment f
 the report of records that were deleted before they could be read (option failOnDataLoss=false): one warning
 per loss through `logging`, and a file in the folder that option losses.path names. With both
 bootstrap.servers and read.path, the broker gives the bounds of the logs, and the files give the records.
+Those of a partition whose leader's folder is not there come from the broker.
 
 Invariants: a task yields every record of its range, in order, or names what it skipped, or fails.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,11 +33,14 @@ from tidelog.pipeline.offsets import (
 )
 from tidelog.pipeline.options.source import SourceOptions
 from tidelog.pipeline.segments.data_folders import (
-    bounds_without_broker,
+    Segments,
+    at_leaders,
     by_place,
     find_segments,
+    logs_without_broker,
     offset_at,
-    topic_ids_in_folder,
+    require_readable,
+    topic_id_in,
 )
 from tidelog.pipeline.segments.segment_ranges import Piece, open_piece, plan_pieces
 from tidelog.pipeline.segments.segment_transactions import aborted_transactions
@@ -65,16 +70,14 @@ class PiecePartition(InputPartition):  # type: ignore[misc]
 
 def bounds_of(options: SourceOptions) -> dict[Place, tuple[int, int]]:
     """The start and end of each log that `options` select. Raises ClientError, or as
-    `bounds_without_broker`."""
+    `logs_without_broker`."""
     return logs_of(options).bounds
 
 
 def logs_of(options: SourceOptions) -> Logs:
-    """The same as `bounds_of`, with the ids of the topics."""
+    """The same as `bounds_of`, with the ids of the topics, and the leaders if there is a broker."""
     if options.cluster is None:
-        folder = _folder(options)
-        bounds = bounds_without_broker(options, folder)
-        return Logs(bounds, topic_ids_in_folder(folder, bounds))
+        return logs_without_broker(options, _folders(options))
     return find_logs(
         options.cluster,
         options.topics,
@@ -109,21 +112,40 @@ def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, i
 
 def tasks_of(
     options: SourceOptions,
-    ranges: Iterable[OffsetRange],
-    topic_ids: Mapping[str, str],
+    ranges: Sequence[OffsetRange],
+    logs: Logs,
     losses: list[str] | None,
 ) -> list[InputPartition]:
-    """The tasks that read `ranges` of the topics with these ids: about `minPartitions`, by default one per
-    range or per piece of a segment file. Raises as `plan_pieces`."""
-    ranges = list(ranges)
-    if options.read_path is None:
-        pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-        return [OffsetRangePartition(each, topic_ids.get(each.topic)) for each in pieces]
-    if not ranges:
-        return []
-    segments = by_place(find_segments(_folder(options), {each.topic for each in ranges}))
-    planned = plan_pieces(segments, ranges, options.min_partitions, losses)
-    return [PiecePartition(each, topic_ids.get(each.offsets.topic)) for each in planned]
+    """The tasks that read `ranges` of these logs: about `minPartitions`, by default one per range or per
+    piece of a segment file. Raises as `plan_pieces`."""
+    segments = _segments(options, ranges, logs) if options.read_paths and ranges else {}
+    fetched = [each for each in ranges if options.cluster is not None and each.place not in segments]
+    if fetched and options.read_paths:
+        _warn(
+            "read.path: no folder has the leader's files of "
+            f"{', '.join(str(each.place) for each in fetched)}: their records come from the broker"
+        )
+    in_files = [each for each in ranges if each not in fetched]
+    pieces = plan_pieces(segments, in_files, options.min_partitions, losses)
+    left = None if options.min_partitions is None else max(options.min_partitions - len(pieces), 1)
+    return [
+        *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in pieces),
+        *(
+            OffsetRangePartition(each, logs.topic_ids.get(each.topic))
+            for each in split_ranges(fetched, left, options.max_records_per_partition)
+        ),
+    ]
+
+
+def _segments(options: SourceOptions, ranges: Iterable[OffsetRange], logs: Logs) -> Segments:
+    """The files that hold the logs of `ranges`. Only with a broker may those of some be missing."""
+    topics = {each.topic for each in ranges}
+    if options.cluster is None:
+        return by_place(find_segments(_folders(options), topics))
+    try:
+        return at_leaders(find_segments(_folders(options), topics), logs.leaders)
+    except FileNotFoundError:
+        return {}
 
 
 def note_unread(
@@ -152,9 +174,18 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> Iterator[pa.RecordBatch]:
     offsets = piece.offsets
-    # Before the records are read: see `segment_transactions`.
-    aborted = aborted_transactions(piece) if options.read_committed else []
-    file = open_piece(piece)
+    try:
+        # Before the records are read: see `segment_transactions`.
+        aborted = aborted_transactions(piece) if options.read_committed else []
+        file = open_piece(piece)
+    except PermissionError:
+        if options.cluster is None:
+            raise
+        file = None
+    if file is None and options.cluster is not None:
+        # Deleted meanwhile, or not to be seen from here: the broker knows which.
+        yield from _fetch_range(options, offsets, topic_id)
+        return
     if file is None:
         what = f"{offsets.place}: {piece.path} was deleted after the read was planned"
         losses: list[str] | None = None if options.fail_on_data_loss else []
@@ -165,8 +196,7 @@ def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> I
     batch_filter = AbortedTransactions(aborted) if aborted else None
     with file:
         # After the opening: an open file stays that of its topic.
-        found = topic_ids_in_folder(Path(piece.path).parent, [offsets.place])
-        require_same_topic(offsets.topic, topic_id, found.get(offsets.topic))
+        require_same_topic(offsets.topic, topic_id, topic_id_in(Path(piece.path).parent))
         for data in file.read(offsets.start, offsets.end):
             yield from decode_record_batches(
                 data,
@@ -228,9 +258,27 @@ def _offsets_at(
         raise OptionError(f"{option} must name exactly the partitions that are read: see {strange}")
     if options.cluster is not None:
         return find_offsets_at(options.cluster, wanted, read_committed=options.read_committed)
-    segments = by_place(find_segments(_folder(options)))
+    topics = {place.topic for place in wanted}
+    segments = by_place(find_segments(_folders(options), topics))
     return {place: offset_at(segments[place], bounds[place], time) for place, time in wanted.items()}
 
 
-def _folder(options: SourceOptions) -> Path:
-    return Path(options.read_path or ".")
+def _folders(options: SourceOptions) -> list[Path]:
+    """Those of read.path. Without a broker, each must be readable; with one, the others are left out, and a
+    warning names them."""
+    readable = []
+    for path in map(Path, options.read_paths):
+        try:
+            require_readable(path)
+            readable.append(path)
+        except OptionError as error:
+            if options.cluster is None:
+                raise
+            _warn(f"{error}. The records come from the broker meanwhile")
+    return readable
+
+
+@cache
+def _warn(text: str) -> None:
+    """Once in a process: a stream asks again for each micro-batch."""
+    _log.warning("%s", text)

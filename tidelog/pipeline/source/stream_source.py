@@ -48,7 +48,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def initialOffset(self) -> _Json:  # noqa: N802
         """The start of a stream without a checkpoint: startingOffsets or startingOffsetsByTimestamp."""
         if self._initial is None:
-            bounds, topic_ids = reading.logs_of(self._options)
+            bounds, topic_ids, _ = reading.logs_of(self._options)
             initial = resolve("startingOffsets", reading.starting_positions(self._options, bounds), bounds)
             self._initial = to_checkpoint(initial, topic_ids)
             if self._pinned is not None:
@@ -58,7 +58,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
         """The end of the micro-batch that begins at `start`. Raises OffsetsLostError."""
-        bounds, topic_ids = self._pinned if self._pinned is not None else reading.logs_of(self._options)
+        bounds, topic_ids, _ = self._pinned if self._pinned is not None else reading.logs_of(self._options)
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         losses = self._losses()
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids, losses)
@@ -87,12 +87,12 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """One per partition with records to read, more if `minPartitions` asks for more. Raises
         OffsetsLostError."""
         losses = self._losses()
-        bounds, topic_ids = reading.logs_of(self._options)
+        logs = reading.logs_of(self._options)
         # The loss was reported when this batch was planned. It reads the new topic from offset 0.
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids_in(end), [])
-        ends = forget_replaced(from_json(end), topic_ids_in(end), topic_ids, losses)
-        ranges = batch_ranges(starts, ends, bounds, losses)
-        tasks = reading.tasks_of(self._options, ranges, topic_ids, losses)
+        ends = forget_replaced(from_json(end), topic_ids_in(end), logs.topic_ids, losses)
+        ranges = batch_ranges(starts, ends, logs.bounds, losses)
+        tasks = reading.tasks_of(self._options, ranges, logs, losses)
         reading.report_losses(losses)
         reading.note_unread(
             self._options, {each: (starts.get(each, 0), stop) for each, stop in ends.items()}, tasks

@@ -1,6 +1,6 @@
 """Every message of the protocol, declared once as plain data: names, types, version ranges, defaults.
 
-- `acls`, `admin`, `client_quotas`, `cluster_admin`, `consumer_groups`, `fetch`, `group_admin`,
+- `acls`, `admin`, `client_quotas`, `cluster_admin`, `console`, `consumer_groups`, `fetch`, `group_admin`,
   `group_membership`, `group_offsets`, `groups`, `metadata`, `produce`, `sasl`, `topics`,
   `transaction_markers`, `transactions`, `users`: requests and responses
 - `consumer_group_records`, `group_records`, `offset_records`, `transaction_records`: records in the logs of

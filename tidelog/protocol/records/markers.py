@@ -40,12 +40,16 @@ class EndTransactionMarker(NamedTuple):
 
 
 class TransactionMarker(NamedTuple):
-    """Whose transaction ends on a partition, and how: what a coordinator asks the partition's leader for."""
+    """Whose transaction ends on a partition, and how: what a coordinator asks the partition's leader for.
+
+    `transaction_version` is not stored. From 2 on, the epoch is later than that of the transaction's records.
+    """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
+    transaction_version: int = 0
 
 
 @lru_cache(maxsize=16)

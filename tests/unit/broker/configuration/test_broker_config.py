@@ -45,7 +45,8 @@ def test_every_setting_is_described_named_like_kafka_and_has_a_default_that_it_m
         assert setting.name == setting.attribute.replace("_", ".")
         assert variable_of(setting.name) == "TIDELOG_" + setting.attribute.upper()
         kind = tuple if setting.is_many else setting.kind
-        assert isinstance(setting.parse(setting.default), kind), setting.name
+        held = setting.parse(setting.default)
+        assert (held, isinstance(held, kind)) == (setting.default, True), setting.name
 
 
 def test_every_value_survives_being_written_as_text() -> None:

@@ -15,6 +15,7 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment, PartitionsChanged
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import shards
+from tidelog.broker.coordinator.decision import Decision, Parked
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
@@ -227,3 +228,19 @@ async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(o
     assert services.groups._shards.of_partition(partition) is not before
     await commit(services, HURT, 2)
     assert await committed(services, WHOLE) == 1
+
+
+async def test_a_request_that_waits_is_not_answered_while_another_broker_may_coordinate(
+    open_one: Open,
+) -> None:
+    services = await open_one()
+    await services.groups.make_topic()
+    is_cut_off = False
+    services.groups.refuse_while(lambda: is_cut_off)
+    waiting = services.groups.run(HURT, lambda machine: lambda now_ms: Decision((), Parked("the answer")))
+    asked = asyncio.create_task(waiting)
+    shard = services.groups._shards.of(HURT)
+    await until(lambda: shard.runtime._parked)
+    is_cut_off = True
+    await shard.runtime.run(lambda now_ms: Decision((), None, released={"the answer": "stale"}))
+    assert await code_of(asked) == ErrorCode.NOT_COORDINATOR

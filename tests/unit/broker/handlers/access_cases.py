@@ -392,6 +392,12 @@ CASES = [
     Case(K.LIST_CONFIG_RESOURCES, 1, fixed(resource_types=[]), shown=named("topic")),
     Case(K.DESCRIBE_TOPIC_PARTITIONS, 0, lambda names: {"topics": [{"name": names.topic}]}),
     Case(K.DESCRIBE_TOPIC_PARTITIONS, 0, fixed(topics=[]), needs=(1,), shown=named("topic")),
+    Case(
+        K.ASK_CONSOLE,
+        0,
+        fixed(user="somebody", host="127.0.0.1", method="GET", path="/api/v1/broker", parameters=b"{}"),
+        tolerated=(ErrorCode.UNSUPPORTED_VERSION,),  # There is no console.
+    ),
     *(
         Case(key, SERVED_APIS[key].last, fixed(), needs=())
         for key in (K.API_VERSIONS, K.GET_TELEMETRY_SUBSCRIPTIONS)

@@ -24,6 +24,7 @@ VERSIONS = [
 ]
 
 ANSWERED_WITHOUT_NAMES = (
+    ApiKey.ASK_CONSOLE,
     ApiKey.API_VERSIONS,
     ApiKey.FIND_COORDINATOR,
     ApiKey.JOIN_GROUP,
@@ -101,6 +102,7 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     },
     ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": [TOPIC]},
     ApiKey.LIST_TRANSACTIONS: {},
+    ApiKey.ASK_CONSOLE: {},
     ApiKey.WRITE_TXN_MARKERS: {
         "markers": [
             {

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import iter_batches, read_marker
+from tidelog.protocol.records import RecordBatchBuilder, iter_batches, read_marker
 from tidelog.protocol.schema import ApiKey
 
 PRODUCER = 7
@@ -36,6 +36,14 @@ async def write(asker: Asker, *markers: Any, version: int = 1) -> list[list[tupl
         ]
         for marker in answer.markers
     ]
+
+
+async def begin(asker: Asker, epoch: int) -> None:
+    """A transaction of the producer."""
+    builder = RecordBatchBuilder()
+    builder.append(asker.clock(), None, b"v")
+    batch = bytes(builder.build(producer_id=PRODUCER, producer_epoch=epoch, is_transactional=True))
+    await asker.replica("t").append_as_coordinator(batch, asker.clock())
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -79,6 +87,21 @@ async def test_a_marker_that_is_named_or_sent_again_is_answered_each_time_and_ch
     assert await write(asker, marker_of(("t", [0]))) == [[("t", 0, ErrorCode.NONE)]]
     (entry,) = asker.replica("t").log.producers.entries()
     assert (entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_start_offset) == (0, 3, -1)
+
+
+async def test_a_marker_that_arrives_late_ends_no_later_transaction(asker: Asker) -> None:
+    """Its first request was given up and asked again, and the producer goes on in the epoch of the marker."""
+    await asker.create("t")
+    late = marker_of(("t", [0]), epoch=1) | {"transaction_version": 2}
+    await begin(asker, epoch=0)
+    assert await write(asker, late, version=2) == [[("t", 0, ErrorCode.NONE)]]
+    await begin(asker, epoch=1)
+    assert await write(asker, late, version=2) == [[("t", 0, ErrorCode.INVALID_PRODUCER_EPOCH)]]
+    assert asker.replica("t").ends.last_stable == 2
+    own = marker_of(("t", [0]), epoch=2) | {"transaction_version": 2}
+    for _ in range(2):  # A second one, without an open transaction, changes nothing.
+        assert await write(asker, own, version=2) == [[("t", 0, ErrorCode.NONE)]]
+    assert asker.replica("t").ends.last_stable == asker.replica("t").log.end_offset == 5
 
 
 async def test_a_marker_that_did_not_become_durable_is_not_acknowledged(

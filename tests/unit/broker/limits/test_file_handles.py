@@ -183,9 +183,9 @@ async def test_a_start_without_handles_fails_whole_and_the_next_one_finds_everyt
     await life(services)
     await services.close(clean=clean)
     before = open_files()
-    first, was_refused = 0, True
+    first, was_refused = -1, True
     while was_refused:
-        first += 1
+        first += REFUSALS - 1
         folder, disk = tmp_path / str(first), Handles()
         shutil.copytree(tmp_path / "data", folder)
         disk.lack_from(first)

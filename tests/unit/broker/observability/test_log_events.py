@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from functools import cache
 
 PROGRAM = """
 import sys
@@ -24,6 +25,7 @@ except ZeroDivisionError as error:
 """
 
 
+@cache
 def run(program: str) -> tuple[list[str], list[str]]:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.splitlines(), done.stderr.splitlines()

@@ -86,8 +86,15 @@ async def refused(services: Services, partitions: int, code: ErrorCode) -> str:
 LASTING, PASSING = ErrorCode.POLICY_VIOLATION, ErrorCode.KAFKA_STORAGE_ERROR
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO])
-@pytest.mark.parametrize("refuses", ["t-0", "t-3", "t-3/partition.metadata", "t-4/00000000000000000000.log"])
+@pytest.mark.parametrize(
+    ("number", "refuses"),
+    [
+        (errno.EMFILE, "t-0"),
+        (errno.ENFILE, "t-3"),
+        (errno.ENOSPC, "t-3/partition.metadata"),
+        (errno.EIO, "t-4/00000000000000000000.log"),
+    ],
+)
 async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
     tmp_path: Path, number: int, refuses: str
 ) -> None:

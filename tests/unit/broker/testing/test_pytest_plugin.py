@@ -62,24 +62,23 @@ _FIXTURES = """
 """
 
 
-def run(pytester: pytest.Pytester, mode: str, mark: str, *options: str) -> pytest.RunResult:
-    pytester.makepyfile(
-        test_blocking=_BLOCKING, test_asynchronous=_ASYNCHRONOUS.replace("MARK", mark), test_plain=_FIXTURES
-    )
+def run(pytester: pytest.Pytester, mode: str, **files: str) -> pytest.RunResult:
+    pytester.makepyfile(**files)
     pytester.makeini(f"[pytest]\nasyncio_mode = {mode}\naddopts = --strict-markers --strict-config")
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider")
 
 
-@pytest.mark.parametrize(("mode", "mark"), [("auto", ""), ("strict", "@pytest.mark.asyncio")])
-def test_the_fixtures_serve_every_kind_of_test(pytester: pytest.Pytester, mode: str, mark: str) -> None:
-    result = run(pytester, mode, mark, "--deselect", "test_plain.py::test_a_misspelt_mark")
-    result.assert_outcomes(passed=7, deselected=1)
-
-
-def test_a_mark_that_is_misspelt_says_what_it_takes(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "auto", "", "-k", "misspelt")
-    result.assert_outcomes(errors=1, deselected=7)
+def test_the_fixtures_serve_every_kind_of_test_and_say_what_a_mark_takes(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester, "auto", test_1=_BLOCKING, test_2=_ASYNCHRONOUS.replace("MARK", ""), test_3=_FIXTURES
+    )
+    result.assert_outcomes(passed=7, errors=1)
     result.stdout.fnmatch_lines(["*takes the keywords settings and partitions only*"])
+
+
+def test_the_fixtures_serve_strict_asynchronous_tests(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "strict", test_2=_ASYNCHRONOUS.replace("MARK", "@pytest.mark.asyncio"))
+    result.assert_outcomes(passed=1)
 
 
 def test_a_project_that_asks_for_no_broker_pays_for_none() -> None:

@@ -129,10 +129,10 @@ def test_a_wrong_option_is_refused_with_the_reason(options: dict[str, str], reas
 def test_committed_records_and_segment_files_are_asked_for_by_option() -> None:
     plain = parse_options(BOOTSTRAP | {"subscribe": "a"})
     assert not plain.read_committed
-    assert plain.read_path is None
+    assert plain.read_paths == ()
     options = parse_options(
-        {"subscribe": "a", "read.path": "/data", "kafka.isolation.level": "read_committed"}
+        {"subscribe": "a", "read.path": "/data, /other", "kafka.isolation.level": "read_committed"}
     )
     assert options.read_committed
-    assert options.read_path == "/data"
+    assert options.read_paths == ("/data", "/other")
     assert options.cluster is None

@@ -10,8 +10,8 @@ from tidelog.pipeline.offsets import OptionError, Place
 from tidelog.pipeline.options.source import parse_options, parse_stream_options
 from tidelog.pipeline.segments.data_folders import (
     CLEAN_SHUTDOWN,
-    bounds_without_broker,
     find_segments,
+    logs_without_broker,
     offset_at,
 )
 from tidelog.pipeline.segments.segment_files import SegmentCutError
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def bounds(folder: Path, **options: str) -> Bounds:
-    return bounds_without_broker(parse_options({"read.path": str(folder)} | options), folder)
+    return logs_without_broker(parse_options({"read.path": str(folder)} | options), [folder]).bounds
 
 
 def test_topics_are_chosen_as_from_a_broker(folder: Path) -> None:
@@ -50,9 +50,25 @@ def test_what_is_not_there_is_named(folder: Path, options: dict[str, str], what:
         bounds(folder, **options)
 
 
+def test_partitions_may_lie_in_several_folders_but_each_in_one(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    batch = make_batch([(1, None, b"v", ())] * 5)
+    write_log(other, "a", 2, [batch])
+    both = {"read.path": f"{folder}, {other}"}
+    folders = [folder, other]
+    found = logs_without_broker(parse_options(both | {"subscribe": "a"}), folders)
+    assert found.bounds == {A0: (20, 60), A1: (20, 60), Place("a", 2): (0, 5)}
+    write_log(other, "b", 0, [batch])
+    with pytest.raises(OptionError, match=rf"b-0 is in {folder} and in {other}\. Name only the folder that"):
+        logs_without_broker(parse_options(both | {"subscribe": "b"}), folders)
+    (other / CLEAN_SHUTDOWN).unlink()
+    with pytest.raises(OptionError, match=f"{other} is in use"):
+        logs_without_broker(parse_options(both | {"subscribe": "a"}), folders)
+
+
 def test_a_folder_without_segments_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="expected TOPIC-PARTITION/OFFSET"):
-        find_segments(tmp_path)
+        find_segments([tmp_path])
 
 
 def test_deleted_records_are_left_out(folder: Path) -> None:
@@ -71,13 +87,13 @@ def test_a_first_file_that_is_gone_is_missed_unless_a_crash_may_explain_it(folde
 def test_a_search_by_time_does_not_pass_offsets_that_no_file_holds(folder: Path, damage: str) -> None:
     batches = [make_batch([(base, None, b"v", ())] * 5, base_offset=base) for base in range(0, 60, 5)]
     _, path, _, _ = write_log(folder, "c", 0, batches, batches_a_segment=3)
-    files = find_segments(folder, ["c"])
+    files = find_segments([folder], ["c"])
     assert [offset_at(files, (0, 60), time) for time in (0, 14, 31, 99)] == [0, 15, 35, -1]
     if damage == "gone":
         path.unlink()
     else:
         path.write_bytes(b"" if damage == "empty" else path.read_bytes()[: 2 * len(batches[0])])
-    files = find_segments(folder, ["c"])
+    files = find_segments([folder], ["c"])
     assert offset_at(files, (0, 60), 10) == 10
     for time in (26, 31, 99):
         with pytest.raises(SegmentCutError, match="to 29"):
@@ -91,7 +107,7 @@ def test_without_a_clean_shutdown_somebody_must_vouch_for_the_end(folder: Path) 
         with pytest.raises(OptionError, match="or explicit endingOffsets in a batch"):
             bounds(folder, subscribe="a", **options)
     with pytest.raises(OptionError, match="what is committed is not known"):
-        bounds_without_broker(parse_stream_options({"read.path": str(folder), "subscribe": "a"}), folder)
+        logs_without_broker(parse_stream_options({"read.path": str(folder), "subscribe": "a"}), [folder])
     ends = '{"a":{"0":30,"1":40}}'
     assert bounds(folder, subscribe="a", endingOffsets=ends) == {A0: (20, 30), A1: (20, 40)}
 

@@ -117,7 +117,7 @@ def test_timestamps_bound_the_read(folder: Path) -> None:
 
 @pytest.fixture
 def planned(folder: Path) -> dict[Place, list[Any]]:
-    return dict(by_place(find_segments(folder)))
+    return dict(by_place(find_segments([folder])))
 
 
 def test_several_tasks_share_a_segment(planned: dict[Place, list[Any]]) -> None:
@@ -142,7 +142,7 @@ def test_pieces_cover_a_range_once_in_order(
     end = draw.draw(st.integers(start + 1, total))
     with TemporaryDirectory() as name:
         write_log(Path(name), "t", 0, make_log(sizes), batches_a_segment=batches_a_segment)
-        files = by_place(find_segments(Path(name)))
+        files = by_place(find_segments([Path(name)]))
         pieces = plan_pieces(files, [OffsetRange("t", 0, start, end)], min_partitions)
         rows = [offset for piece in pieces for offset in range(piece.offsets.start, piece.offsets.end)]
         assert rows == list(range(start, end))
@@ -323,7 +323,7 @@ def test_a_file_in_the_middle_that_is_gone_is_not_taken_for_a_joined_one(compact
 
 
 def test_a_time_is_not_looked_up_in_files_that_went_away(compacted: PartitionLog) -> None:
-    files = find_segments(compacted.folder)
+    files = find_segments([compacted.folder])
     clean(compacted)
     with pytest.raises(SegmentCutError, match=r"12\.log was there a moment ago: .* Read again"):
         offset_at(files, (0, 60), 2**62)

@@ -3,6 +3,8 @@ topic that was created again is another one."""
 
 import asyncio
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from tidelog.broker.services import Services
 from tidelog.broker.testing.embedded import ThreadedBroker
 from tidelog.client import Admin, NewTopic, Producer
 from tidelog.pipeline.data_source import TidelogDataSource
-from tidelog.pipeline.offsets import OffsetsLostError
+from tidelog.pipeline.offsets import OffsetsLostError, OptionError
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.source import fetch
 from tidelog.protocol.hot import FetchResponse, decode_fetch_response
@@ -83,6 +85,41 @@ def test_a_topic_that_is_created_again_after_the_planning_fails_the_task(
         asyncio.run(_make(broker.bootstrap_servers, b"new"))
         with pytest.raises(OffsetsLostError, match="topic t was deleted and created again"):
             list(reader.read(tasks[0]))
+
+
+def test_what_the_folders_of_the_leaders_do_not_give_comes_from_the_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder of another broker, one that is not there, and one that a task does not see any more."""
+    data, other, missing = tmp_path / "data", tmp_path / "other", tmp_path / "missing"
+    with ThreadedBroker(data_dir=data) as broker:
+        asyncio.run(_make(broker.bootstrap_servers, b"new"))
+        servers = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": "t"}
+
+        def rows(*folders: Path, seen: Path | None = None) -> list[Any]:
+            """Those of a read of these folders. Its task looks for `data` at `seen`."""
+            reader = TidelogDataSource(servers | {"read.path": ",".join(map(str, folders))}).reader(SCHEMA)
+            tasks: list[Any] = list(reader.partitions())
+            for task in tasks:
+                if seen is not None:
+                    task.piece = task.piece._replace(path=task.piece.path.replace(str(data), str(seen)))
+            return [row["value"] for task in tasks for row in plain_rows(reader.read(task))]
+
+        assert rows(data, other) == rows(data, seen=missing) == [b"new"] * 3
+        shutil.copytree(data, other)
+        (log,) = (other / "t-0").glob("*.log")
+        log.write_bytes(b"")
+        identity = other / "meta.properties"
+        identity.write_text(re.sub(r"node\.id=\d+", "node.id=7", identity.read_text()))
+        assert rows(data, other) == rows(other) == rows(missing) == [b"new"] * 3
+        with pytest.raises(OptionError, match=f"{missing} cannot be read"):
+            TidelogDataSource({"read.path": str(missing), "subscribe": "t"}).reader(SCHEMA).partitions()
+    told = [each.getMessage() for each in caplog.records if "read.path" in each.getMessage()]
+    assert [text.split(":")[1].split(" (")[0] for text in told] == [
+        f" {other} cannot be read",
+        " no folder has the leader's files of t-0",
+        f" {missing} cannot be read",
+    ]
 
 
 def test_records_that_are_deleted_after_the_planning_are_named_with_what_to_do(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 - `events`: the last events of the broker's log
 - `faults`: faults that users order
 - `groups`: groups: their list, one of them with its lag, and the reset of what it committed
+- `offsets`: offsets of partitions that other brokers lead
 - `overview`: the broker at one look, and its charts
 - `producers`: what partitions remember of producers, duplicates, refusals, and one producer's history
 - `records`: the records of a partition: pages, searches, what comes

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.spread import listing
 from tidelog.broker.console.views.clients import Clients, Quotas, clients, quotas_of
 from tidelog.broker.security.required_access import (
     ALTER_CLUSTER_CONFIGS,
@@ -48,7 +49,7 @@ async def _clients(console: Console, caller: Caller, asked: AskedClients) -> Cli
     services = console.services
     return await services.turns.run(
         clients(
-            *(console.server.connections, console.request_rates, services.quotas),
+            *(services.node_id, console.server.connections, console.request_rates, services.quotas),
             *(asked.search, asked.offset, asked.limit),
         )
     )
@@ -75,6 +76,7 @@ CLIENTS: Final = ApiRoute(
     *("GET", "/api/v1/clients", _clients, AskedClients, Clients),
     "The clients that are connected.",
     (whole(DESCRIBE_CLUSTER),),
+    spread=listing(lambda row: -row["connected_ms"]),
 )
 QUOTAS: Final = ApiRoute(
     "GET", "/api/v1/quotas", _quotas, Listing, Quotas, "All quotas.", (whole(DESCRIBE_CLUSTER_CONFIGS),)

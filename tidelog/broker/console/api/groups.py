@@ -5,17 +5,24 @@ Owns the routes and pages of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
+from tidelog.broker.console.api.offsets import offsets
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.spread import OF_GROUP, Spread, joined_rows
 from tidelog.broker.console.views import group_reset, groups
 from tidelog.broker.coordinator.offsets.reset import Reset, ResetTo
 from tidelog.broker.security.required_access import READ_GROUP, whole
 from tidelog.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
 
 _Value = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _WITH_VALUE: Final = (ResetTo.OFFSET, ResetTo.TIMESTAMP, ResetTo.SHIFT)
@@ -60,26 +67,51 @@ class ResetAsked(Parameters, frozen=True, kw_only=True):
         )
 
 
+def _offsets(console: Console, caller: Caller) -> groups.AskOffsets:
+    return partial(offsets, console, caller)
+
+
 async def _groups(console: Console, caller: Caller, asked: GroupsAsked) -> groups.Groups:
     wanted = groups.Filter(asked.text, asked.state, asked.type, asked.order == "lag")
-    return await groups.listed(console.services, caller, wanted, asked.offset, asked.limit)
+    return await groups.listed(
+        console.services, caller, _offsets(console, caller), wanted, asked.offset, asked.limit
+    )
 
 
 async def _group(console: Console, caller: Caller, asked: GroupAsked) -> groups.Group:
-    return await groups.described(console.services, caller, asked.group_id, asked.offset, asked.limit)
+    return await groups.described(
+        console.services, caller, _offsets(console, caller), asked.group_id, asked.offset, asked.limit
+    )
 
 
 async def _preview(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
-    return group_reset.shown(await group_reset.preview(console.services, caller, asked.wanted))
+    ask_offsets = _offsets(console, caller)
+    plan = await group_reset.preview(console.services, caller, ask_offsets, asked.wanted)
+    return group_reset.shown(plan)
 
 
 async def _reset(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
-    return group_reset.shown(await group_reset.reset(console.services, caller, asked.wanted))
+    ask_offsets = _offsets(console, caller)
+    plan = await group_reset.reset(console.services, caller, ask_offsets, asked.wanted)
+    return group_reset.shown(plan)
 
 
-GROUPS: Final = ApiRoute("GET", "/api/v1/groups", _groups, GroupsAsked, groups.Groups, "The groups.")
+def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict[str, Any]:
+    def largest_first(row: groups.GroupRow) -> tuple[int, str]:
+        return 1 if row["lag"] is None else -row["lag"], row["group_id"]
+
+    key = largest_first if asked.order == "lag" else itemgetter("group_id")
+    return joined_rows(answers, asked, key)
+
+
+GROUPS: Final = ApiRoute(
+    *("GET", "/api/v1/groups", _groups, GroupsAsked, groups.Groups, "The groups."),
+    spread=Spread(join=_joined, is_widened=True),
+)
 GROUP: Final = ApiRoute(
-    "GET", "/api/v1/group", _group, GroupAsked, groups.Group, "A group: members, assignment, offsets and lag."
+    *("GET", "/api/v1/group", _group, GroupAsked, groups.Group),
+    "A group: members, assignment, offsets and lag.",
+    spread=OF_GROUP,
 )
 PREVIEW: Final = ApiRoute(
     "GET",
@@ -88,6 +120,7 @@ PREVIEW: Final = ApiRoute(
     ResetAsked,
     group_reset.ResetPlan,
     "What a reset of a group's offsets would change.",
+    spread=OF_GROUP,
 )
 RESET: Final = ApiRoute(
     "POST",
@@ -98,6 +131,7 @@ RESET: Final = ApiRoute(
     "Reset what a group without members committed.",
     (whole(READ_GROUP, field="group_id"),),
     logged=("group_id", "to", "value", "topics", "partitions"),
+    spread=OF_GROUP,
 )
 
 ROUTES: Final[Sequence[ApiRoute]] = (GROUPS, GROUP, PREVIEW, RESET)

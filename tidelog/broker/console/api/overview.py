@@ -7,12 +7,15 @@ does.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Final, TypedDict
 
+from tidelog.broker.console.api.transactions import open_transactions
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.rates import Point
 from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Console, Page, Parameters
-from tidelog.broker.console.views.overview import Overview, overview
+from tidelog.broker.console.spread import Spread
+from tidelog.broker.console.views.overview import Overview, joined, overview
 from tidelog.broker.console.watch import PERIOD_SECONDS
 from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, whole
 
@@ -27,7 +30,9 @@ class Series(TypedDict):
 
 async def _overview(console: Console, caller: Caller, asked: Parameters) -> Overview:
     faults = console.faults
-    condition = await console.conditions.now(None if faults is None else len(faults.rules.active))
+    condition = await console.conditions.now(
+        None if faults is None else len(faults.rules.active), partial(open_transactions, console, caller)
+    )
     return overview(console.services, condition, console.watch.lately(), caller.may)
 
 
@@ -43,7 +48,10 @@ async def _live(console: Console, caller: Caller, asked: Parameters) -> AsyncGen
 
 _NEEDS: Final = (whole(DESCRIBE_CLUSTER),)
 OVERVIEW: Final = ApiRoute(
-    "GET", "/api/v1/overview", _overview, Parameters, Overview, "The broker at one look.", _NEEDS
+    *("GET", "/api/v1/overview", _overview, Parameters, Overview),
+    "The broker at one look, and what is wrong in the cluster.",
+    _NEEDS,
+    spread=Spread(join=lambda _, answers, asked: joined(answers)),
 )
 ROUTES: Final[Sequence[ApiRoute]] = (
     OVERVIEW,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Annotated, Final
 
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.spread import OF_LEADER, listing
 from tidelog.broker.console.views import producers as view
 from tidelog.broker.console.views.producer_history import HistoryPiece, history
 from tidelog.broker.security.required_access import READ_TOPIC, whole
@@ -62,6 +64,7 @@ PRODUCERS: Final = ApiRoute(
     view.Producers,
     "The producers of partitions, with the batches that would be recognised, duplicates and refusals.",
     (_READ,),
+    spread=listing(itemgetter("topic", "partition"), "problems"),
 )
 HISTORY: Final = ApiRoute(
     "GET",
@@ -72,6 +75,7 @@ HISTORY: Final = ApiRoute(
     "What a producer wrote to a partition, as the verification of logs judges it, in pieces.",
     (_READ,),
     stream=EVENT_STREAM,
+    spread=OF_LEADER,
 )
 
 ROUTES: Final[Sequence[ApiRoute]] = (PRODUCERS, HISTORY)

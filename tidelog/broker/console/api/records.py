@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from tidelog.broker.console.api.topics import TOPIC, TopicName
 from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.others import leader
 from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
 from tidelog.broker.console.records.shown_values import Format
 from tidelog.broker.console.route import (
@@ -26,6 +29,7 @@ from tidelog.broker.console.route import (
     Page,
     Parameters,
 )
+from tidelog.broker.console.spread import OF_LEADER
 from tidelog.broker.console.views.records import (
     BatchRows,
     Followed,
@@ -111,6 +115,9 @@ class ReadSome(Read, frozen=True, kw_only=True):
 
 class SearchAll(Conditions, frozen=True, kw_only=True):
     limit: Limit = 50
+    partitions: Annotated[tuple[PartitionNumber, ...] | None, Meta(description="Only these; else all.")] = (
+        None
+    )
 
 
 class ReadOne(Parameters, frozen=True, kw_only=True):
@@ -162,31 +169,94 @@ async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> Batc
     return await console.records.batches(asked.topic, asked.partition, asked.offset, asked.limit)
 
 
-def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncIterator[Found]:
+def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
     return _found(console, caller, asked, [asked.partition], _served(console, asked))
 
 
-def _search_all(console: Console, caller: Caller, asked: SearchAll) -> AsyncIterator[Found]:
+def _search_all(console: Console, caller: Caller, asked: SearchAll) -> AsyncGenerator[Found, None]:
     partitions = range(len(existing_topic(console.services, asked.topic).partitions))
-    return _found(console, caller, asked, partitions, asked.place())
+    if asked.partitions is not None:
+        return _found(console, caller, asked, asked.partitions, asked.place())
+    if console.others.is_alone:
+        return _found(console, caller, asked, partitions, asked.place())
+    _check_search(asked)
+    return _found_at_all(console, caller, asked, partitions)
+
+
+async def _found_at_all(
+    console: Console, caller: Caller, asked: SearchAll, partitions: Sequence[int]
+) -> AsyncGenerator[Found, None]:
+    """What one broker after the other finds in the partitions that it leads."""
+    by_broker: dict[int, list[int]] = {}
+    not_served = 0
+    for partition in partitions:
+        try:
+            by_broker.setdefault(leader(console.services, asked.topic, partition), []).append(partition)
+        except ApiError:
+            not_served += 1
+    before: Found | None = None
+    for node_id, led in by_broker.items():
+        found = 0 if before is None else before["found"]
+        part = replace(asked, partitions=tuple(led), limit=asked.limit - found)
+        message: Found | None = None
+        try:
+            if node_id == console.services.node_id:
+                values = _found(console, caller, part, led, part.place())
+            else:
+                values = await console.others.stream(node_id, caller, SEARCH_ALL, part)
+            async with aclosing(values):
+                async for message in values:
+                    if message["state"] != "done":
+                        yield _summed(message, before, len(partitions), not_served)
+        except ApiError as error:
+            if not error.code.retriable:
+                raise
+            not_served += len(led)
+        if message is not None:
+            before = _summed(message, before, len(partitions), 0)
+            if message["state"] in ("full", "replaced"):
+                return
+    if before is None:
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of {asked.topic} has a leader now")
+    yield {**before, "rows": [], "not_served": before["not_served"] + not_served, "state": "done"}
+
+
+def _summed(message: Found, before: Found | None, partitions: int, not_served: int) -> Found:
+    """A message with what was found at other brokers before."""
+    found = message["found"] + (0 if before is None else before["found"])
+    size_bytes = message["size_bytes"] + (0 if before is None else before["size_bytes"])
+    not_served += message["not_served"] + (0 if before is None else before["not_served"])
+    return {
+        **message,
+        "partitions": partitions,
+        "found": found,
+        "size_bytes": size_bytes,
+        "not_served": not_served,
+    }
 
 
 def _found(
     console: Console, caller: Caller, asked: ReadSome | SearchAll, partitions: Sequence[int], place: Place
-) -> AsyncIterator[Found]:
-    reading = asked.reading()
-    if reading.wanted.is_empty:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "say what to search: a key, a header or a text")
+) -> AsyncGenerator[Found, None]:
+    reading = _check_search(asked)
     visitor = f"{caller.user} {caller.host}"
     return console.records.search(visitor, asked.topic, partitions, place, asked.limit, reading)
 
 
-def _live(console: Console, caller: Caller, asked: Read) -> AsyncIterator[Followed]:
+def _check_search(asked: ReadSome | SearchAll) -> Reading:
+    """Raises ApiError."""
+    reading = asked.reading()
+    if reading.wanted.is_empty:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "say what to search: a key, a header or a text")
+    return reading
+
+
+def _live(console: Console, caller: Caller, asked: Read) -> AsyncGenerator[Followed, None]:
     _served(console, asked)
     return console.records.follow(asked.topic, asked.partition, asked.reading())
 
 
-def _download(console: Console, caller: Caller, asked: Read) -> AsyncIterator[bytes]:
+def _download(console: Console, caller: Caller, asked: Read) -> AsyncGenerator[bytes, None]:
     place = _served(console, asked)
     return console.records.lines(asked.topic, asked.partition, place, asked.reading())
 
@@ -212,6 +282,11 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
     if partition is None:
         count = len(topic.partitions)
         partition = random.randrange(count) if key is None else murmur2_partition(key, count)
+    node_id = leader(services, topic.name, partition)
+    if node_id != services.node_id:
+        chosen = replace(asked, partition=partition)
+        produced: Produced = await console.others.ask(node_id, caller, PRODUCE, chosen)
+        return produced
     topics = [(topic.topic_id, [(partition, builder.build())])]
     answer = await caller.request(ApiKey.PRODUCE, ProduceRequest(None, _ACKS_ALL, _TIMEOUT_MS, topics))
     ((_, (result,)),) = answer
@@ -255,9 +330,14 @@ RECORDS: Final = ApiRoute(
     RecordRows,
     "Records from an offset or a time on; without both, the last ones.",
     needs=_NEEDS,
+    spread=OF_LEADER,
 )
 RECORD: Final = ApiRoute(
-    "GET", f"{_PARTITION}/records/{{offset}}", _record, ReadOne, RecordRow, "One record.", needs=_NEEDS
+    *("GET", f"{_PARTITION}/records/{{offset}}", _record, ReadOne),
+    RecordRow,
+    "One record.",
+    needs=_NEEDS,
+    spread=OF_LEADER,
 )
 BATCHES: Final = ApiRoute(
     "GET",
@@ -267,6 +347,27 @@ BATCHES: Final = ApiRoute(
     BatchRows,
     "Batches from an offset on, with their producers, sequences and transactions.",
     needs=_NEEDS,
+    spread=OF_LEADER,
+)
+SEARCH_ALL: Final = ApiRoute(
+    "GET",
+    "/api/v1/topics/{topic}/search",
+    _search_all,
+    SearchAll,
+    Found,
+    "Search all partitions of a topic, one after the other.",
+    needs=_NEEDS,
+    stream=EVENT_STREAM,
+)
+PRODUCE: Final = ApiRoute(
+    "POST",
+    "/api/v1/topics/{topic}/records",
+    _produce,
+    NewRecord,
+    Produced,
+    "Produce a record. It is durable when this answers.",
+    needs=(whole(WRITE_TOPIC, field="topic"),),
+    logged=("partition",),
 )
 
 ROUTES: Final[Sequence[ApiRoute]] = (
@@ -283,17 +384,9 @@ ROUTES: Final[Sequence[ApiRoute]] = (
         "ends the one before.",
         needs=_NEEDS,
         stream=EVENT_STREAM,
+        spread=OF_LEADER,
     ),
-    ApiRoute(
-        "GET",
-        "/api/v1/topics/{topic}/search",
-        _search_all,
-        SearchAll,
-        Found,
-        "Search all partitions of a topic, one after the other.",
-        needs=_NEEDS,
-        stream=EVENT_STREAM,
-    ),
+    SEARCH_ALL,
     ApiRoute(
         "GET",
         f"{_PARTITION}/live",
@@ -303,6 +396,7 @@ ROUTES: Final[Sequence[ApiRoute]] = (
         "Follow a partition.",
         needs=_NEEDS,
         stream=EVENT_STREAM,
+        spread=OF_LEADER,
     ),
     ApiRoute(
         "GET",
@@ -314,17 +408,9 @@ ROUTES: Final[Sequence[ApiRoute]] = (
         "prints it.",
         needs=_NEEDS,
         stream=JSON_LINES,
+        spread=OF_LEADER,
     ),
-    ApiRoute(
-        "POST",
-        "/api/v1/topics/{topic}/records",
-        _produce,
-        NewRecord,
-        Produced,
-        "Produce a record. It is durable when this answers.",
-        needs=(whole(WRITE_TOPIC, field="topic"),),
-        logged=("partition",),
-    ),
+    PRODUCE,
 )
 PAGES: Final[Sequence[Page]] = (
     Page("/console/topics/{topic}/produce", "Produce", "produce.html", {"topic": TOPIC}),

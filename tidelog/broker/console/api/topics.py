@@ -13,12 +13,16 @@ from msgspec import Meta, field
 
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.spread import Spread
 from tidelog.broker.console.views.topics import (
     PartitionRows,
     SettingRow,
     TopicRow,
     TopicRows,
     existing_topic,
+    joined_partitions,
+    joined_topic,
+    joined_topics,
     partition_rows,
     setting_rows,
     topic_row,
@@ -150,7 +154,10 @@ def _changed(topic: str, results: Sequence[Mapping[str, Any]]) -> TopicChanged:
     return {"topic": topic}
 
 
-TOPICS: Final = ApiRoute("GET", "/api/v1/topics", _topics, TopicListing, TopicRows, "Topics by name.")
+TOPICS: Final = ApiRoute(
+    *("GET", "/api/v1/topics", _topics, TopicListing, TopicRows, "Topics by name."),
+    spread=Spread(join=lambda services, answers, _: joined_topics(services, list(answers.values()))),
+)
 TOPIC: Final = ApiRoute(
     "GET",
     "/api/v1/topics/{topic}",
@@ -159,6 +166,7 @@ TOPIC: Final = ApiRoute(
     TopicRow,
     "One topic.",
     needs=(whole(DESCRIBE_TOPIC, field="topic"),),
+    spread=Spread(join=lambda services, answers, _: joined_topic(services, list(answers.values()))),
 )
 PARTITIONS: Final = ApiRoute(
     "GET",
@@ -168,6 +176,7 @@ PARTITIONS: Final = ApiRoute(
     PartitionRows,
     "The partitions of a topic, with their leaders, replicas and offsets.",
     needs=(whole(DESCRIBE_TOPIC, field="topic"),),
+    spread=Spread(join=lambda _, answers, asked: joined_partitions(list(answers.values()))),
 )
 SETTINGS: Final = ApiRoute(
     "GET",

@@ -6,12 +6,15 @@ Owns the routes and pages of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, TypedDict
+from functools import partial
+from typing import Annotated, Any, Final, TypedDict
 
 from msgspec import Meta
 
+from tidelog.broker.console.answering import answer_of_cluster
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.spread import OF_LEADER, OF_TRANSACTION, listing
 from tidelog.broker.console.views import transactions as view
 from tidelog.broker.security.required_access import (
     ALTER_CLUSTER,
@@ -74,12 +77,15 @@ async def _transaction(console: Console, caller: Caller, asked: TransactionAsked
 
 
 async def _held_back(console: Console, caller: Caller, asked: Listing) -> view.HeldBackPartitions:
-    return await view.held_back(console.services, caller, asked.offset, asked.limit)
+    return await view.held_back(
+        console.services, caller, partial(open_transactions, console, caller), asked.offset, asked.limit
+    )
 
 
 async def _most_held_back(console: Console, caller: Caller, asked: Parameters) -> view.HeldBackPartitions:
     """The first of them: the query of the page is that of its transactions."""
-    return await _held_back(console, caller, Listing())
+    answer: view.HeldBackPartitions = await answer_of_cluster(console, HELD_BACK, caller, Listing())
+    return answer
 
 
 async def _abort(console: Console, caller: Caller, asked: TransactionAsked) -> view.TransactionRow:
@@ -94,11 +100,54 @@ async def _commit(console: Console, caller: Caller, asked: CommitAsked) -> view.
 
 async def _abort_hanging(console: Console, caller: Caller, asked: HangingAsked) -> Aborted:
     await view.abort_hanging(
-        console.services, caller, asked.topic, asked.partition, asked.producer_id, asked.producer_epoch
+        console.services,
+        caller,
+        partial(open_transactions, console, caller),
+        asked.topic,
+        asked.partition,
+        asked.producer_id,
+        asked.producer_epoch,
     )
     return {"topic": asked.topic, "partition": asked.partition}
 
 
+class OpenAsked(Parameters, frozen=True, kw_only=True):
+    """Whose transactions."""
+
+    producer_ids: tuple[int, ...]
+
+
+async def open_transactions(
+    console: Console, caller: Caller, producer_ids: Sequence[int]
+) -> tuple[dict[int, view.OpenTransaction], bool]:
+    """By producer id, those of these producers that any coordinator knows, and whether each one answered."""
+    asked = OpenAsked(producer_ids=tuple(producer_ids))
+    own = await _open(console, caller, asked)
+    answers: dict[int, Any] = {}
+    unanswered: list[int] = []
+    if not console.others.is_alone:
+        answers, unanswered = await console.others.ask_all(caller, OPEN, asked)
+    known = {}
+    is_complete = not unanswered
+    for rows, is_whole in (own, *answers.values()):
+        is_complete = is_complete and is_whole
+        for name, producer_id, partitions in rows:
+            places = [(topic, partition) for topic, partition in partitions]
+            known[producer_id] = view.OpenTransaction(name, producer_id, places)
+    return known, is_complete
+
+
+async def _open(
+    console: Console, caller: Caller, asked: OpenAsked
+) -> tuple[list[view.OpenTransaction], bool]:
+    return await view.open_here(console.services, set(asked.producer_ids))
+
+
+def _longest_first(row: view.TransactionRow) -> tuple[bool, int]:
+    return row["start_ms"] is None, row["start_ms"] or 0
+
+
+OPEN: Final = ApiRoute("GET", "/open", _open, OpenAsked, None, "Transactions that are open.")
 TRANSACTIONS: Final = ApiRoute(
     "GET",
     "/api/v1/transactions",
@@ -106,6 +155,7 @@ TRANSACTIONS: Final = ApiRoute(
     TransactionsAsked,
     view.Transactions,
     "The transactions, the longest first.",
+    spread=listing(_longest_first, "problems"),
 )
 TRANSACTION: Final = ApiRoute(
     "GET",
@@ -115,6 +165,7 @@ TRANSACTION: Final = ApiRoute(
     view.TransactionRow,
     "One transactional id.",
     (_DESCRIBE,),
+    spread=OF_TRANSACTION,
 )
 HELD_BACK: Final = ApiRoute(
     "GET",
@@ -123,6 +174,7 @@ HELD_BACK: Final = ApiRoute(
     Listing,
     view.HeldBackPartitions,
     "The partitions whose last stable offset open transactions hold back.",
+    spread=listing(lambda row: -row["records_held_back"]),
 )
 ABORT: Final = ApiRoute(
     "POST",
@@ -133,6 +185,7 @@ ABORT: Final = ApiRoute(
     "Abort a transaction and fence its producer.",
     (_WRITE,),
     logged=("transactional_id",),
+    spread=OF_TRANSACTION,
 )
 COMMIT: Final = ApiRoute(
     "POST",
@@ -143,6 +196,7 @@ COMMIT: Final = ApiRoute(
     "Commit a prepared transaction.",
     (_WRITE,),
     logged=("transactional_id", "producer_id", "producer_epoch"),
+    spread=OF_TRANSACTION,
 )
 ABORT_HANGING: Final = ApiRoute(
     "POST",
@@ -153,6 +207,7 @@ ABORT_HANGING: Final = ApiRoute(
     "Abort a transaction that its coordinator does not know, on one partition.",
     (whole(ALTER_CLUSTER, CLUSTER_ACTION),),
     logged=("topic", "partition", "producer_id", "producer_epoch"),
+    spread=OF_LEADER,
 )
 
 ROUTES: Final[Sequence[ApiRoute]] = (TRANSACTIONS, TRANSACTION, HELD_BACK, ABORT, COMMIT, ABORT_HANGING)
@@ -163,7 +218,7 @@ PAGES: Final[Sequence[Page]] = (
         "transactions.html",
         {
             "transactions": TRANSACTIONS,
-            "held_back": HELD_BACK._replace(handle=_most_held_back, parameters=Parameters),
+            "held_back": HELD_BACK._replace(handle=_most_held_back, parameters=Parameters, spread=None),
         },
     ),
 )

@@ -88,7 +88,7 @@ addEventListener("DOMContentLoaded", () => {
       rows.append(...message.rows.map(rowOf(partition)));
       const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
       const where = onePartition !== undefined ? "" : `, partition ${partition} of ${message.partitions}` +
-        (message.not_served ? `; ${message.not_served} are not served by this broker` : "");
+        (message.not_served ? `; ${message.not_served} are not served` : "");
       say(`${state[message.state]}: ${message.found} found up to offset ${offset} of ${end}${where}`);
     });
   };

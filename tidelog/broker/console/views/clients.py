@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.protocol.quotas import CLIENT_ID, IP, USER, QuotaEntity
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
@@ -29,6 +30,8 @@ _LEAST_SECONDS: Final = 1.0
 class Client(TypedDict):
     """A connection of a client."""
 
+    node_id: int
+    """The broker to which it is connected."""
     connection_id: int
     """Counts the connections of this run of the broker."""
     peer: str
@@ -51,7 +54,7 @@ class Client(TypedDict):
     """Name of each quota that holds for it -> its value."""
 
 
-class Clients(TypedDict):
+class Clients(OfCluster):
     """Connections, the oldest first."""
 
     total: int
@@ -106,6 +109,7 @@ class RequestRates:
 
 
 def clients(
+    node_id: int,
     connections: Collection[Connection],
     rates: RequestRates,
     quotas: QuotaStore,
@@ -123,7 +127,7 @@ def clients(
         if pace.spent():
             yield
     found.sort(key=lambda connection: connection.connection_id)
-    rows = [_client(each, rates, quotas, now) for each in found[offset : offset + limit]]
+    rows = [_client(node_id, each, rates, quotas, now) for each in found[offset : offset + limit]]
     return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
 
 
@@ -132,9 +136,12 @@ def _names(connection: Connection) -> str:
     return "\n".join((connection.peer, state.principal.name, state.client_id, state.client_software))
 
 
-def _client(connection: Connection, rates: RequestRates, quotas: QuotaStore, now: float) -> Client:
+def _client(
+    node_id: int, connection: Connection, rates: RequestRates, quotas: QuotaStore, now: float
+) -> Client:
     state = connection.state
     return {
+        "node_id": node_id,
         "connection_id": connection.connection_id,
         "peer": connection.peer,
         "listener": state.listener.name,

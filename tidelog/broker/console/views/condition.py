@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from tidelog.broker.cluster.catalog import NO_LEADER
-from tidelog.protocol.errors import ApiError
+from tidelog.broker.console.views.transactions import AskOpen
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Condition(NamedTuple):
     """The facts of one look."""
 
     partitions: Partitions
+    is_cut_off: bool
+    """Whether this broker's session in the store of the cluster may have ended."""
     gone_brokers: tuple[int, ...]
     """Node ids of brokers of the cluster that are not there."""
     hanging: tuple[TopicPartition, ...]
@@ -86,23 +88,24 @@ class Conditions:
         self._looked = -SHARED_SECONDS
         self._last: Condition | None = None
 
-    async def now(self, ordered_faults: int | None) -> Condition:
+    async def now(self, ordered_faults: int | None, ask_open: AskOpen) -> Condition:
         """The condition, at most SHARED_SECONDS old."""
         async with self._lock:
             if self._last is None or time.monotonic() - self._looked >= SHARED_SECONDS:
-                self._last = await self._look(ordered_faults)
+                self._last = await self._look(ordered_faults, ask_open)
                 self._looked = time.monotonic()
             return self._last
 
-    async def _look(self, ordered_faults: int | None) -> Condition:
+    async def _look(self, ordered_faults: int | None, ask_open: AskOpen) -> Condition:
         services = self._services
         transactions = services.transactions.counts()
         free, limit, kept = services.handles.facts()
         partitions = await services.turns.run(_partitions(services))
         return Condition(
             partitions=partitions,
+            is_cut_off=services.membership is not None and services.membership.is_cut_off,
             gone_brokers=tuple(each for each in services.catalog.brokers if not services.is_live(each)),
-            hanging=await _hanging(services, partitions.held_back),
+            hanging=await _hanging(services, partitions.held_back, ask_open),
             disk=await asyncio.to_thread(_disk, services),
             free_handles=free,
             handle_limit=limit,
@@ -168,20 +171,21 @@ def _named(keys: list[T]) -> tuple[int, tuple[T, ...]]:
 
 
 async def _hanging(
-    services: Services, held_back: tuple[tuple[TopicPartition, int], ...]
+    services: Services, held_back: tuple[tuple[TopicPartition, int], ...], ask_open: AskOpen
 ) -> tuple[TopicPartition, ...]:
     """Those of these partitions in whose oldest transaction no coordinator says that they take part."""
     if not held_back:
         return ()
     # After the partitions were looked at: what ended in between is not taken for a transaction that hangs.
-    known: set[tuple[TopicPartition, int]] = set()
-    wanted = set(held_back)
-    async for held in services.transactions.listed(only_active=True):
-        if isinstance(held, ApiError):
-            return ()
-        producer_id = held.transaction.producer.producer_id
-        known.update(wanted.intersection((key, producer_id) for key in held.transaction.partitions))
-    return tuple(each[0] for each in held_back if each not in known and _is_open(services, *each))
+    known, is_complete = await ask_open(sorted({producer_id for _, producer_id in held_back}))
+    if not is_complete:
+        return ()
+    return tuple(
+        key
+        for key, producer_id in held_back
+        if (producer_id not in known or key not in known[producer_id].partitions)
+        and _is_open(services, key, producer_id)
+    )
 
 
 def _is_open(services: Services, key: TopicPartition, producer_id: int) -> bool:

@@ -8,10 +8,10 @@ ListOffsets and OffsetCommit. Invariant: a group with members is not reset, beca
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.views.groups import visible_lags
+from tidelog.broker.console.views.groups import AskOffsets, Places, visible_lags
 from tidelog.broker.coordinator.offsets.reset import PartitionFacts, Reset, ResetTo
 from tidelog.broker.handlers.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _MOST_ROWS: Final = 500
-_Places: TypeAlias = Mapping[str, Sequence[int]]
-"""Topic -> partitions."""
 
 
 class ResetRow(TypedDict):
@@ -59,14 +57,14 @@ class Wanted(NamedTuple):
     partitions: Sequence[int] = ()
 
 
-async def preview(services: Services, caller: Caller, wanted: Wanted) -> ResetPlan:
+async def preview(services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Wanted) -> ResetPlan:
     """What `reset` would do. Raises ApiError."""
     member_count = await _member_count(caller, wanted.group_id)
     refusal = ""
     if member_count:
         count = f"{member_count} members" if member_count > 1 else "1 member"
         refusal = f"the group has {count}: stop them first, or they overwrite the reset"
-    rows = await _rows(services, caller, wanted)
+    rows = await _rows(services, caller, ask_offsets, wanted)
     return {
         "group_id": wanted.group_id,
         "member_count": member_count,
@@ -76,10 +74,10 @@ async def preview(services: Services, caller: Caller, wanted: Wanted) -> ResetPl
     }
 
 
-async def reset(services: Services, caller: Caller, wanted: Wanted) -> ResetPlan:
+async def reset(services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Wanted) -> ResetPlan:
     """Commit the new offsets; durable at the return. Raises ApiError: NON_EMPTY_GROUP, or what the handlers
     of OffsetCommit and ListOffsets say."""
-    plan = await preview(services, caller, wanted)
+    plan = await preview(services, caller, ask_offsets, wanted)
     if plan["refusal"]:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, plan["refusal"])
     topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
@@ -123,17 +121,19 @@ async def _member_count(caller: Caller, group_id: str) -> int:
     return len(group["members"])
 
 
-async def _rows(services: Services, caller: Caller, wanted: Wanted) -> list[ResetRow]:
+async def _rows(
+    services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Wanted
+) -> list[ResetRow]:
     lags = visible_lags(services, caller, wanted.group_id)
     committed = {(each.topic, each.partition): each.committed.offset for each in lags}
     places = _places(services, caller, wanted, committed)
-    start = await _offsets(caller, places, EARLIEST_TIMESTAMP)
-    end = await _offsets(caller, places, LATEST_TIMESTAMP)
+    start = await _offsets(ask_offsets, places, EARLIEST_TIMESTAMP)
+    end = await _offsets(ask_offsets, places, LATEST_TIMESTAMP)
     found: Mapping[tuple[str, int], int] = {}
     if wanted.reset.to is ResetTo.TIMESTAMP:
-        found = await _offsets(caller, places, wanted.reset.value)
+        found = await _offsets(ask_offsets, places, wanted.reset.value)
     rows: list[ResetRow] = []
-    for place in start:
+    for place in sorted(start):
         at = found.get(place, -1)
         facts = PartitionFacts(start[place], end[place], committed.get(place), None if at < 0 else at)
         rows.append(
@@ -151,7 +151,7 @@ async def _rows(services: Services, caller: Caller, wanted: Wanted) -> list[Rese
 
 def _places(
     services: Services, caller: Caller, wanted: Wanted, committed: Iterable[tuple[str, int]]
-) -> _Places:
+) -> Places:
     """Raises ApiError where there is nothing to reset."""
     places: dict[str, list[int]] = {}
     for name in dict.fromkeys(wanted.topics):
@@ -172,27 +172,9 @@ def _places(
     return places
 
 
-async def _offsets(caller: Caller, places: _Places, timestamp: int) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> offset, as ListOffsets gives it: -1 for none. Raises ApiError."""
-    asked: types.ListOffsetsRequestDict = {
-        "replica_id": -1,
-        "isolation_level": 0,
-        "topics": [
-            {
-                "name": name,
-                "partitions": [
-                    {"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp}
-                    for index in partitions
-                ],
-            }
-            for name, partitions in places.items()
-        ],
-    }
-    answer: types.ListOffsetsResponseDict = await caller.ask(ApiKey.LIST_OFFSETS, asked)
-    found = {}
-    for topic in answer["topics"]:
-        for partition in topic["partitions"]:
-            code = ErrorCode(partition.get("error_code", ErrorCode.NONE))
-            check_code(code, f"{topic['name']}-{partition['partition_index']}: {code.message}")
-            found[topic["name"], partition["partition_index"]] = partition.get("offset", -1)
-    return found
+async def _offsets(ask_offsets: AskOffsets, places: Places, timestamp: int) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> offset, -1 for none. Raises ApiError."""
+    found = await ask_offsets(places, timestamp)
+    for (topic, partition), each in found.items():
+        check_code(each.code, f"{topic}-{partition}: {each.code.message}")
+    return {place: each.offset for place, each in found.items()}

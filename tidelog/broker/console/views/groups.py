@@ -7,17 +7,19 @@ those to whom they show it; what a lag is, from `coordinator/lag`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.coordinator.consumer_groups.consumer_protocol import read_assignment, read_subscription
 from tidelog.broker.coordinator.group_coordinator import CatalogTopics
 from tidelog.broker.coordinator.group_types import CLASSIC, CONSUMER
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from tidelog.broker.coordinator.lag import PartitionLag, lags_of
+from tidelog.broker.handlers.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode, ProtocolError
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_MEMBERS: Final = 500
 _CHECKS_PER_GROUP: Final = 10
+_MOST_PLACES: Final = 20_000
 
 
 class GroupRow(TypedDict):
@@ -45,7 +48,7 @@ class GroupRow(TypedDict):
     lag: int | None
 
 
-class Groups(TypedDict):
+class Groups(OfCluster):
     """A page of groups."""
 
     total: int
@@ -78,8 +81,8 @@ class Member(TypedDict):
 
 
 class CommittedRow(TypedDict):
-    """What the group committed in a partition. `high_watermark` and `lag` are null where this broker does not
-    serve it. `member_id` is the member that reads it, if one does."""
+    """What the group committed in a partition. `high_watermark` and `lag` are null where no broker
+    serves it. `member_id` is the member that reads it, if one does."""
 
     topic: str
     partition: int
@@ -116,6 +119,23 @@ class Group(_Membership):
     now_ms: int
 
 
+Places: TypeAlias = Mapping[str, Sequence[int]]
+"""Topic -> partitions."""
+
+
+class FoundOffset(NamedTuple):
+    """The offset of a partition, or the code for which there is none."""
+
+    offset: int
+    code: ErrorCode
+
+
+AskOffsets: TypeAlias = Callable[[Places, int], Awaitable[Mapping[tuple[str, int], FoundOffset]]]
+"""The offsets of partitions, whichever brokers lead them, by the timestamp of ListOffsets."""
+_Ends: TypeAlias = Mapping[tuple[str, int], int]
+"""The high watermarks of partitions that other brokers lead."""
+
+
 class Filter(NamedTuple):
     """Which groups are listed; "" for all. `text` is a part of the group's id."""
 
@@ -126,7 +146,9 @@ class Filter(NamedTuple):
     """The largest lag first, else by id."""
 
 
-async def listed(services: Services, caller: Caller, wanted: Filter, offset: int, limit: int) -> Groups:
+async def listed(
+    services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Filter, offset: int, limit: int
+) -> Groups:
     """The groups that the caller may describe. Raises ApiError."""
     asked: types.ListGroupsRequestDict = {
         "states_filter": [wanted.state] if wanted.state else [],
@@ -139,21 +161,50 @@ async def listed(services: Services, caller: Caller, wanted: Filter, offset: int
         key=lambda group: group["group_id"],
     )
     shown = found if wanted.by_lag else found[offset : offset + limit]
-    rows = await services.turns.run(_rows(services, caller, shown))
+    ends = await _ends_elsewhere(services, caller, ask_offsets, [group["group_id"] for group in shown])
+    rows = await services.turns.run(_rows(services, caller, shown, ends))
     if wanted.by_lag:
         rows.sort(key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
         rows = rows[offset : offset + limit]
     return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
 
 
-def _rows(services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]]) -> Steps[list[GroupRow]]:
+async def _ends_elsewhere(
+    services: Services, caller: Caller, ask_offsets: AskOffsets, group_ids: Sequence[str]
+) -> _Ends:
+    """Those of the partitions in which groups committed and that other brokers lead; at most 20,000."""
+    if len(services.catalog.brokers) < 2:
+        return {}
+    places: dict[str, set[int]] = {}
+
+    def collect() -> Steps[None]:
+        pace = Pace(CHECKS_PER_STEP)
+        count = 0
+        for group_id in group_ids:
+            for found in visible_lags(services, caller, group_id):
+                if found.high_watermark is None and count < _MOST_PLACES:
+                    places.setdefault(found.topic, set()).add(found.partition)
+                    count += 1
+                if pace.spent():
+                    yield
+
+    await services.turns.run(collect())
+    if not places:
+        return {}
+    found = await ask_offsets({topic: sorted(each) for topic, each in places.items()}, LATEST_TIMESTAMP)
+    return {place: each.offset for place, each in found.items() if each.code == ErrorCode.NONE}
+
+
+def _rows(
+    services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]], ends: _Ends
+) -> Steps[list[GroupRow]]:
     pace = Pace(CHECKS_PER_STEP)
     rows: list[GroupRow] = []
     for group in groups:
         machine = services.groups.machine_of(group["group_id"])
         partitions: Counter[str] = Counter()
         lag_sum = None
-        for found in visible_lags(services, caller, group["group_id"]):
+        for found in visible_lags(services, caller, group["group_id"], ends):
             partitions[found.topic] += 1
             if (lag := found.lag) is not None:
                 lag_sum = lag if lag_sum is None else lag_sum + lag
@@ -176,7 +227,9 @@ def _rows(services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]
     return rows
 
 
-def visible_lags(services: Services, caller: Caller, group_id: str) -> Iterator[PartitionLag]:
+def visible_lags(
+    services: Services, caller: Caller, group_id: str, ends: _Ends | None = None
+) -> Iterator[PartitionLag]:
     """Those in topics that the caller may describe."""
     machine = services.groups.machine_of(group_id)
     if machine is None:
@@ -184,7 +237,13 @@ def visible_lags(services: Services, caller: Caller, group_id: str) -> Iterator[
     lags = lags_of(machine, group_id, services.catalog, services.replicas)
     for topic, of_topic in groupby(lags, attrgetter("topic")):
         if caller.may(DESCRIBE_TOPIC, topic):
-            yield from of_topic
+            yield from of_topic if not ends else (_with_end(each, ends) for each in of_topic)
+
+
+def _with_end(found: PartitionLag, ends: _Ends) -> PartitionLag:
+    if found.high_watermark is not None:
+        return found
+    return found._replace(high_watermark=ends.get((found.topic, found.partition)))
 
 
 def _sum(lags: Iterable[PartitionLag]) -> int | None:
@@ -192,7 +251,9 @@ def _sum(lags: Iterable[PartitionLag]) -> int | None:
     return sum(known) if known else None
 
 
-async def described(services: Services, caller: Caller, group_id: str, offset: int, limit: int) -> Group:
+async def described(
+    services: Services, caller: Caller, ask_offsets: AskOffsets, group_id: str, offset: int, limit: int
+) -> Group:
     """One group, with what it committed from row number `offset` on.
 
     Raises ApiError: GROUP_ID_NOT_FOUND, or that the caller may not describe it.
@@ -204,9 +265,16 @@ async def described(services: Services, caller: Caller, group_id: str, offset: i
         for assigned in member["assignment"] or ()
         for partition in assigned["partitions"]
     }
-    found = visible_lags(services, caller, group_id)
+    ends = await _ends_elsewhere(services, caller, ask_offsets, [group_id])
+    found = visible_lags(services, caller, group_id, ends)
     lags = await services.turns.run(each(lambda lag: lag, found, Pace(CHECKS_PER_STEP)))
     lags.sort(key=lambda lag: (lag.topic, lag.partition))
+    shown = lags[offset : offset + limit]
+    elsewhere: dict[str, list[int]] = {}
+    for lag in shown:
+        if (lag.topic, lag.partition) in ends:
+            elsewhere.setdefault(lag.topic, []).append(lag.partition)
+    starts = await ask_offsets(elsewhere, EARLIEST_TIMESTAMP) if elsewhere else {}
     return {
         **group,
         "member_count": len(group["members"]),
@@ -215,20 +283,25 @@ async def described(services: Services, caller: Caller, group_id: str, offset: i
         "total": len(lags),
         "offset": offset,
         "limit": limit,
-        "rows": [_committed(services, lag, readers) for lag in lags[offset : offset + limit]],
+        "rows": [_committed(services, lag, readers, starts) for lag in shown],
         "now_ms": services.clock_ms(),
     }
 
 
 def _committed(
-    services: Services, found: PartitionLag, readers: Mapping[tuple[str, int], str]
+    services: Services,
+    found: PartitionLag,
+    readers: Mapping[tuple[str, int], str],
+    starts: Mapping[tuple[str, int], FoundOffset],
 ) -> CommittedRow:
     replica = services.replicas.get((found.topic, found.partition))
+    elsewhere = starts.get((found.topic, found.partition))
+    start_offset = None if elsewhere is None or elsewhere.code else elsewhere.offset
     return {
         "topic": found.topic,
         "partition": found.partition,
         "committed": found.committed.offset,
-        "start_offset": None if replica is None else replica.log.start_offset,
+        "start_offset": start_offset if replica is None else replica.log.start_offset,
         "high_watermark": found.high_watermark,
         "lag": found.lag,
         "commit_timestamp_ms": found.committed.commit_timestamp_ms,

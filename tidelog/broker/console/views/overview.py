@@ -5,12 +5,14 @@ Owns nothing; reads the services, the watch and the log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol, TypedDict
 
 from tidelog.broker.console.views.broker import BrokerFacts, broker_facts
 from tidelog.broker.console.views.condition import Condition
 from tidelog.broker.console.views.events import LogEvent, last_events
-from tidelog.broker.console.views.problems import CurrentProblem, problems
+from tidelog.broker.console.views.of_cluster import OfCluster
+from tidelog.broker.console.views.problems import CurrentProblem, most_severe_first, problems
 from tidelog.broker.console.watch import Lately, resident_bytes
 from tidelog.broker.security.required_access import (
     ALTER_CLUSTER,
@@ -53,13 +55,22 @@ class Counted(TypedDict):
     count: int
 
 
-class Overview(TypedDict):
-    """The broker at one look."""
+class BrokerHoldings(TypedDict):
+    """What one broker of the cluster holds and uses."""
 
     broker: BrokerFacts
     holdings: Holdings
+
+
+class Overview(OfCluster):
+    """The broker at one look, and what is wrong in the cluster."""
+
+    broker: BrokerFacts
+    holdings: Holdings
+    brokers: list[BrokerHoldings]
+    """Of each broker that answered, this one first."""
     problems: list[CurrentProblem]
-    """The critical ones first."""
+    """Of all brokers, the critical ones first."""
     refused: list[Counted]
     """What was refused since the start."""
     events: list[LogEvent] | None
@@ -89,23 +100,26 @@ def overview(services: Services, condition: Condition, lately: Lately, may: May)
     metrics = services.metrics
     partitions, disk = condition.partitions, condition.disk
     counts = metrics.reading().events
+    broker = broker_facts(services)
+    holdings: Holdings = {
+        "topics": len(services.catalog),
+        "partitions": partitions.held,
+        "offline_partitions": partitions.offline_count,
+        "log_bytes": partitions.size_bytes,
+        "producer_ids": services.partitions.logs.producer_id_count,
+        "connections": metrics.connections,
+        "resident_bytes": resident_bytes(),
+        "queued_bytes": condition.queued_bytes,
+        "queued_max_bytes": condition.queued_max_bytes,
+        "disk_bytes": None if disk is None else disk.total,
+        "disk_free_bytes": None if disk is None else disk.free,
+        "free_handles": condition.free_handles,
+        "handle_limit": condition.handle_limit,
+    }
     return {
-        "broker": broker_facts(services),
-        "holdings": {
-            "topics": len(services.catalog),
-            "partitions": partitions.held,
-            "offline_partitions": partitions.offline_count,
-            "log_bytes": partitions.size_bytes,
-            "producer_ids": services.partitions.logs.producer_id_count,
-            "connections": metrics.connections,
-            "resident_bytes": resident_bytes(),
-            "queued_bytes": condition.queued_bytes,
-            "queued_max_bytes": condition.queued_max_bytes,
-            "disk_bytes": None if disk is None else disk.total,
-            "disk_free_bytes": None if disk is None else disk.free,
-            "free_handles": condition.free_handles,
-            "handle_limit": condition.handle_limit,
-        },
+        "broker": broker,
+        "holdings": holdings,
+        "brokers": [{"broker": broker, "holdings": holdings}],
         "problems": problems(
             condition,
             lately,
@@ -116,4 +130,24 @@ def overview(services: Services, condition: Condition, lately: Lately, may: May)
             {"name": name, "text": text, "count": counts.get(name, 0)} for name, text in _REFUSED.items()
         ],
         "events": last_events()[:_EVENTS] if may(ALTER_CLUSTER) else None,
+    }
+
+
+def joined(answers: Mapping[int, Overview]) -> Overview:
+    """The overviews of some brokers as one; the first is this broker's. A problem that all have is one."""
+    problems: dict[tuple[str, str], tuple[CurrentProblem, list[int]]] = {}
+    for node_id, answer in answers.items():
+        for problem in answer["problems"]:
+            problems.setdefault((problem["name"], problem["text"]), (problem, []))[1].append(node_id)
+    found: list[CurrentProblem] = []
+    for problem, node_ids in problems.values():
+        if len(node_ids) < len(answers):
+            whose = f"Broker{'s' if len(node_ids) > 1 else ''} {', '.join(map(str, sorted(node_ids)))}"
+            found.append({**problem, "text": f"{whose}: {problem['text']}"})
+        else:
+            found.append(problem)
+    return {
+        **next(iter(answers.values())),
+        "brokers": [each for answer in answers.values() for each in answer["brokers"]],
+        "problems": most_severe_first(found),
     }

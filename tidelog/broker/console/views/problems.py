@@ -49,6 +49,10 @@ def problems(
         *_of_producers(condition, lately, sees_transaction),
         *_of_faults(condition),
     ]
+    return most_severe_first(found)
+
+
+def most_severe_first(found: Iterable[CurrentProblem]) -> list[CurrentProblem]:
     order = ("critical", "warning", "notice")
     return sorted(found, key=lambda problem: order.index(problem["severity"]))
 
@@ -106,6 +110,15 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "their files: reads of the lost offsets get CORRUPT_MESSAGE.",
             "remedy": "Bring the files back while the broker is stopped, or accept the loss with `tidelog "
             "topic delete-records` up to the end of the hole.",
+        }
+    if condition.is_cut_off:
+        yield {
+            "name": "broker_cut_off",
+            "severity": "critical",
+            "text": "This broker cannot reach the store of the cluster: it answers for no group and no "
+            "transaction, and nothing of the catalog can be changed here.",
+            "remedy": "Look whether the members of the store run and whether this broker reaches them "
+            "(cluster.store). It goes on by itself. The event cluster_store_not_guarded says more.",
         }
     if condition.gone_brokers:
         names = ", ".join(map(str, sorted(condition.gone_brokers)[:_NAMED]))

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypedDict
 
+from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.observability.producer_outcomes import Place, ProducerOutcome
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -82,7 +84,7 @@ class PartitionProblem(TypedDict):
     message: str
 
 
-class Producers(TypedDict):
+class Producers(OfCluster):
     """A page of producers."""
 
     cluster_id: str
@@ -119,6 +121,8 @@ def listed(
     problems: list[PartitionProblem] = []
     total = 0
     for topic, index in (yield from _partitions(services, may_read, wanted, noted)):
+        if _is_elsewhere(services, topic, index):
+            continue
         try:
             replica = services.replica(topic, index)
         except ApiError as error:
@@ -142,6 +146,14 @@ def listed(
         "rows": rows,
         "problems": problems[:_MOST_PROBLEMS],
     }
+
+
+def _is_elsewhere(services: Services, topic: str, index: int) -> bool:
+    """Whether another broker leads a partition, and shows its producers."""
+    known = services.catalog.topic(topic)
+    if known is None or not known.has_partition(index):
+        return False
+    return known.partitions[index].leader_id not in (services.node_id, NO_LEADER)
 
 
 def _partitions(

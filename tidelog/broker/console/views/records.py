@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple, Self, TypedDict
 
 from tidelog.broker.console.records.avro_values import AvroValues
@@ -265,7 +265,7 @@ class Records:
 
     async def search(
         self, visitor: str, topic: str, partitions: Sequence[int], place: Place, most: int, reading: Reading
-    ) -> AsyncIterator[Found]:
+    ) -> AsyncGenerator[Found, None]:
         """The records that match, at most `most`: of one partition after the other, from `place` (else the
         start) to the present end. Raises ApiError."""
         if visitor not in self._searches and len(self._searches) >= MOST_SEARCHES:
@@ -324,7 +324,7 @@ class Records:
             if self._searches.get(visitor) is this:
                 del self._searches[visitor]
 
-    async def follow(self, topic: str, partition: int, reading: Reading) -> AsyncIterator[Followed]:
+    async def follow(self, topic: str, partition: int, reading: Reading) -> AsyncGenerator[Followed, None]:
         """What becomes readable from now on. Raises ApiError when the partition stops being served here."""
         replica = self._services.replica(topic, partition)
         offset = end = replica.ends.visible(reading.isolation_level)
@@ -347,7 +347,9 @@ class Records:
                 await asyncio.sleep(FOLLOW_SECONDS)
                 end = replica.ends.visible(reading.isolation_level)
 
-    async def lines(self, topic: str, partition: int, place: Place, reading: Reading) -> AsyncIterator[bytes]:
+    async def lines(
+        self, topic: str, partition: int, place: Place, reading: Reading
+    ) -> AsyncGenerator[bytes, None]:
         """Lines of whole records from `place` (else the start) to the present end, as `tidelog consume
         --json` prints them. Raises ApiError."""
         replica = self._services.replica(topic, partition)

@@ -1,7 +1,8 @@
 """Topics, their partitions and their settings.
 
 Owns what the console tells about topics. Numbers of a partition are those of this broker's replica, as
-ListOffsets and DescribeLogDirs give them; a partition that another broker leads has none.
+ListOffsets and DescribeLogDirs give them; a partition that another broker leads has none, until the answers
+of the brokers are joined.
 
 Invariants: what a caller may not DESCRIBE is left out or does not exist; settings need DESCRIBE_CONFIGS, as
 in Kafka. Long lists are made in steps (`protocol.steps`), and one answer has a part of them.
@@ -9,12 +10,13 @@ in Kafka. Long lists are made in steps (`protocol.steps`), and one answer has a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypedDict
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Topic
 from tidelog.broker.configuration.broker_settings import ConfigSource
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.handlers.metadata import described_partition
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -24,8 +26,8 @@ STEP_COST_PARTITION = 2
 """Describing a partition counts as this many elements (see `protocol.steps`)."""
 
 
-class TopicRow(TypedDict):
-    """A topic in one line. Sums are over the partitions that this broker leads."""
+class TopicRow(OfCluster):
+    """A topic in one line. Sums are over the partitions of the brokers that answered."""
 
     name: str
     topic_id: str
@@ -45,7 +47,7 @@ class TopicRow(TypedDict):
     retention_bytes: int
 
 
-class TopicRows(TypedDict):
+class TopicRows(OfCluster):
     """Topics in the order of their names."""
 
     total: int
@@ -55,7 +57,7 @@ class TopicRows(TypedDict):
 
 
 class PartitionRow(TypedDict):
-    """A partition: who leads it, who holds it, and its numbers, null where this broker does not lead it."""
+    """A partition: who leads it, who holds it, and its numbers, null where its leader did not answer."""
 
     partition: int
     leader: int
@@ -72,7 +74,7 @@ class PartitionRow(TypedDict):
     producers: int | None
 
 
-class PartitionRows(TypedDict):
+class PartitionRows(OfCluster):
     """Partitions of one topic."""
 
     total: int
@@ -148,6 +150,38 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         "retention_ms": int(value("retention.ms")),
         "retention_bytes": int(value("retention.bytes")),
     }
+
+
+def joined_topic(services: Services, rows: Sequence[TopicRow]) -> TopicRow:
+    """One topic as some brokers know it; the first of them is this one."""
+    known = services.catalog.topic(rows[0]["name"])
+    partitions = () if known is None else known.partitions
+    # Each broker counts those without a leader.
+    counted = sum(each.leader_id == NO_LEADER for each in partitions) * (len(rows) - 1)
+    return {
+        **rows[0],
+        "without_leader": max(0, sum(row["without_leader"] for row in rows) - counted),
+        "offsets": sum(row["offsets"] for row in rows),
+        "size_bytes": sum(row["size_bytes"] for row in rows),
+    }
+
+
+def joined_topics(services: Services, answers: Sequence[TopicRows]) -> TopicRows:
+    """A listing of topics as some brokers know them; the first of them is this one."""
+    by_name: dict[str, list[TopicRow]] = {row["name"]: [] for row in answers[0]["rows"]}
+    for answer in answers:
+        for row in answer["rows"]:
+            if row["name"] in by_name:
+                by_name[row["name"]].append(row)
+    return {**answers[0], "rows": [joined_topic(services, rows) for rows in by_name.values()]}
+
+
+def joined_partitions(answers: Sequence[PartitionRows]) -> PartitionRows:
+    """Partitions as some brokers know them, each as its leader does; the first of them is this one."""
+    led = {
+        row["partition"]: row for answer in answers for row in answer["rows"] if row["end_offset"] is not None
+    }
+    return {**answers[0], "rows": [led.get(row["partition"], row) for row in answers[0]["rows"]]}
 
 
 def partition_rows(services: Services, topic: Topic, offset: int, limit: int) -> Steps[PartitionRows]:

@@ -9,10 +9,11 @@ Event loop only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.transaction import Transaction
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION
@@ -53,7 +54,7 @@ class TransactionRow(TypedDict):
     """Those in topics that the caller may describe, at most 500."""
 
 
-class Transactions(TypedDict):
+class Transactions(OfCluster):
     """A page of transactional ids, the longest transaction first. `problems`: partitions of
     __transaction_state that cannot list theirs, by their error."""
 
@@ -84,7 +85,7 @@ class HeldBack(TypedDict):
     is_hanging: bool | None
 
 
-class HeldBackPartitions(TypedDict):
+class HeldBackPartitions(OfCluster):
     """A page of partitions, most records held back first."""
 
     total: int
@@ -160,22 +161,46 @@ def _condition(
     return "overdue" if transaction.is_timed_out(now_ms) else "ongoing"
 
 
-async def held_back(services: Services, caller: Caller, offset: int, limit: int) -> HeldBackPartitions:
+class OpenTransaction(NamedTuple):
+    """A transaction that its coordinator knows, and the partitions that take part."""
+
+    transactional_id: str
+    producer_id: int
+    partitions: Sequence[tuple[str, int]]
+
+
+AskOpen: TypeAlias = Callable[[Sequence[int]], Awaitable[tuple[dict[int, OpenTransaction], bool]]]
+"""By producer id, those of these producers that any coordinator knows, and whether each one answered."""
+
+
+async def open_here(services: Services, producer_ids: Collection[int]) -> tuple[list[OpenTransaction], bool]:
+    """Those of these producers that this broker coordinates, and whether all its partitions could say so."""
+    found, is_complete = [], True
+    async for held in services.transactions.listed(only_active=True):
+        if isinstance(held, ApiError):
+            is_complete = False
+        elif (producer_id := held.transaction.producer.producer_id) in producer_ids:
+            partitions = sorted(held.transaction.partitions)
+            found.append(OpenTransaction(held.transactional_id, producer_id, partitions))
+    return found, is_complete
+
+
+async def held_back(
+    services: Services, caller: Caller, ask_open: AskOpen, offset: int, limit: int
+) -> HeldBackPartitions:
     """The partitions of topics that the caller may describe whose last stable offset is not their high
     watermark."""
     found = await services.turns.run(_held_back(services, lambda topic: caller.may(DESCRIBE_TOPIC, topic)))
     found.sort(key=lambda row: row["records_held_back"], reverse=True)
     rows = found[offset : offset + limit]
     # After the partitions were read: what ended in between is not taken for a transaction that hangs.
-    known: dict[int, Held] = {}
-    is_complete = True
-    async for held in services.transactions.listed(only_active=True):
-        if isinstance(held, ApiError):
-            is_complete = False
-        else:
-            known[held.transaction.producer.producer_id] = held
+    oldest = {
+        place: _oldest(services, *place) for place in ((row["topic"], row["partition"]) for row in rows)
+    }
+    producer_ids = sorted({each[0] for each in oldest.values() if each is not None})
+    known, is_complete = await ask_open(producer_ids) if producer_ids else ({}, True)
     for row in rows:
-        _name(services, caller, row, known, is_complete=is_complete)
+        _name(services, caller, row, oldest[row["topic"], row["partition"]], known, is_complete=is_complete)
     return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
 
 
@@ -208,13 +233,24 @@ def _held_back(services: Services, may_describe: Callable[[str], bool]) -> Steps
     return rows
 
 
+def _oldest(services: Services, topic: str, partition: int) -> tuple[int, int] | None:
+    """Producer id and first offset of the transaction that holds a partition back."""
+    replica = services.replicas.get((topic, partition))
+    return None if replica is None else replica.log.transactions.oldest()
+
+
 def _name(
-    services: Services, caller: Caller, row: HeldBack, known: Mapping[int, Held], *, is_complete: bool
+    services: Services,
+    caller: Caller,
+    row: HeldBack,
+    oldest: tuple[int, int] | None,
+    known: Mapping[int, OpenTransaction],
+    *,
+    is_complete: bool,
 ) -> None:
     """Say which transaction holds the partition back, if it still does."""
     replica = services.replicas.get((row["topic"], row["partition"]))
-    oldest = None if replica is None else replica.log.transactions.oldest()
-    if replica is None or oldest is None:
+    if replica is None or oldest is None or oldest != replica.log.transactions.oldest():
         return
     producer_id, first_offset = oldest
     entry = replica.log.producers.entry(producer_id)
@@ -232,8 +268,8 @@ def _name(
         row["is_hanging"] = True
 
 
-def _takes_part(held: Held, topic: str, partition: int) -> bool:
-    return (topic, partition) in held.transaction.partitions
+def _takes_part(held: OpenTransaction, topic: str, partition: int) -> bool:
+    return (topic, partition) in held.partitions
 
 
 async def abort(services: Services, caller: Caller, transactional_id: str) -> TransactionRow:
@@ -302,7 +338,13 @@ async def _ongoing(services: Services, caller: Caller, transactional_id: str) ->
 
 
 async def abort_hanging(
-    services: Services, caller: Caller, topic: str, partition: int, producer_id: int, producer_epoch: int
+    services: Services,
+    caller: Caller,
+    ask_open: AskOpen,
+    topic: str,
+    partition: int,
+    producer_id: int,
+    producer_epoch: int,
 ) -> None:
     """End a transaction that hangs on one partition, as aborted; committed at the return.
 
@@ -313,12 +355,13 @@ async def abort_hanging(
     if entry is None or entry.producer_epoch != producer_epoch or entry.current_txn_start_offset < 0:
         message = f"producer {producer_id} epoch {producer_epoch} has no open transaction there"
         raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
-    async for held in services.transactions.listed(only_active=True):
-        if isinstance(held, ApiError):
-            raise held
-        if held.transaction.producer.producer_id == producer_id and _takes_part(held, topic, partition):
-            message = "its coordinator knows this transaction: abort it by its transactional id"
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
+    known, is_complete = await ask_open([producer_id])
+    if not is_complete:
+        message = "a coordinator does not answer, so nothing shows that the transaction hangs: try again"
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    if producer_id in known and _takes_part(known[producer_id], topic, partition):
+        message = "its coordinator knows this transaction: abort it by its transactional id"
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, message)
     asked = {
         "markers": [
             {

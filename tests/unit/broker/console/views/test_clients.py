@@ -36,7 +36,7 @@ def store(quotas: Any = None) -> Any:
 
 
 def shown(connections: list[Any], search: str | None = None, offset: int = 0, limit: int = 50) -> Any:
-    return finish(clients(connections, RequestRates(), store(), search, offset, limit))
+    return finish(clients(1, connections, RequestRates(), store(), search, offset, limit))
 
 
 def test_the_oldest_come_first_by_pages() -> None:
@@ -57,7 +57,7 @@ def test_the_quotas_that_hold_for_a_client_are_shown_with_it() -> None:
         (("client-id", None),): {"producer_byte_rate": 5.0},
         (("client-id", "client-1"),): {"request_percentage": 9.0},
     }
-    rows = finish(clients([connection(1)], RequestRates(), store(quotas), None, 0, 5))["rows"]
+    rows = finish(clients(1, [connection(1)], RequestRates(), store(quotas), None, 0, 5))["rows"]
     assert rows[0]["quotas"] == {"producer_byte_rate": 5.0, "request_percentage": 9.0}
 
 

@@ -17,7 +17,10 @@ def caller_of(asker: Asker) -> Caller:
 
 
 async def described(asker: Asker) -> groups.Group:
-    return await groups.described(asker.services, caller_of(asker), "g", 0, 50)
+    async def asks_nobody(places: groups.Places, timestamp: int) -> dict[tuple[str, int], groups.FoundOffset]:
+        raise AssertionError("a broker alone asks no other")
+
+    return await groups.described(asker.services, caller_of(asker), asks_nobody, "g", 0, 50)
 
 
 @pytest.mark.parametrize("protocol_type", ["connect", "consumer"])

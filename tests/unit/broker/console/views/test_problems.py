@@ -12,6 +12,7 @@ from tidelog.broker.console.watch import Lately
 FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), 0, ())
 HEALTHY = Condition(
     partitions=FINE,
+    is_cut_off=False,
     gone_brokers=(),
     hanging=(),
     disk=Disk(100 << 30, 50 << 30),

@@ -14,27 +14,28 @@ from typing import Final
 
 import aiohttp
 
-from tests.ports import free_port
-from tests.waiting import DEADLINE_SECONDS, until
+from faults.process import hold_free_port
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.store import StoreError
 
 BINARY: Final = shutil.which("etcd")
+_READY_SECONDS: Final = 120.0
 
 
 class EtcdMembers:
     """A cluster of `count` members."""
 
     def __init__(self, folder: Path, count: int, more: Sequence[str] = (), scheme: str = "http") -> None:
-        self.endpoints = [f"{scheme}://localhost:{free_port()}" for _ in range(count)]
+        self._held = [hold_free_port() for _ in range(2 * count)]
+        ports = [held.getsockname()[1] for held in self._held]
+        self.endpoints = [f"{scheme}://localhost:{port}" for port in ports[:count]]
         self._folder = folder
         self._more = more
-        self._peers = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
+        self._peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 
     async def start(self, number: int) -> None:
         """Start a member; it may have run before."""
-        assert BINARY is not None
         cluster = ",".join(f"m{each}={peer}" for each, peer in enumerate(self._peers))
         arguments = [f"--name=m{number}", f"--data-dir={self._folder}/m{number}", "--logger=zap"]
         arguments += [f"--listen-client-urls={self.endpoints[number]}"]
@@ -43,14 +44,16 @@ class EtcdMembers:
         arguments += [f"--initial-advertise-peer-urls={self._peers[number]}", *self._more]
         with (self._folder / f"m{number}.log").open("ab") as log:
             self._processes[number] = await asyncio.create_subprocess_exec(
-                BINARY, *arguments, stdout=log, stderr=log
+                BINARY or "etcd", *arguments, stdout=log, stderr=log
             )
 
     async def stop(self, number: int) -> None:
         """As if it hung: when this returns, no thread of it runs."""
         process = self._processes[number]
         process.send_signal(signal.SIGSTOP)
-        await until(lambda: set(_states(process.pid)) == {"T"})
+        async with asyncio.timeout(_READY_SECONDS):
+            while set(_states(process.pid)) != {"T"}:  # noqa: ASYNC110 (the kernel does not say)
+                await asyncio.sleep(0.001)
 
     def go_on(self, number: int) -> None:
         self._processes[number].send_signal(signal.SIGCONT)
@@ -61,12 +64,15 @@ class EtcdMembers:
         await process.wait()
 
     async def kill_all(self) -> None:
+        """The end: others may have the ports afterwards."""
         for number in list(self._processes):
             await self.kill(number)
+        for held in self._held:
+            held.close()
 
     async def leader(self) -> int:
         """The number of the member that leads, which has to be running, as do most of the others."""
-        async with asyncio.timeout(DEADLINE_SECONDS), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(_READY_SECONDS), aiohttp.ClientSession() as session:
             while True:
                 for number in self._processes:
                     try:
@@ -84,7 +90,7 @@ class EtcdMembers:
 
     async def ready(self, client: EtcdClient) -> None:
         """Return once they answer `client`."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(_READY_SECONDS):
             while True:
                 try:
                     await client.call("/v3/kv/range", {"key": "AA=="})

@@ -1,0 +1,117 @@
+"""Where a run happens: brokers, each behind a proxy and on a disk that can lose what was not synced; several
+of them share an etcd, which each reaches by a way of its own.
+
+Owns their settings and their folders. Invariant: all of it has ended when the block has.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from faults.etcd import EtcdMembers, running_etcd
+from faults.process import BrokerProcess
+from faults.proxy import FaultProxy
+from faults.relay import Relay
+from faults.schedule import Step
+from tidelog.protocol.schema import ApiKey
+
+SESSION_MS: Final = 2_000
+"""Of several brokers: how long one may give no sign of life."""
+_MEMBERS: Final = 3
+
+
+class User(Protocol):
+    """A client of the brokers that a step can disturb: a writer, or the processors of one id."""
+
+    async def disturb(self, step: Step) -> None: ...
+
+
+@dataclass(eq=False)
+class Node:
+    """A broker. `relay` is its way to etcd, None of a broker alone."""
+
+    broker: BrokerProcess
+    proxy: FaultProxy
+    data_dir: Path
+    journal: Path
+    relay: Relay | None = None
+
+
+@dataclass
+class Site:
+    """What can be broken. `api_keys`: the requests that faults of the network hit."""
+
+    nodes: Sequence[Node]
+    members: EtcdMembers | None = None
+    users: Sequence[User] = ()
+    api_keys: Sequence[ApiKey] = field(default=(ApiKey.PRODUCE,))
+
+    @property
+    def address(self) -> str:
+        """Where clients reach the brokers through the proxies."""
+        return ",".join(f"{node.proxy.host}:{node.proxy.port}" for node in self.nodes)
+
+    @property
+    def brokers(self) -> list[BrokerProcess]:
+        return [node.broker for node in self.nodes]
+
+    def node_of(self, topic: str, partition: int) -> Node:
+        """The one that has the folder of a partition; the first where none has."""
+        name = f"{topic}-{partition}"
+        return next((node for node in self.nodes if (node.data_dir / name).exists()), self.nodes[0])
+
+    async def terminate(self) -> int:
+        """SIGTERM to each, one after the other; an exit code that is not 0, if any."""
+        return max([await broker.terminate() for broker in self.brokers])
+
+
+@asynccontextmanager
+async def site_of(
+    data_dir: Path,
+    broker_settings: Mapping[str, object],
+    sync_delay_ms: int,
+    thread_share: float,
+    brokers: int = 1,
+) -> AsyncIterator[Site]:
+    """A broker with its files in `data_dir`, or several with theirs in folders of it."""
+    async with AsyncExitStack() as stack:
+        disk = str(sync_delay_ms), str(thread_share)
+        if brokers == 1:
+            yield Site([await stack.enter_async_context(_node(data_dir, broker_settings, disk))])
+            return
+        _made(data_dir)
+        members = await stack.enter_async_context(running_etcd(data_dir, _MEMBERS))
+        ports = [int(endpoint.rpartition(":")[2]) for endpoint in members.endpoints]
+        nodes = []
+        for number in range(1, brokers + 1):
+            relay = await stack.enter_async_context(Relay(ports))
+            settings = {
+                "node.id": number,
+                "cluster.store": f"etcd:{','.join(relay.endpoints)}",
+                "broker.session.timeout.ms": SESSION_MS,
+                **broker_settings,
+            }
+            own = _made(data_dir / f"broker-{number}") / "data"
+            node = await stack.enter_async_context(_node(own, settings, disk))
+            node.relay = relay
+            nodes.append(node)
+        yield Site(nodes, members)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@asynccontextmanager
+async def _node(data_dir: Path, settings: Mapping[str, object], disk: Sequence[str]) -> AsyncIterator[Node]:
+    journal = data_dir.parent / "synced"
+    command = (sys.executable, "-m", "faults.honest_disk", str(journal), *disk)
+    async with FaultProxy("127.0.0.1", 0) as proxy:
+        advertised = {"advertised.host": proxy.host, "advertised.port": proxy.port}
+        async with BrokerProcess(data_dir, settings={**advertised, **settings}, command=command) as broker:
+            proxy.retarget(broker.port)
+            yield Node(broker, proxy, data_dir, journal)

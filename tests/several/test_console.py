@@ -1,0 +1,201 @@
+"""The console and its API of one broker show the whole cluster, and change it at the broker that may."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.several.brokers import Brokers, brokers
+from tests.several.test_coordinators import coordinated_by
+from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.client import Admin, NewTopic, Producer, TopicPartition
+
+TOPIC = "t"
+PARTITIONS = 4
+RECORDS = 3
+"""In each partition."""
+
+
+class Site:
+    """The HTTP port of broker 1."""
+
+    def __init__(self, session: ClientSession, port: int) -> None:
+        self._session = session
+        self._url = f"http://127.0.0.1:{port}"
+
+    async def get(self, path: str, **query: Any) -> Any:
+        async with self._session.get(f"{self._url}/api/v1{path}", params=query) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    async def status(self, path: str, **query: Any) -> int:
+        async with self._session.get(f"{self._url}/api/v1{path}", params=query) as answer:
+            return answer.status
+
+    async def change(self, path: str, **body: Any) -> Any:
+        async with self._session.post(f"{self._url}/api/v1{path}", json=body) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    async def stream(self, path: str, **query: Any) -> list[Any]:
+        """The values of a stream that ends."""
+        async with self._session.get(f"{self._url}/api/v1{path}", params=query) as answer:
+            text = await answer.text()
+            assert answer.status == 200, text
+        events = [event for event in text.split("\n\n") if event.startswith("data: ")]
+        return [json.loads(event.removeprefix("data: ")) for event in events]
+
+    async def page(self, path: str) -> str:
+        async with self._session.get(f"{self._url}/console{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.text()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
+    """Two brokers. Each leads two partitions, which have records of one producer."""
+    async with brokers(tmp_path, (1, 2), http_port=0) as running:
+        address = running.bootstrap_servers
+        async with Admin(bootstrap_servers=address) as admin:
+            await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
+        async with Producer(bootstrap_servers=address) as producer:
+            for number in range(PARTITIONS * RECORDS):
+                await producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+            await producer.flush()
+        for broker in running.running.values():
+            await broker.services.groups.make_topic()
+            await broker.services.transactions.make_topic()
+        await running.agreed()
+        yield running
+
+
+@pytest.fixture
+async def site(cluster: Brokers) -> AsyncIterator[Site]:
+    async with ClientSession() as session:
+        yield Site(session, cluster[1].http_port or 0)
+
+
+def led_by(cluster: Brokers, node_id: int) -> list[int]:
+    return [index for index in range(PARTITIONS) if cluster.leader_of(TOPIC, index) == node_id]
+
+
+async def test_records_of_other_brokers_are_read_searched_and_produced(cluster: Brokers, site: Site) -> None:
+    (there, _) = led_by(cluster, 2)
+    at = f"/topics/{TOPIC}/partitions/{there}"
+    found = await site.get(f"{at}/records")
+    values = [row["value"]["text"] for row in found["rows"]]
+    assert values == [str(there + PARTITIONS * each) for each in range(RECORDS)]
+    assert (await site.get(f"{at}/records/1"))["value"]["text"] == values[1]
+    assert (await site.get(f"{at}/batches"))["rows"][0]["base_sequence"] == 0
+    messages = await site.stream(f"{at}/search", text=values[2])
+    assert [row["offset"] for message in messages for row in message["rows"]] == [2]
+    produced = await site.change(f"/topics/{TOPIC}/records", partition=there, value="last")
+    assert produced == {"topic": TOPIC, "partition": there, "offset": RECORDS}
+    assert "last" in await site.page(f"/topics/{TOPIC}/partitions/{there}")
+    assert await site.status(f"{at}/records", time="never") == 400
+    await _a_search_goes_through_the_partitions_of_all_brokers(site)
+
+
+async def _a_search_goes_through_the_partitions_of_all_brokers(site: Site) -> None:
+    messages = await site.stream(f"/topics/{TOPIC}/search", text="1")
+    found = [row["value"]["text"] for message in messages for row in message["rows"]]
+    assert sorted(found) == ["1", "10", "11"]
+    assert messages[-1]["state"] == "done"
+    assert (messages[-1]["found"], messages[-1]["not_served"]) == (3, 0)
+    messages = await site.stream(f"/topics/{TOPIC}/search", text="1", limit=2)
+    assert (messages[-1]["found"], messages[-1]["state"]) == (2, "full")
+
+
+async def test_topics_producers_clients_and_groups_of_all_brokers_are_shown(
+    cluster: Brokers, site: Site
+) -> None:
+    (topic,) = (await site.get("/topics", search=TOPIC, internal="false"))["rows"]
+    assert (topic["offsets"], topic["without_leader"]) == (PARTITIONS * RECORDS, 0)
+    assert await site.get(f"/topics/{TOPIC}") == {**topic, "unanswered": []}
+    partitions = (await site.get(f"/topics/{TOPIC}/partitions"))["rows"]
+    assert [row["high_watermark"] for row in partitions] == [RECORDS] * PARTITIONS
+    producers = await site.get("/producers", topic=TOPIC)
+    assert [row["partition"] for row in producers["rows"]] == list(range(PARTITIONS))
+    assert producers["total"] == PARTITIONS
+    assert not producers["problems"]
+    later = await site.get("/producers", topic=TOPIC, offset=3, limit=2)
+    assert [row["partition"] for row in later["rows"]] == [3]
+    (there, _) = led_by(cluster, 2)
+    producer_id = producers["rows"][0]["producer_id"]
+    history = await site.stream(f"/topics/{TOPIC}/partitions/{there}/producers/{producer_id}/history")
+    assert sum(row["records"] for piece in history for row in piece["rows"]) == RECORDS
+    there_too = [row for row in (await site.get("/clients"))["rows"] if row["node_id"] == 2]
+    assert "broker-1" in [row["client_id"] for row in there_too]
+    brokers_shown = (await site.get("/overview"))["brokers"]
+    assert [each["broker"]["node_id"] for each in brokers_shown] == [1, 2]
+    for coordinator in (1, 2):
+        await _a_group_has_its_lag_wherever_its_partitions_are_and_is_reset(cluster, site, coordinator)
+
+
+async def _a_group_has_its_lag_wherever_its_partitions_are_and_is_reset(
+    cluster: Brokers, site: Site, coordinator: int
+) -> None:
+    group_id = coordinated_by(cluster, coordinator, OFFSETS_TOPIC)
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.groups.commit(group_id, {TopicPartition(TOPIC, index): 1 for index in range(PARTITIONS)})
+    (listed, *_) = (await site.get("/groups", order="lag"))["rows"]
+    lag = PARTITIONS * (RECORDS - 1)
+    assert (listed["group_id"], listed["partitions"], listed["lag"]) == (group_id, PARTITIONS, lag)
+    group = await site.get("/group", group_id=group_id)
+    assert group["lag"] == lag
+    assert [(row["start_offset"], row["high_watermark"]) for row in group["rows"]] == [
+        (0, RECORDS)
+    ] * PARTITIONS
+    plan = await site.change("/group/reset", group_id=group_id, to="latest")
+    assert [row["new_offset"] for row in plan["rows"]] == [RECORDS] * PARTITIONS
+    assert (await site.get("/group", group_id=group_id))["lag"] == 0
+
+
+async def test_a_transaction_hangs_nowhere_and_a_broker_that_does_not_answer_is_named(
+    cluster: Brokers, site: Site
+) -> None:
+    await _a_transaction_is_shown_and_aborted_by_its_coordinator(cluster, site)
+    await _a_broker_that_does_not_answer_is_named_and_the_others_are_shown(cluster, site)
+
+
+async def _a_transaction_is_shown_and_aborted_by_its_coordinator(cluster: Brokers, site: Site) -> None:
+    name = coordinated_by(cluster, 2, TRANSACTIONS_TOPIC)
+    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=name)
+    async with producer:
+        await producer.begin_transaction()
+        for index in range(PARTITIONS):
+            await producer.send(TOPIC, b"open", partition=index)
+        await producer.flush()
+        (shown,) = (await site.get("/transactions"))["rows"]
+        assert (shown["transactional_id"], shown["partition_count"]) == (name, PARTITIONS)
+        held_back = await site.get("/transactions/held-back")
+        assert {row["partition"]: row["is_hanging"] for row in held_back["rows"]} == dict.fromkeys(
+            range(PARTITIONS), False
+        )
+        assert {row["transactional_id"] for row in held_back["rows"]} == {name}
+        assert name in await site.page("/transactions")
+        aborted = await site.change("/transaction/abort", transactional_id=name)
+        assert aborted["transactional_id"] == name
+
+
+async def _a_broker_that_does_not_answer_is_named_and_the_others_are_shown(
+    cluster: Brokers, site: Site
+) -> None:
+    here, there = led_by(cluster, 1), led_by(cluster, 2)
+    await cluster.kill(2)
+    for _ in range(2):
+        found = await site.get("/producers", topic=TOPIC)
+        assert {row["partition"] for row in found["rows"]} == set(here)
+        assert found["unanswered"] == [2]
+        assert "Broker 2 did not answer" in await site.page("/producers")
+        assert await site.status(f"/topics/{TOPIC}/partitions/{there[0]}/records") == 503
+        if not cluster[1].services.is_live(2):
+            break
+        await cluster.lose_session(2)
+    names: Mapping[str, str] = {
+        each["name"]: each["text"] for each in (await site.get("/overview"))["problems"]
+    }
+    assert "node id 2" in names["broker_gone"]

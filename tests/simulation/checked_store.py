@@ -1,0 +1,159 @@
+"""The catalog's store in the simulation: the real one over the model of etcd, and what etcd knows of it.
+
+Owns the rules of the store (`tidelog.broker.cluster.store`) and of the catalog's commits (`controller`), each
+checked when it could be broken: a revision has one commit; a commit that was denied is never stored; a watch
+gives each commit once; nobody fences a broker that has a session; a leader is a live in-sync replica, in a
+higher epoch than the one before.
+"""
+
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+from tests.simulation.virtual_etcd import VirtualEtcd, VirtualEtcdClient
+from tests.simulation.virtual_loop import Node
+from tidelog.broker.cluster.catalog import (
+    NO_LEADER,
+    BrokerRegistered,
+    Catalog,
+    Delta,
+    PartitionsChanged,
+)
+from tidelog.broker.cluster.etcd_layout import Layout, chunks_of, commit_of
+from tidelog.broker.cluster.etcd_store import EtcdStore
+from tidelog.broker.cluster.facts import delta_fields, encoded
+from tidelog.broker.cluster.store import Commit, StoreConflict
+
+CLUSTER_ID: Final = "simulated-cluster-0000"
+LAYOUT: Final = Layout("tidelog")
+_WRITER: Final = LAYOUT.writer(0)[:-1]
+
+
+class StoreFacts:
+    """What is stored. `find` is told what contradicts a rule."""
+
+    def __init__(self, etcd: VirtualEtcd, find: Callable[[str], None]) -> None:
+        self.catalog = Catalog(CLUSTER_ID)
+        self.commits: dict[int, Commit] = {}
+        """By the revision before it."""
+        self.made: set[str] = set()
+        """Every delta that was stored."""
+        self.digests: dict[int, bytes] = {}
+        self.find = find
+        self._etcd = etcd
+        self._stored: set[bytes] = set()
+        self._denied: dict[bytes, str] = {}
+        self._commit: Commit | None = None
+        etcd.on_change.append(self._changed)
+
+    def session_of(self, node_id: int) -> bytes | None:
+        """The incarnation, in hexadecimal digits, that has the broker's session."""
+        return self._etcd.value_of(LAYOUT.session(node_id))
+
+    def is_stored(self, nonce: UUID) -> bool:
+        return nonce.hex.encode() in self._stored
+
+    def deny(self, nonce: UUID, why: str) -> None:
+        """A broker was told that this commit is not stored, and never will be."""
+        if self.is_stored(nonce):
+            self.find(f"a commit is stored, and its broker was told: {why}")
+        self._denied[nonce.hex.encode()] = why
+
+    def _changed(self, name: str, value: bytes) -> None:
+        if name.startswith(LAYOUT.journal):
+            self._commit = commit_of({"value": base64.b64encode(value)})
+        elif name.startswith(_WRITER) and self._commit is not None:
+            commit, self._commit = self._commit, None
+            self._stored.add(value)
+            if (why := self._denied.get(value)) is not None:
+                self.find(f"a commit was stored after its broker was told: {why}")
+            self._take_over(commit, int(name.removeprefix(_WRITER)))
+
+    def _take_over(self, commit: Commit, writer: int) -> None:
+        before = commit.revision - len(commit.deltas)
+        if before != self.catalog.revision:
+            self.find(f"a commit builds on revision {before}, the newest one is {self.catalog.revision}")
+            return
+        self.commits[before] = commit
+        for delta in commit.deltas:
+            self._check(delta, writer)
+            self.catalog.apply(delta)
+            self.made.add(encoded(delta_fields(delta)))
+        self.digests[commit.revision] = digest(self.catalog)
+
+    def _check(self, delta: Delta, writer: int) -> None:
+        if isinstance(delta, BrokerRegistered) and delta.broker.is_fenced:
+            node_id, incarnation = delta.broker.node_id, delta.broker.incarnation
+            if writer != node_id and self.session_of(node_id) == incarnation.hex.encode():
+                self.find(f"broker {writer} fences broker {node_id}, which has a session")
+        elif isinstance(delta, PartitionsChanged):
+            topic = self.catalog.topic_by_id(delta.topic_id)
+            for index, now in delta.partitions.items() if topic is not None else ():
+                before = topic.partitions[index]  # type: ignore[union-attr]
+                where = f"{topic.name}-{index}"  # type: ignore[union-attr]
+                broker = self.catalog.brokers.get(now.leader_id)
+                if now.leader_id == before.leader_id:
+                    continue
+                if now.leader_epoch <= before.leader_epoch or now.partition_epoch <= before.partition_epoch:
+                    self.find(f"{where} gets another leader in the same epoch: {before} became {now}")
+                if now.leader_id != NO_LEADER and (
+                    now.leader_id not in before.isr or broker is None or broker.is_fenced
+                ):
+                    self.find(f"{where} gets a leader that is no live in-sync replica: {before} became {now}")
+
+
+def digest(catalog: Catalog) -> bytes:
+    """Of all facts of an image, whatever order they came in."""
+    found = hashlib.blake2b()
+    for line in sorted(b"\n".join(chunks_of(catalog)).split(b"\n")):
+        found.update(line)
+    return found.digest()
+
+
+class CheckedStore(EtcdStore):
+    """The store of one life of a broker."""
+
+    def __init__(self, etcd: VirtualEtcd, node: Node, facts: StoreFacts, session_timeout_ms: int) -> None:
+        super().__init__(
+            VirtualEtcdClient(etcd, node),
+            node_id=int(node.machine.rpartition("-")[2]),
+            cluster_id=CLUSTER_ID,
+            session_timeout_ms=session_timeout_ms,
+            image_after_commits=20,
+            kept_commits=20,
+        )
+        self._facts = facts
+
+    async def commit(
+        self,
+        deltas: Sequence[Delta],
+        expected_revision: int,
+        *,
+        nonce: UUID | None = None,
+        without_session: int | None = None,
+    ) -> None:
+        assert nonce is not None
+        try:
+            await super().commit(deltas, expected_revision, nonce=nonce, without_session=without_session)
+        except StoreConflict as error:
+            self._facts.deny(nonce, type(error).__name__)
+            raise
+        if not self._facts.is_stored(nonce):
+            self._facts.find("a broker was told that a commit is stored, which is not")
+
+    async def settle(self, nonce: UUID, expected_revision: int) -> bool:
+        is_stored = await super().settle(nonce, expected_revision)
+        if not is_stored:
+            self._facts.deny(nonce, "settled")
+        elif not self._facts.is_stored(nonce):
+            self._facts.find("a commit was settled as stored, and is not")
+        return is_stored
+
+    async def watch(self, revision: int) -> AsyncIterator[Commit]:
+        async for commit in super().watch(revision):
+            if self._facts.commits.get(revision) != commit:
+                self._facts.find(f"a watch gives revision {commit.revision} after {revision}")
+            revision = commit.revision
+            yield commit

@@ -1,0 +1,17 @@
+"""Several brokers over a model of etcd on virtual time, with clients: what the design promises, under faults.
+
+To replay a seed: `python -m tests.simulation.transactions --brokers 3 --first SEED --seeds 1`.
+"""
+
+import pytest
+
+from tests.simulation.transactions import play
+from tests.simulation.world import Shape
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_three_brokers_lose_double_and_tear_nothing(seed: int) -> None:
+    run = play(seed, Shape())
+    assert run.findings == []
+    assert run.done["transactions: its commit was confirmed"] > 0
+    assert run.done["commits of the catalog"] > 20

@@ -1,0 +1,154 @@
+"""What clients do in the simulation beside processors in transactions, and what they were promised.
+
+Owns three programs, each of which is killed and begun again: a writer that is idempotent, with five requests
+in flight; a member that commits offsets; and an administrator that creates and deletes topics and ACLs. What
+they note outlives them.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any, Final
+
+from faults.checker import Finding, Kind, check
+from faults.readback import read_all
+from faults.workload import Job, TidelogWriter
+from tests.simulation.virtual_loop import Node
+from tidelog.broker.cluster.catalog import Catalog
+from tidelog.client import Admin, ClientError, Consumer, NewTopic, TopicPartition
+from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+
+LOG: Final = "log"
+_PATIENT: Final[dict[str, Any]] = {
+    "request_timeout_ms": 1500,
+    "retry_backoff_ms": 20,
+    "retry_backoff_max_ms": 200,
+}
+_PAUSE_S: Final = 0.4
+
+
+class Writers:
+    """One writer after the other to the topic LOG."""
+
+    def __init__(self, address: str, partitions: int, seed: int) -> None:
+        self._job = Job(address, LOG, partitions, seed, longest_pause_s=0.5)
+        self._writer: TidelogWriter | None = None
+
+    async def run(self, node: Node) -> None:
+        """The present program."""
+        settings = {**_PATIENT, "delivery_timeout_ms": 60_000, "linger_ms": 2}
+        self._writer = TidelogWriter(node.name, self._job, settings)
+        await self._writer.start()
+
+    async def settle(self) -> None:
+        """Raises TimeoutError."""
+        if self._writer is not None and hasattr(self._writer, "_receiving"):
+            await self._writer.settle(60)
+
+    def killed(self) -> None:
+        """What was open is uncertain."""
+        for ledger in self._job.ledgers:
+            ledger.close()
+
+    async def judge(self) -> list[Finding]:
+        """Of what is stored now. Raises ClientError, TimeoutError."""
+        logs = await read_all(self._job.bootstrap_servers, LOG, self._job.partitions, 60)
+        return check(self._job.ledgers, logs)
+
+
+class Committer:
+    """A group whose offsets only grow."""
+
+    def __init__(self, address: str, partitions: int) -> None:
+        self._address = address
+        self._keys = [TopicPartition(LOG, index) for index in range(partitions)]
+        self._promised = dict.fromkeys(self._keys, 0)
+        self._asked = 0
+        self.findings: list[Finding] = []
+
+    async def run(self, node: Node) -> None:
+        while True:
+            try:
+                async with Consumer(
+                    bootstrap_servers=self._address, group_id="plain", **_PATIENT
+                ) as consumer:
+                    while True:
+                        await self._step(consumer)
+            except ClientError:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _step(self, consumer: Consumer) -> None:
+        for key in self._keys:
+            promised = self._promised[key]
+            found = await consumer.committed(key) or 0
+            if not promised <= found <= self._asked:
+                text = f"{key}: the offset {promised} was committed, later it is {found}"
+                self.findings.append(Finding(Kind.BACKWARDS, text))
+        self._asked += 1
+        wanted = self._asked
+        await consumer.commit(dict.fromkeys(self._keys, wanted))
+        self._promised = dict.fromkeys(self._keys, wanted)
+        await asyncio.sleep(_PAUSE_S)
+
+
+class Administrator:
+    """Creates topics and ACLs, and deletes some of them again."""
+
+    def __init__(self, address: str, rng: random.Random, replicas: int) -> None:
+        self._address = address
+        self._rng = rng
+        self._replicas = replicas
+        self._next = 0
+        self._kept: set[str] = set()
+        """Whose creation was confirmed, and whose deletion was not asked for."""
+        self._gone: set[str] = set()
+        """Whose deletion was confirmed."""
+
+    async def run(self, node: Node) -> None:
+        while True:
+            try:
+                async with Admin(bootstrap_servers=self._address, **_PATIENT) as admin:
+                    while True:
+                        await self._step(admin)
+                        await asyncio.sleep(_PAUSE_S * self._rng.random())
+            except ClientError:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _step(self, admin: Admin) -> None:
+        if len(self._kept) > 3:
+            name = min(self._kept)
+            self._kept.discard(name)
+            if name.startswith("topic"):
+                await admin.delete_topics([name])
+                self._gone.add(name)
+            # A broker that has not heard of it yet finds nothing to delete, and says so.
+            elif await admin.acls.delete([AclFilter(resource_name=name)]):
+                self._gone.add(name)
+            return
+        self._next += 1
+        if self._rng.random() < 0.5:
+            name = f"topic-{self._next}"
+            await admin.create_topics([NewTopic(name, 2, self._replicas)])
+        else:
+            name = f"acl-{self._next}"
+            await admin.acls.create([_acl(name)])
+        self._kept.add(name)
+
+    def judge(self, catalog: Catalog) -> Iterator[Finding]:
+        known = {topic.name for topic in catalog.topics()} | {acl.resource_name for acl in catalog.acls}
+        for name in sorted(self._kept - known):
+            yield Finding(Kind.MISSING, f"{name} was created, and does not exist")
+        for name in sorted(self._gone & known):
+            yield Finding(Kind.NOT_REFUSED, f"{name} was deleted, and exists")
+
+
+def _acl(name: str) -> Acl:
+    return Acl(
+        ResourceType.TOPIC,
+        PatternType.LITERAL,
+        name,
+        "User:somebody",
+        "*",
+        Operation.READ,
+        Permission.ALLOW,
+    )

@@ -1,0 +1,249 @@
+"""The way from the console of one broker to those of the others, and back.
+
+Owns `Others`, which asks by AskConsole, in the name of the caller, over connections on which nothing else
+waits; and `TakenStreams`, the streams from which other brokers take values.
+
+Invariants: a broker that does not answer in time is named, and the answers of the others count; a stream is
+taken value by value, so a slow visitor gets fewer, and it ends soon after nobody takes them.
+
+Event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.coordinator.shards import partition_of
+from tidelog.protocol.errors import ApiError, ErrorCode, error_code
+from tidelog.protocol.schema import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.console.caller import Caller
+    from tidelog.broker.services import Services
+    from tidelog.protocol import message_types as types
+
+_SECONDS: Final = 5.0
+"""How long a broker may take to answer; it then counts as one that does not."""
+_CHANGE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.25
+"""Between two looks whether a stream of another broker has a value."""
+_IDLE_SECONDS: Final = 15.0
+"""After which a stream from which nobody takes values ends."""
+_MOST_STREAMS: Final = 128
+_LANE: Final = "console"
+_NO_STREAM: Final = -1
+_NO_LIMIT: Final = -1
+
+
+def leader(services: Services, topic: str, partition: int) -> int:
+    """The broker that leads a partition; this one also where there is none, because it says why.
+
+    Raises ApiError(LEADER_NOT_AVAILABLE).
+    """
+    known = services.catalog.topic(topic)
+    if known is None or not known.has_partition(partition):
+        return services.node_id
+    leader_id = known.partitions[partition].leader_id
+    if leader_id == NO_LEADER or not services.is_live(leader_id):
+        where = ", ".join(map(str, known.partitions[partition].replicas))
+        message = f"{topic}-{partition} is on broker {where}, which is gone"
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, message)
+    return leader_id
+
+
+def coordinator(services: Services, topic: str, key: str) -> int:
+    """The broker that coordinates a group or a transactional id, whose state is in `topic`; this one while
+    there is no such topic. Raises ApiError(LEADER_NOT_AVAILABLE)."""
+    known = services.catalog.topic(topic)
+    if known is None:
+        return services.node_id
+    return leader(services, topic, partition_of(key, len(known.partitions)))
+
+
+class AskedRoute(Protocol):
+    """What is to be known of a route to ask another broker for it (`route.ApiRoute`)."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def is_change(self) -> bool: ...
+    @property
+    def is_of_lines(self) -> bool: ...
+
+
+class Others:
+    """The other brokers, as the console of one broker has them."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self._services.catalog.brokers) < 2
+
+    @property
+    def node_ids(self) -> list[int]:
+        return [each for each in self._services.catalog.brokers if each != self._services.node_id]
+
+    async def ask_all(
+        self, caller: Caller, route: AskedRoute, parameters: msgspec.Struct, limit: int = _NO_LIMIT
+    ) -> tuple[dict[int, Any], list[int]]:
+        """What each other broker answers, and the ids of those that do not. Raises ApiError for a refusal."""
+        node_ids = self.node_ids
+        live = [each for each in node_ids if self._services.is_live(each)]
+        asked = (self.ask(each, caller, route, parameters, limit) for each in live)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        answers = {}
+        for node_id, answer in zip(live, found, strict=True):
+            if not isinstance(answer, BaseException):
+                answers[node_id] = answer
+            elif not isinstance(answer, ApiError) or not (
+                answer.code.retriable or answer.code == ErrorCode.UNSUPPORTED_VERSION
+            ):
+                raise answer
+        return answers, sorted(set(node_ids) - answers.keys())
+
+    async def ask(
+        self,
+        node_id: int,
+        caller: Caller,
+        route: AskedRoute,
+        parameters: msgspec.Struct,
+        limit: int = _NO_LIMIT,
+    ) -> Any:
+        """What one broker answers. Raises ApiError: NETWORK_EXCEPTION where it does not."""
+        answered = await self._call(node_id, caller, route, parameters, limit)
+        return json.loads(answered.answer)
+
+    async def stream(
+        self, node_id: int, caller: Caller, route: AskedRoute, parameters: msgspec.Struct
+    ) -> AsyncGenerator[Any, None]:
+        """The values of another broker's stream. Raises ApiError before the first one if it is refused."""
+        first = await self._call(node_id, caller, route, parameters)
+
+        async def values() -> AsyncGenerator[Any, None]:
+            answered = first
+            while True:
+                if answered.answer:
+                    yield answered.answer if route.is_of_lines else json.loads(answered.answer)
+                elif answered.stream_id != _NO_STREAM:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                if answered.stream_id == _NO_STREAM:
+                    return
+                answered = await self._call(node_id, caller, route, parameters, stream_id=answered.stream_id)
+
+        return values()
+
+    async def _call(
+        self,
+        node_id: int,
+        caller: Caller,
+        route: AskedRoute,
+        parameters: msgspec.Struct,
+        limit: int = _NO_LIMIT,
+        stream_id: int = _NO_STREAM,
+    ) -> types.AskConsoleResponse:
+        asked: types.AskConsoleRequestDict = {
+            "user": caller.user,
+            "host": caller.host,
+            "method": route.method,
+            "path": route.path,
+            "parameters": msgspec.json.encode(parameters),
+            "limit": limit,
+            "stream_id": stream_id,
+        }
+        seconds = _CHANGE_SECONDS if route.is_change else _SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                answered: types.AskConsoleResponse = await self._services.peers.call(
+                    node_id, ApiKey.ASK_CONSOLE, asked, _LANE
+                )
+        except TimeoutError:
+            message = f"broker {node_id} does not answer within {seconds:.0f} s"
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, message) from None
+        code = error_code(answered.error_code)
+        if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and answered.error_message is None:
+            raise self._services.peers.not_authorized(node_id, ApiKey.ASK_CONSOLE)
+        if code:
+            raise ApiError(code, answered.error_message or code.message)
+        return answered
+
+
+class _Taken(NamedTuple):
+    values: AsyncGenerator[Any, None]
+    following: asyncio.Future[Any]
+    timer: asyncio.TimerHandle
+
+
+class TakenStreams:
+    """The streams of this broker that others take value by value."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, _Taken] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def begin(self, values: AsyncGenerator[Any, None]) -> int:
+        """The id by which they are taken. Raises ApiError where too many are."""
+        if len(self._streams) >= _MOST_STREAMS:
+            message = f"{_MOST_STREAMS} streams of this broker are followed at others: close a page"
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
+        stream_id = secrets.randbits(62)
+        self._expect(stream_id, values)
+        return stream_id
+
+    def _expect(
+        self, stream_id: int, values: AsyncGenerator[Any, None], following: asyncio.Future[Any] | None = None
+    ) -> None:
+        timer = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._end, stream_id)
+        following = following or asyncio.ensure_future(anext(values, _END))
+        self._streams[stream_id] = _Taken(values, following, timer)
+
+    async def take(self, stream_id: int) -> tuple[Any, int]:
+        """The next value, None if there is none yet, and the id of the rest, -1 after the last one.
+
+        Raises ApiError, also as the stream does.
+        """
+        taken = self._streams.pop(stream_id, None)
+        if taken is None:
+            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "the stream has ended: load the page again")
+        taken.timer.cancel()
+        await asyncio.wait((taken.following,), timeout=0.01)
+        if not taken.following.done():
+            self._expect(stream_id, taken.values, taken.following)
+            return None, stream_id
+        value = taken.following.result()
+        if value is _END:
+            return None, _NO_STREAM
+        self._expect(stream_id, taken.values)
+        return value, stream_id
+
+    def _end(self, stream_id: int) -> None:
+        task = asyncio.get_running_loop().create_task(_closed(self._streams.pop(stream_id)))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def stop(self) -> None:
+        """End all of them soon."""
+        for stream_id, taken in list(self._streams.items()):
+            taken.timer.cancel()
+            self._end(stream_id)
+
+
+_END: Final = object()
+
+
+async def _closed(taken: _Taken) -> None:
+    taken.following.cancel()
+    await asyncio.wait((taken.following,))
+    if not taken.following.cancelled():
+        taken.following.exception()  # Retrieved: nobody asks for it any more.
+    await taken.values.aclose()
