@@ -199,7 +199,7 @@ class Services:
         return self.served_leader(topic, partition, known.partitions[partition].leader_id)
 
     def served_leader(self, topic: str, partition: int, leader_id: int) -> int:
-        """`leader_id`, which the catalog names as a partition's leader, if it lives and serves it; else -1."""
+        """`leader_id`, which the catalog names as a leader, if it lives and serves it, else -1."""
         if leader_id == self.node_id:
             replica = self.replicas.get((topic, partition))
             is_served = replica is not None and replica.stopped is None
