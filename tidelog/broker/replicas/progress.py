@@ -75,10 +75,9 @@ class Progress:
         """What all other members hold durably; 0 while the set is too small."""
         transactions.settle(committed_end)
 
-    def begin_role(self, stored: Collection[int], joining: Collection[int], least: int) -> None:
-        """`set_in_sync` for an epoch that begins: what was known of other replicas does not count in it."""
+    def forget_followers(self) -> None:
+        """An epoch begins, in which nothing is known yet of other replicas; `set_in_sync` comes next."""
         self._follower_ends.clear()
-        self.set_in_sync(stored, joining, least)
 
     def flushed_to(self, durable_end: int) -> None:
         """This replica holds all before `durable_end` durably."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, NewType, Protocol, TypeVar
 from uuid import UUID
@@ -302,13 +303,8 @@ class Replica:
         log = self.log
         if self.is_flush_due:
             return
-        high_watermark = self.progress.high_watermark
         self.progress.show(log.end_offset)
-        if self.leadership is None:
-            self.visible_bytes = log.appended_bytes
-        else:
-            self._tell_followers(self.leadership)
-            self._note_visible(high_watermark)
+        self.visible_bytes = log.appended_bytes
         if self._flush_timer is None and log.config.flush_ms < _NEVER:
             self._flush_within(log.config.flush_ms)
         self._tell_watchers()
@@ -440,7 +436,10 @@ class Replica:
         return self.stopped is None and self.log.end_offset > self.log.flushed_end_offset
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow the topic's settings from now on."""
+        """Follow the topic's settings from now on. With followers acks=all means durable in any case: they
+        have nothing else to tell."""
+        if self.leadership is not None:
+            config = replace(config, acks_all_durable=True)
         self.log.reconfigure(config)
         if self.leadership is not None:
             self._follow_in_sync_set()
@@ -622,9 +621,7 @@ class Replica:
         if not self._has_ended:
             self.leader_epoch = assigned.leader_epoch
             self.leadership = self.stopped = None
-            others = [each for each in assigned.isr if each != assigned.leader_id]
-            least = min(self.log.config.min_insync_replicas, len(assigned.replicas))
-            self.progress.begin_role(others, (), least)
+            self.progress.forget_followers()
             self.set_assigned(assigned)
             if self.is_unflushed:
                 self._group_commit.request(self)
@@ -641,6 +638,8 @@ class Replica:
             from tidelog.broker.replicas.leadership import Leadership
 
             self.leadership = Leadership(assigned, self.log.end_offset, self._loop.time() * 1000)
+            if not self.log.config.acks_all_durable:
+                self.reconfigure(self.log.config)
         self._follow_in_sync_set()
 
     def follow(self, leader_epoch: int, leader_id: int) -> None:
@@ -649,7 +648,8 @@ class Replica:
         if not self._has_ended:
             self.leader_epoch, self.leader_id = leader_epoch, leader_id
             self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self.progress.begin_role((leader_id,), (), 0)
+            self.progress.forget_followers()
+            self.progress.set_in_sync((leader_id,), (), 0)
             if self.log.end_offset > self.log.flushed_end_offset:
                 self._group_commit.request(self)
 
