@@ -254,7 +254,7 @@ ROWS: Final = (
         failed.by_topic("results"), (each(right.ALTER_TOPIC),)),
     _api(ApiKey.DELETE_GROUPS, Kind.CHANGE, GroupAdminHandler.delete_groups,
         failed.delete_groups, (each(right.DELETE_GROUP),)),
-    _api(ApiKey.ELECT_LEADERS, Kind.READ, ClusterAdminHandler.elect_leaders,
+    _api(ApiKey.ELECT_LEADERS, Kind.CHANGE, ClusterAdminHandler.elect_leaders,
         failed.elect_leaders, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, Kind.CHANGE, ConfigsHandler.incremental_alter_configs,
         failed.by_resource("responses"), (

@@ -170,6 +170,7 @@ class Services:
         if membership is not None:
             groups.refuse_while(lambda: membership.is_cut_off)
             transactions.refuse_while(lambda: membership.is_cut_off)
+            partitions.when_troubled = self._give_up
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -231,6 +232,11 @@ class Services:
         if (topic, partition) in self.partitions.unopened:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _give_up(self, replica: Replica) -> None:
+        """Let another broker lead what this one cannot write."""
+        if self.membership is not None:
+            self.membership.give_up_soon(replica.topic_id, replica.partition)
 
     async def hand_over(self) -> None:
         """Let other brokers lead what they can lead, while this one still answers."""
@@ -638,18 +644,22 @@ def _topics(
         brokers=lambda: [each.node_id for each in cluster.catalog.brokers.values() if not each.is_fenced],
         internal={
             OFFSETS_TOPIC: _internal_topic(
-                config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                config.offsets_topic_segment_bytes,
             ),
             TRANSACTIONS_TOPIC: _internal_topic(
-                config.transaction_state_log_num_partitions, config.transaction_state_log_segment_bytes
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                config.transaction_state_log_segment_bytes,
             ),
         },
     )
 
 
-def _internal_topic(num_partitions: int, segment_bytes: int) -> NewTopic:
+def _internal_topic(num_partitions: int, replication_factor: int, segment_bytes: int) -> NewTopic:
     configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
-    return NewTopic(num_partitions=num_partitions, configs=configs)
+    return NewTopic(num_partitions, replication_factor, configs=configs)
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:

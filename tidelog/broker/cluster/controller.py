@@ -15,7 +15,7 @@ Invariants:
 Pure. Source: KIP-631 (fencing), KIP-966 (who may lead).
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Container, Iterable, Set
 from typing import TypeAlias
 from uuid import UUID
 
@@ -34,6 +34,8 @@ from tidelog.broker.cluster.store import BrokerSession
 
 LeastInSync: TypeAlias = Callable[[Topic], int]
 """min.insync.replicas of a topic."""
+Election: TypeAlias = Callable[[PartitionAssignment, Set[int]], PartitionAssignment | None]
+"""A partition and who is live -> the partition as it is to be, or None."""
 
 
 def live_brokers(catalog: Catalog) -> frozenset[int]:
@@ -76,17 +78,21 @@ def needs_election(topic: Topic, live: Set[int], least: int) -> bool:
 
 
 def election(
-    catalog: Catalog, topic_id: UUID, least_in_sync: LeastInSync, leaving: int = NO_LEADER
+    catalog: Catalog,
+    topic_id: UUID,
+    least_in_sync: LeastInSync,
+    leaving: int = NO_LEADER,
+    only: Container[int] | None = None,
 ) -> PartitionsChanged:
-    """The delta that gives the partitions of a topic their leaders and in-sync sets.
+    """The delta that gives the partitions of a topic, or `only` these, their leaders and in-sync sets.
 
-    `leaving` is a broker that is about to stop: it gives up what another one can have.
-
-    Raises NothingToChange.
+    `leaving` is a broker that gives up what another one can have. Raises NothingToChange.
     """
     topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog)
     changed: dict[int, PartitionAssignment] = {}
     for index, assigned in enumerate(() if topic is None else topic.partitions):
+        if only is not None and index not in only:
+            continue
         wanted = live - {leaving} if live - {leaving} & {*assigned.isr} else live
         now = elected(assigned, wanted, least_in_sync(topic))  # type: ignore[arg-type]
         if now is not assigned:
@@ -112,6 +118,30 @@ def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> Partit
         leader_id = next(eligible, NO_LEADER)
         in_sync = [leader_id] if leader_id != NO_LEADER else list(assigned.isr)
     return _led(with_in_sync(assigned, in_sync, least), assigned, leader_id)
+
+
+def election_as_asked(
+    catalog: Catalog,
+    topic_id: UUID,
+    indexes: Iterable[int],
+    elect: Election,
+) -> PartitionsChanged:
+    """The delta that an operator asks for: `elect` is one of the two that follow. Raises NothingToChange."""
+    topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog)
+    partitions = () if topic is None else topic.partitions
+    wanted = {index: elect(partitions[index], live) for index in indexes if index < len(partitions)}
+    changed = {index: now for index, now in wanted.items() if now is not None}
+    if not changed:
+        raise NothingToChange
+    return PartitionsChanged(topic_id, changed)
+
+
+def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
+    """A partition led by the first of its replicas; None where that leads already, or may not."""
+    preferred = assigned.replicas[0]
+    if assigned.leader_id == preferred or preferred not in live or preferred not in assigned.isr:
+        return None
+    return _led(assigned, assigned, preferred)
 
 
 def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:

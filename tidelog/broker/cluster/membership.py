@@ -40,9 +40,11 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.controller import (
+    Election,
     LeastInSync,
     controller_of,
     election,
+    election_as_asked,
     fencing,
     live_brokers,
     needs_election,
@@ -109,6 +111,7 @@ class Membership:
         self._are_all_due = True
         self._is_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._giving_up: set[asyncio.Task[None]] = set()
         cluster.follow(self._follow)
 
     @property
@@ -371,6 +374,24 @@ class Membership:
         with suppress(*_STORE_ERRORS, TimeoutError):
             async with asyncio.timeout(self._session_timeout_ms / 1000):
                 await self._elect([topic.topic_id for topic in self._cluster.catalog.topics()], node_id)
+
+    async def elect(self, topic_id: UUID, indexes: Collection[int], elect: Election) -> None:
+        """Let partitions have the leaders that an operator asks for, where they may. Raises StoreError,
+        StoreConflict, OSError."""
+        await self._change_all([partial(election_as_asked, topic_id=topic_id, indexes=indexes, elect=elect)])
+
+    def give_up_soon(self, topic_id: UUID, index: int) -> None:
+        """Let another broker lead a partition that this one cannot write any more, if another one can."""
+        task = asyncio.get_running_loop().create_task(self._give_up(topic_id, index))
+        self._giving_up.add(task)
+        task.add_done_callback(self._giving_up.discard)
+
+    async def _give_up(self, topic_id: UUID, index: int) -> None:
+        node_id, least = self._broker.node_id, self._least_in_sync
+        with suppress(*_STORE_ERRORS):
+            await self._change_all(
+                [partial(election, topic_id=topic_id, least_in_sync=least, leaving=node_id, only=(index,))]
+            )
 
     async def _elect(self, topic_ids: Sequence[UUID], leaving: int = NO_LEADER) -> None:
         plans = [

@@ -236,7 +236,11 @@ class Fetcher:
                 self._ask_from_end(replica)  # Which tells the leader.
             self._fetching.succeeded(key)
             return size
-        except (ApiError, ProtocolError) as error:
+        except Exception as error:
+            if not isinstance(error, ApiError | ProtocolError):
+                self.remove(replica)
+                replica.fail(error)
+                return 0
             self._fetching.failed(key, self._now_ms())
             if not isinstance(error, ApiError) or error.code not in _EXPECTED:
                 self._events.warning(

@@ -23,6 +23,7 @@ from tidelog.broker.replicas.fetcher import Fetcher
 from tidelog.broker.replicas.fetching import Fetching, FetchLimits
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.invariants import InvariantError
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.hot import FetchRequest, FetchResponse
 
@@ -91,6 +92,15 @@ class Fetchers:
         """See `Repair`."""
         log = replica.log
         end_offset = end_after_divergence(leader, log.end_offset_for_epoch, log.end_offset)
+        committed_end = replica.progress.committed.offset if log.config.acks_all_durable else 0
+        if end_offset < committed_end and not replica.may_lose_committed:
+            replica.fail(
+                InvariantError(
+                    f"broker {replica.leader_id} leads in epoch {replica.leader_epoch} and has offsets only"
+                    f" up to {end_offset}, though all before {committed_end} is committed"
+                )
+            )
+            return
         if end_offset < log.start_offset:
             self.out_of_range(replica)
             return

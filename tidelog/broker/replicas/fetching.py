@@ -5,8 +5,8 @@ partition, later ones only what changed since. A partition that failed is left o
 with each failure in a row.
 
 Invariants: an answer counts for a partition only while that is wanted from the offset and in the epoch that
-were asked for; after a request without an answer, and after an error of the session, the next request begins
-a new session.
+were asked for; a request costs what changed, not what is followed; after a request without an answer, and
+after an error of the session, the next request begins a new session.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: KIP-227, Kafka's FetchSessionHandler.
 """
@@ -50,6 +50,8 @@ class Fetching:
         self._wanted: dict[PartitionKey, FetchPartition] = {}
         self._told: dict[PartitionKey, FetchPartition] = {}
         """The partitions of the session, as the leader knows them."""
+        self._changed: set[PartitionKey] = set()
+        """Those that may differ from what the leader knows."""
         self._session_id, self._session_epoch = NO_SESSION, FULL
         self._failures: dict[PartitionKey, tuple[int, float]] = {}
         """How often a partition failed in a row, and until when it is left out."""
@@ -60,11 +62,13 @@ class Fetching:
     def want(self, key: PartitionKey, asked: FetchPartition) -> None:
         """Fetch a partition from here on."""
         self._wanted[key] = asked
+        self._changed.add(key)
 
     def drop(self, key: PartitionKey) -> None:
         """Fetch it no more."""
         self._wanted.pop(key, None)
         self._failures.pop(key, None)
+        self._changed.add(key)
 
     def failed(self, key: PartitionKey, now_ms: float) -> None:
         """Leave a partition out for a while."""
@@ -72,6 +76,7 @@ class Fetching:
             times = self._failures.get(key, (0, 0.0))[0] + 1
             delay_ms = min(FIRST_DELAY_MS << min(times - 1, 20), self._limits.longest_delay_ms)
             self._failures[key] = (times, now_ms + delay_ms)
+            self._changed.add(key)
 
     def succeeded(self, key: PartitionKey) -> None:
         """It gave what was asked for."""
@@ -83,13 +88,21 @@ class Fetching:
 
     def request(self, now_ms: float) -> FetchRequest | None:
         """The next request; None while there is nothing to ask for."""
-        late = {key for key, (_, until) in self._failures.items() if until > now_ms}
-        asked = {key: wanted for key, wanted in self._wanted.items() if key not in late}
-        if not asked:
+        self._changed.update(key for key, (_, until) in self._failures.items() if until <= now_ms)
+        changed: list[tuple[PartitionKey, FetchPartition]] = []
+        gone: list[tuple[PartitionKey, int]] = []
+        for key in self._changed:
+            wanted = self._wanted.get(key)
+            if wanted is None or self._is_late(key, now_ms):
+                if self._told.pop(key, None) is not None:
+                    gone.append((key, key[1]))
+            elif self._told.get(key) != wanted:
+                self._told[key] = wanted
+                changed.append((key, wanted))
+        if not self._told:
+            self._session_id, self._session_epoch = NO_SESSION, FULL
             return None
-        changed = [(key, wanted) for key, wanted in asked.items() if self._told.get(key) != wanted]
-        gone = [(key, key[1]) for key in self._told if key not in asked]
-        self._told = asked
+        self._changed.clear()
         return FetchRequest(
             self._replica_id,
             self._limits.max_wait_ms,
@@ -103,9 +116,14 @@ class Fetching:
             replica_epoch=self._replica_epoch,
         )
 
+    def _is_late(self, key: PartitionKey, now_ms: float) -> bool:
+        """Whether a partition is left out now."""
+        return key in self._failures and self._failures[key][1] > now_ms
+
     def lost(self) -> None:
         """The last request has no answer."""
         self._told = {}
+        self._changed.update(self._wanted)
         self._session_id, self._session_epoch = NO_SESSION, FULL
 
     def answered(self, response: FetchResponse) -> Iterator[tuple[PartitionKey, FetchPartitionResult]]:

@@ -27,7 +27,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.ownership import settle_strays
 from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
-from tidelog.broker.replicas.roles import Role, partitions_held, role_in
+from tidelog.broker.replicas.roles import Role, is_unclean, partitions_held, role_in
 from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
@@ -58,6 +58,8 @@ class Partitions:
         """Partitions whose log could not be opened at the start."""
         self.role_followers: list[Callable[[Replica], None]] = []
         """Called with each replica that begins, gets another role, or ends."""
+        self.when_troubled: Callable[[Replica], None] = lambda _: None
+        """Called with each replica whose log failed or has no space."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
@@ -148,6 +150,7 @@ class Partitions:
             group_commit=self._group_commit,
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
+            when_troubled=self._troubled,
             committed_end=None if len(role.assigned.replicas) == 1 else log.start_offset,
         )
         self._take_role(replica, role)
@@ -160,6 +163,7 @@ class Partitions:
         if before.leader_epoch == role.leader_epoch:
             replica.set_assigned(role.assigned)
         else:
+            replica.may_lose_committed |= is_unclean(before, role)
             self._take_role(replica, role)
 
     def _take_role(self, replica: Replica, role: Role) -> None:
@@ -168,6 +172,10 @@ class Partitions:
         else:
             replica.follow(role.leader_epoch, role.assigned.leader_id)
         self._tell(replica)
+
+    def _troubled(self, replica: Replica) -> None:
+        self._tell(replica)
+        self.when_troubled(replica)
 
     def _tell(self, replica: Replica) -> None:
         for follower in self.role_followers:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, NewType, Protocol, TypeVar
@@ -152,8 +152,10 @@ class Replica:
         metrics: Metrics,
         loop: asyncio.AbstractEventLoop,
         committed_end: int | None = None,
+        when_troubled: Callable[[Replica], None] = lambda _: None,
     ) -> None:
-        """`committed_end`: all before it is known to be committed; None where this replica alone decides."""
+        """`committed_end`: all before it is known to be committed; None where this replica alone decides.
+        `when_troubled` is called where the log failed, or has no space."""
         self.topic = log.topic
         self.topic_id = topic_id
         self.partition = log.partition
@@ -161,6 +163,8 @@ class Replica:
         self.leader_epoch = leader_epoch
         self.leader_id: int = NO_LEADER
         """Whom this replica follows, if it does."""
+        self.may_lose_committed = False
+        """Whether a broker led that may lack what was committed, because an operator chose it."""
         flushed_end = log.flushed_end_offset
         self.progress = Progress(
             flushed_end, log.transactions, flushed_end if committed_end is None else committed_end
@@ -170,6 +174,7 @@ class Replica:
         self.stopped: ErrorCode | None = None
         """Why this replica serves nothing, or None."""
         self._has_ended = False
+        self._when_troubled = when_troubled
         self._group_commit = group_commit
         self._metrics = metrics
         self._loop = loop
@@ -251,7 +256,8 @@ class Replica:
             self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             advice = "free space on the disk that holds the data folder; it is tried again, nothing is lost"
-            self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
+            if self._tell("append_refused", error.message, advice_on(error.__cause__, advice)):
+                self._when_troubled(self)
 
     def append_as_follower(self, batch: Buffer, now_ms: int) -> None:
         """Write one batch of the leader's. Raises ApiError; then nothing was written."""
@@ -615,6 +621,7 @@ class Replica:
         self._metrics.partition_failed()
         self.log.mark_failed(error)
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._when_troubled(self)
 
     def lead(self, assigned: PartitionAssignment) -> None:
         """Serve as the leader of this epoch, also where another broker led before."""
@@ -737,10 +744,12 @@ class Replica:
             return []
         return self.log.aborted_transactions(wanted.offset, found.next_offset, nowait=wanted.nowait)
 
-    def _tell(self, event: str, error: str | None, advice: str) -> None:
-        """Log a disk problem once per `TOLD_EVERY_MS`: clients repeat requests at once. In any thread."""
+    def _tell(self, event: str, error: str | None, advice: str) -> bool:
+        """Log a disk problem once per `TOLD_EVERY_MS`, because clients repeat requests at once; whether it
+        was logged. In any thread."""
         now = time.monotonic()
         if now < self._tell_again_at:
-            return
+            return False
         self._tell_again_at = now + TOLD_EVERY_MS / 1000
         logger.error(event, topic=self.topic, partition=self.partition, error=error, advice=advice)
+        return True

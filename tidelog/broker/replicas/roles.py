@@ -23,6 +23,12 @@ class Role(NamedTuple):
         return self.assigned.leader_epoch
 
 
+def is_unclean(before: Role, now: Role) -> bool:
+    """Whether the leader of now may lack what was committed, because an operator chose it."""
+    then = before.assigned
+    return now.assigned.leader_id not in (catalog.NO_LEADER, then.leader_id, *then.isr, *then.elr)
+
+
 def role_of(assigned: catalog.PartitionAssignment, node_id: int) -> Role | None:
     """The role of a broker; None where it holds no replica."""
     if node_id not in assigned.replicas:

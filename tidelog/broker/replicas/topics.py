@@ -84,7 +84,8 @@ class Topics:
         brokers: Callable[[], Sequence[int]],
         internal: Mapping[str, NewTopic] | None = None,
     ) -> None:
-        """`internal`: the defaults of internal topics, by name, whose settings need not pass any check."""
+        """`internal`: the defaults of internal topics, by name, whose settings need not pass any check; of
+        the replicas they name the most."""
         self.settings = settings
         self._broker_settings = broker_settings
         self._events = events
@@ -133,6 +134,8 @@ class Topics:
             count = wanted.num_partitions if wanted.num_partitions != -1 else internal.num_partitions
             count = defaults.num_partitions if count == -1 else count
             factor = wanted.replication_factor
+            if factor == -1 and name in self._internal:
+                factor = min(internal.replication_factor, 1 if self._is_one_machine else len(brokers))
             factor = defaults.default_replication_factor if factor == -1 else factor
             partitions = assign(count, brokers, factor, begin=topic_id.int, racks=catalog.racks())
         self._check_replicas(partitions)
@@ -146,10 +149,14 @@ class Topics:
         }
         return {**internal, **self.settings.check(given)}  # type: ignore[dict-item]
 
+    @property
+    def _is_one_machine(self) -> bool:
+        """Whether all brokers are processes of one machine."""
+        return self._broker_settings.config.cluster_store.startswith(UNIX)
+
     def _check_replicas(self, partitions: Iterable[PartitionAssignment]) -> None:
         """Raise ApiError(INVALID_REPLICATION_FACTOR) for several copies on one machine."""
-        is_one_machine = self._broker_settings.config.cluster_store.startswith(UNIX)
-        if is_one_machine and any(len(assigned.replicas) > 1 for assigned in partitions):
+        if self._is_one_machine and any(len(assigned.replicas) > 1 for assigned in partitions):
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 "The processes of one machine keep one replica of each partition: ask for a replication "
