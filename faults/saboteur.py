@@ -21,6 +21,8 @@ from faults.schedule import FaultKind, Step
 from faults.site import SESSION_MS, Node, Site
 
 _START_MS = 450
+_STARTS: Final = 5
+"""Of a broker whose store may not answer: it ends, and a service manager starts it again."""
 _OF_USERS: Final = frozenset(
     {
         FaultKind.RENEW,
@@ -210,7 +212,13 @@ class Saboteur:
     async def _start(self, node: Node) -> None:
         files = await asyncio.to_thread(lambda: list(node.data_dir.glob("*/*")))
         self.ended_in_cleans += any(path.suffix in (".cleaned", ".swap") for path in files)
-        await node.broker.start()
+        for starts_left in reversed(range(1 if self._site.members is None else _STARTS)):
+            try:
+                await node.broker.start()
+                return
+            except BrokerProcessError:
+                if not starts_left:
+                    raise
 
     async def _cut_power(self, node: Node, step: Step) -> None:
         """Kill it in the middle of its work and lose what was not synced."""

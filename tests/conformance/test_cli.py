@@ -217,7 +217,6 @@ def test_producers_are_listed_with_their_last_sequence(
     assert "value='3'" in dumped
 
 
-@pytest.mark.one_broker("batches are those of the broker that is asked")
 def test_producers_have_their_batches_however_many_answers_it_takes(
     tidelog: Type, lines: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

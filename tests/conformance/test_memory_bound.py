@@ -21,7 +21,7 @@ MARGIN_BYTES = 64 * MIB
 SETTINGS = {"queued.max.bytes": BOUND_BYTES, "socket.request.max.bytes": 8 * MIB}
 LARGE_TOPIC_BATCHES = 24
 PARTITIONS = 100
-BATCHES_BESIDE = 150
+BATCHES_BESIDE = 60
 
 
 class Crowd:

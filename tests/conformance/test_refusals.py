@@ -117,8 +117,15 @@ def bomb(codec: Compression) -> bytes:
     return bytes(builder.build(codec))
 
 
-@pytest.mark.parametrize("stored_as", ["producer", "uncompressed"])
-@pytest.mark.parametrize("codec", list(Compression)[1:], ids=lambda codec: codec.name)
+@pytest.mark.parametrize(
+    ("codec", "stored_as"),
+    [
+        (Compression.GZIP, "producer"),
+        (Compression.SNAPPY, "uncompressed"),
+        (Compression.LZ4, "producer"),
+        (Compression.ZSTD, "uncompressed"),
+    ],
+)
 async def test_a_batch_that_yields_more_than_memory_allows_is_refused_and_freed(
     codec: Compression, stored_as: str
 ) -> None:

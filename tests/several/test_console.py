@@ -1,5 +1,6 @@
 """The console and its API of one broker show the whole cluster, and change it at the broker that may."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from typer.testing import CliRunner
 
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_coordinators import coordinated_by
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.cli.cluster import app as cluster_commands
 from tidelog.client import Admin, NewTopic, Producer, TopicPartition
 
 TOPIC = "t"
@@ -199,3 +202,8 @@ async def _a_broker_that_does_not_answer_is_named_and_the_others_are_shown(
         each["name"]: each["text"] for each in (await site.get("/overview"))["problems"]
     }
     assert "node id 2" in names["broker_gone"]
+    arguments = ["status", "--json", "--bootstrap-servers", cluster[1].bootstrap_servers]
+    said = await asyncio.to_thread(CliRunner().invoke, cluster_commands, arguments)
+    assert said.exit_code == 1, said.output
+    problems = {each["name"] for each in json.loads(said.output)["problems"]}
+    assert {"broker_gone", "broker_not_answering"} <= problems

@@ -246,6 +246,7 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         for process in (0, 1):
             query = f"/processes/{process}/api/v1/producers?topic={TOPIC}"
             await get(query, f'"node_id": {1 + process}')
+            await get(query, f'"total": {PARTITIONS}')
             await get(f"/processes/{process}/api/v1/group?group_id=a%26b%23", "a&b#", 404)
         async with AsyncExitStack() as streams:
             for number in range(MOST_AT_WORK):
@@ -262,6 +263,7 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
             await get("/healthz", "ok\n")
             await get("/readyz", "not ready: process", 503)
             await get("/metrics", 'tidelog_process_up{process="1"} 0.0\n')
+            await get(f"/api/v1/producers?topic={TOPIC}", '"unanswered": [2]')
         finally:
             os.kill(broker.pids()["1"], signal.SIGCONT)
         assert await broker.stop() == 0

@@ -30,7 +30,6 @@ from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.endpoints import BindError, Endpoint, bind, bind_endpoints
 from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.http_console import ConsoleRoutes
-from tidelog.broker.net.inherited import Inherited
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.broker.fault_injection.injection import FaultInjector
     from tidelog.broker.net.http import Middleware
     from tidelog.broker.net.http_console import Site as ConsoleSite
+    from tidelog.broker.net.inherited import Inherited
 
 logger = structlog.get_logger(__name__)
 
@@ -103,7 +103,7 @@ class Broker:
         `disk` replaces the system calls on the logs, for tests with a disk that fails; `store` the store that
         the settings name. The broker closes it, and `inherited`.
         """
-        sockets = _Sockets(config, inherited or Inherited())
+        sockets = _Sockets(config, inherited)
         config = sockets.as_bound(config)
         services: Services | None = None
         server: Server | None = None
@@ -224,15 +224,15 @@ def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> 
 class _Sockets:
     """The addresses of a broker. They are bound before anything else is started. Raises StartError."""
 
-    def __init__(self, config: BrokerConfig, inherited: Inherited) -> None:
+    def __init__(self, config: BrokerConfig, inherited: Inherited | None) -> None:
         self.http_tls: ListenerTls | None = None
-        self.has_own_http = inherited.http is None and config.http_port >= 0
+        self.http = None if inherited is None else inherited.http
+        self.has_own_http = self.http is None and config.http_port >= 0
         try:
             if self.has_own_http and config.http_security_protocol == SecurityProtocol.SSL:
                 self.http_tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
             self.endpoints = bind_endpoints(config)
-            self.shared = inherited.endpoints(self.endpoints)
-            self.http = inherited.http
+            self.shared = [] if inherited is None else inherited.endpoints(self.endpoints)
             try:
                 if self.has_own_http:
                     self.http = bind(http_host(config), config.http_port, "http.port")

@@ -4,12 +4,18 @@ Owns the choice. Invariant: what another store needs is imported only where the 
 with its catalog in the data folder starts as fast as without the others.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import ETCD, UNIX
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster.etcd_store import EtcdStore
 
 STORE_FILE = "cluster.db"
 
@@ -20,7 +26,7 @@ def store_of(config: BrokerConfig, *, may_begin: bool, was_clean: bool) -> Clust
     Raises StoreError for files of TLS that cannot be used.
     """
     if config.cluster_store.startswith(ETCD):
-        return _etcd_store(config, may_begin=may_begin)
+        return etcd_store_of(config, may_begin=may_begin)
     if config.cluster_store:
         from tidelog.broker.cluster.remote_store import RemoteStore
 
@@ -34,7 +40,8 @@ def store_of(config: BrokerConfig, *, may_begin: bool, was_clean: bool) -> Clust
     )
 
 
-def _etcd_store(config: BrokerConfig, *, may_begin: bool) -> ClusterStore:
+def etcd_store_of(config: BrokerConfig, *, may_begin: bool) -> EtcdStore:
+    """Raises StoreError for files of TLS that cannot be used."""
     import ssl
 
     from tidelog.broker.cluster.etcd_client import EtcdClient

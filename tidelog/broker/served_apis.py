@@ -28,7 +28,6 @@ from tidelog.broker.handlers.console import ConsoleHandler
 from tidelog.broker.handlers.consumer_groups import ConsumerGroupsHandler
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.handlers.coordinators import CoordinatorsHandler
-from tidelog.broker.handlers.cut_off import refused_while_cut_off
 from tidelog.broker.handlers.error_answers import ErrorAnswer
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.group_admin import GroupAdminHandler
@@ -326,7 +325,11 @@ def build_handlers(services: Services) -> dict[ApiKey, Handler]:
         owner = _owner_of(row.handler)
         if owner not in owners:
             owners[owner] = owner(services)
-        handler = refused_while_cut_off(services, row.key, row.handler.__get__(owners[owner]))
+        handler = row.handler.__get__(owners[owner])
+        if services.membership is not None:
+            from tidelog.broker.handlers.cut_off import refused_while_cut_off
+
+            handler = refused_while_cut_off(services.membership, row.key, handler)
         handlers[row.key] = guarded(access, row.needs, handler)
     return handlers
 

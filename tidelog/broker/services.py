@@ -71,7 +71,7 @@ from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.manager import DataFolderError, LogManager
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -200,7 +200,7 @@ class Services:
         return self.served_leader(topic, partition, known.partitions[partition].leader_id)
 
     def served_leader(self, topic: str, partition: int, leader_id: int) -> int:
-        """`leader_id`, which the catalog names as a leader, if it lives and serves it, else -1."""
+        """The leader that the catalog names, if that broker is live and serves the partition; else -1."""
         if leader_id == self.node_id:
             replica = self.replicas.get((topic, partition))
             is_served = replica is not None and replica.stopped is None
@@ -336,7 +336,9 @@ async def open_services(
         reconciler = await _reconciled(cluster, settings, partitions, turns)
         if membership is None:
             await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
-        await _begin_producer_ids(held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest)
+        await _begin_producer_ids(
+            held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest, is_alone=membership is None
+        )
     except BaseException:
         await _give_up(group_commit, store, logs)
         raise
@@ -591,12 +593,19 @@ async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
 
 
 async def _begin_producer_ids(
-    ids: ProducerIds, catalog: Catalog, partitions: Partitions, disk: Disk, *, is_newest: bool
+    ids: ProducerIds,
+    catalog: Catalog,
+    partitions: Partitions,
+    disk: Disk,
+    *,
+    is_newest: bool,
+    is_alone: bool,
 ) -> None:
     """Start new producer ids above all ids that were handed out.
 
     The catalog may be older than the logs. Then all batches on the disk are read, because an open log forgets
-    producers and a log that is not open was not asked.
+    producers and a log that is not open was not asked. Among others this is an error: they may have given out
+    ids meanwhile that the logs here know.
     """
     data_dir = partitions.logs.data_dir
     highest = partitions.highest_producer_id
@@ -607,6 +616,14 @@ async def _begin_producer_ids(
         logger.info("logs_read_for_producer_ids", folders=len(folders), advice=_READ_FOR_IDS)
     for folder in folders:
         highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
+    if highest >= catalog.next_producer_id and not is_alone:
+        raise DataFolderError(
+            f"the catalog is older than the logs in {data_dir}, or a client made up a producer id: they have "
+            f"the id {highest}, and the catalog would give ids from {catalog.next_producer_id} on. If it was "
+            "put back from a backup, stop all brokers. Then let it skip the ids: with etcd by `tidelog "
+            "cluster raise-producer-ids` at each broker, with several processes by `tidelog storage "
+            "rebuild-catalog`"
+        )
     ids.begin_above(highest, is_newest=is_newest)
 
 

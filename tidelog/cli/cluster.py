@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tidelog.cli.failures import run_with_admin
+from tidelog.cli.failures import Failure, run_with_admin
+from tidelog.cli.http_port import HttpAddress
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
 
 if TYPE_CHECKING:
+    from tidelog.broker.configuration.broker_config import BrokerConfig
+    from tidelog.broker.storage.disk import Disk
     from tidelog.client import Admin
+
+T = TypeVar("T")
+Settings = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The broker's settings, a TOML file.")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the broker. May be repeated."),
+]
 
 app = typer.Typer(no_args_is_help=True, help="Show what a cluster consists of.")
 _NO_LEADER = -1
+_SUCCESS = 200
 
 
 @app.callback()
@@ -36,6 +51,106 @@ def info(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
     for name, value in facts.items():
         print(f"{name.replace('_', ' '):<29}{value}")
     print_table(columns, brokers)
+
+
+@app.command()
+def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
+    """Say what is wrong in the cluster, and what to do.
+
+    It shows what the page Overview of the console shows, for all brokers. Exits with 1 unless all is well.
+    """
+    import json
+
+    from tidelog.cli.http_port import NoAnswerError, ask, find, url
+
+    address = http or run_with_admin(find, cluster)
+    instead = "Name the HTTP port with --http; `tidelog cluster info` shows what can be seen without it"
+    if address is None:
+        raise Failure(f"the controller does not name its HTTP port. {instead}")
+    try:
+        code, answer = ask(address, cluster, "GET", "/api/v1/overview")
+    except NoAnswerError as error:
+        raise Failure(f"{error} {instead}") from None
+    if code != _SUCCESS:
+        raise Failure(f"{url(address)} says: {answer.get('message', code)}")
+    problems = answer["problems"]
+    problems += [
+        {
+            "name": "broker_not_answering",
+            "severity": "warning",
+            "text": f"Broker {node_id} did not answer: what is wrong there is not known.",
+            "remedy": "Look whether it runs, and whether the other brokers reach it.",
+        }
+        for node_id in answer.get("unanswered", ())
+    ]
+    if as_json:
+        brokers = [each["broker"] for each in answer["brokers"]]
+        print(json.dumps({"problems": problems, "brokers": brokers}))
+    elif not problems:
+        print(f"nothing is wrong that the {len(answer['brokers'])} brokers can see")
+    else:
+        for problem in problems:
+            print(f"{problem['severity']}: {problem['text']}\n  {problem['remedy']}")
+    if any(problem["severity"] != "notice" for problem in problems):
+        raise typer.Exit(1)
+
+
+@app.command("move-to-etcd")
+def move_to_etcd(config_file: Settings = None, assignments: Assignments = None) -> None:
+    """Move the catalog of a stopped broker from its data folder to etcd.
+
+    Give the settings with which the broker is to run: data.dir, node.id and cluster.store. What is below
+    cluster.store.prefix must be empty. If the command is interrupted, run it again.
+    """
+    from tidelog.broker.data_folder.etcd_catalogs import move_to_etcd
+
+    if _while_stopped(config_file, assignments, move_to_etcd):
+        print("moved. Now start the broker with the same settings, then the others")
+    else:
+        print("the catalog of this cluster is in etcd already: there is nothing to do")
+
+
+@app.command("raise-producer-ids")
+def raise_producer_ids(config_file: Settings = None, assignments: Assignments = None) -> None:
+    """Let a catalog in etcd that was restored give out no producer id that this broker's logs know.
+
+    Run it at each broker, while all brokers are stopped. Give the settings with which the broker runs.
+    """
+    from tidelog.broker.data_folder.etcd_catalogs import raise_producer_ids
+
+    print(f"next producer id {_while_stopped(config_file, assignments, raise_producer_ids)}")
+
+
+def _while_stopped(
+    config_file: Path | None,
+    assignments: list[str] | None,
+    work: Callable[[BrokerConfig, Disk], Coroutine[Any, Any, T]],
+) -> T:
+    """What `work` returns, while no broker can use the data folder. Raises Failure."""
+    import asyncio
+    import os
+
+    from tidelog.broker.cluster.store import StoreError
+    from tidelog.broker.command import settings_given
+    from tidelog.broker.configuration.broker_config import BrokerConfig
+    from tidelog.broker.replicas.ownership import locked
+    from tidelog.broker.storage.disk import Disk
+    from tidelog.broker.storage.manager import DataFolderError
+    from tidelog.protocol.settings import ConfigError
+
+    disk = Disk()
+    try:
+        given = settings_given({}, assignments or [])
+        config = BrokerConfig.load(given, environ=os.environ, file=config_file)
+        if not config.data_dir.is_dir():
+            raise Failure(f"{config.data_dir} is not a folder: data.dir must be that of the broker")
+        with locked(disk, config.data_dir, shared=False):
+            return asyncio.run(work(config, disk))
+    except (ConfigError, StoreError, DataFolderError) as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        where = error.filename or "etcd"
+        raise Failure(f"cannot use {where}: {error.strerror or error}") from None
 
 
 async def _look(admin: Admin) -> tuple[dict[str, Any], list[tuple[object, ...]]]:

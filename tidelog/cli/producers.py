@@ -79,7 +79,7 @@ def _batches(
         except NoAnswerError as error:
             return {}, f"{error}; name the broker's HTTP port with --http, or set console.enable=true there"
         if status != 200:
-            return {}, f"{url(address)} says: {answer.get('message', status)}"
+            return batches, f"{url(address)} says: {answer.get('message', status)}"
         if answer.get("cluster_id") != cluster_id:
             return {}, f"{url(address)} is a broker of another cluster; name this one's with --http"
         rows = answer["rows"]

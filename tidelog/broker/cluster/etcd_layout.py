@@ -90,6 +90,15 @@ class Layout:
         absent = {"key": key(self.head), "target": "VERSION", "result": "EQUAL", "version": "0"}
         return {"compare": [absent], "success": [put(self.head, head_value(cluster_id, 0))]}
 
+    def begun(self, cluster_id: str, image: ImagePointer) -> Operation:
+        """The transaction that makes a catalog of an image whose chunks are written, where none is."""
+        absent = [
+            {"key": key(name), "target": "VERSION", "result": "EQUAL", "version": "0"}
+            for name in (self.head, self.image)
+        ]
+        success = [put(self.head, head_value(cluster_id, image.revision)), put(self.image, _pointer(image))]
+        return {"compare": absent, "success": success}
+
     def commit(
         self, head: Head, deltas: Sequence[Delta], node_id: int, nonce: UUID, without_session: int | None
     ) -> Operation:
@@ -117,13 +126,12 @@ class Layout:
 
     def use_image(self, before: ImagePointer, image: ImagePointer, kept_commits: int) -> Operation:
         """The transaction after which loads begin with an image whose chunks are written."""
-        value = {"revision": image.revision, "id": image.image_id, "chunks": image.chunks}
         own = f"{self._chunks}{image.image_id}/"
         oldest_kept = max(image.revision - kept_commits, 0)
         return {
             "compare": [unchanged(self.image, before.changed_at)],
             "success": [
-                put(self.image, encoded(value).encode()),
+                put(self.image, _pointer(image)),
                 delete(key(self._chunks), key(own)),
                 delete(after(own), after(self._chunks)),
                 delete(key(self.journal), key(self.entry(oldest_kept))),
@@ -165,6 +173,10 @@ def key_of(entry: Mapping[str, Any]) -> str:
 
 def head_value(cluster_id: str, revision: int) -> bytes:
     return encoded({"format": FORMAT, "cluster_id": cluster_id, "revision": revision}).encode()
+
+
+def _pointer(image: ImagePointer) -> bytes:
+    return encoded({"revision": image.revision, "id": image.image_id, "chunks": image.chunks}).encode()
 
 
 def get(name: str) -> Operation:

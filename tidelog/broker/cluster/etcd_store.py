@@ -84,6 +84,8 @@ class EtcdStore:
     """SharedStore in etcd."""
 
     is_newest = True
+    """etcd answers with what most of its members have. Where it was restored from an older backup, a broker
+    whose logs know more finds that at its start, and does not start (`broker.services`)."""
 
     def __init__(
         self,
@@ -180,6 +182,31 @@ class EtcdStore:
                 "cluster.store and cluster.store.prefix, or restore etcd from a backup"
             )
         await self._transaction(self._layout.new(self._wanted_cluster_id or new_cluster_id()))
+
+    async def held_cluster_id(self) -> str | None:
+        """Of which cluster there is a catalog; None where there is none."""
+        answer = await self._transaction({"success": [layout.get(self._layout.head)]})
+        try:
+            head = layout.head_of(layout.found(answer, 0))
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
+        return None if head is None else head.cluster_id
+
+    async def begin_with(self, catalog: Catalog) -> None:
+        """Store a whole catalog where none is. Raises StoreError where one is; nothing is changed then."""
+        image, _ = await self._put_chunks(catalog)
+        answer = await self._transaction(self._layout.begun(catalog.cluster_id, image))
+        if not answer.get("succeeded") and await self.held_cluster_id() != catalog.cluster_id:
+            raise StoreError(f"etcd has a catalog below {self._layout.head} already")
+
+    async def _put_chunks(self, catalog: Catalog) -> tuple[ImagePointer, int]:
+        """An image that nothing names yet, and its bytes."""
+        chunks = layout.chunks_of(catalog)
+        image = ImagePointer(catalog.revision, uuid4().hex, len(chunks), 0)
+        for number, chunk in enumerate(chunks):
+            name = key(self._layout.chunk(image.image_id, number))
+            await self._client.call("/v3/kv/put", {"key": name, "value": packed(chunk)})
+        return image, sum(map(len, chunks))
 
     def _check_identity(self, head: Head) -> None:
         if self._wanted_cluster_id not in (None, head.cluster_id):
@@ -416,15 +443,11 @@ class EtcdStore:
         catalog = await self.load()
         if catalog.revision - before.revision < self._image_after_commits // 2:
             return  # Another broker wrote one.
-        chunks = layout.chunks_of(catalog)
-        image = ImagePointer(catalog.revision, uuid4().hex, len(chunks), 0)
-        for number, chunk in enumerate(chunks):
-            name = key(self._layout.chunk(image.image_id, number))
-            await self._client.call("/v3/kv/put", {"key": name, "value": packed(chunk)})
+        image, size_bytes = await self._put_chunks(catalog)
         answer = await self._transaction(self._layout.use_image(before, image, self._kept_commits))
         if answer.get("succeeded"):
             self._since_image, self._image_revision = 0, image.revision
-            self._image_bytes = sum(map(len, chunks))
+            self._image_bytes = size_bytes
         elif layout.pointer_of(layout.found(answer, 0)).image_id != image.image_id:
             unused = self._layout.without_chunks(image.image_id)
             await self._client.call("/v3/kv/deleterange", unused)

@@ -44,6 +44,9 @@ _NONCES: Final = 100
 """How many commits are remembered by their nonces: more than there are brokers on one SQLite file."""
 _T = TypeVar("_T")
 
+MOVED: Final = ".moved-to-etcd"
+"""Behind the names of the files whose catalog is in etcd now."""
+
 
 class SqliteStore:
     """ClusterStore in one SQLite file and its copy, for one broker."""
@@ -214,6 +217,11 @@ class SqliteStore:
         return connection, held
 
     def _new_cluster(self) -> StoredCluster:
+        if Path(f"{self._path}{MOVED}").exists():
+            raise StoreError(
+                f"the catalog of {self._path.parent} was moved to etcd: set cluster.store. If that move "
+                "was not finished, run `tidelog cluster move-to-etcd` again"
+            )
         if not self._may_begin:
             raise StoreError(
                 f"{self._path} and its copy {self._copy_path.name} are missing. {advice(self._path)}"

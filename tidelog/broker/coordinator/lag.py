@@ -11,40 +11,44 @@ Event loop only. Source: danielqsj/kafka_exporter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
 
-from tidelog.broker.cluster.catalog import Catalog
+from tidelog.broker.cluster.catalog import Catalog, Topic
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import is_of
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset
 from tidelog.broker.replicas.replica import Replica
 
+Lag = tuple[int, CommittedOffset, int | None, int | None]
+"""Of a group in a partition: its number, what is committed, the high watermark, and the records between the
+two. The last two are None where this broker does not serve it. A plain tuple, because a scrape makes one for
+each committed offset."""
 
-class PartitionLag(NamedTuple):
-    """What a group committed in a partition; `high_watermark` is None where this broker does not serve it."""
 
-    topic: str
-    partition: int
-    committed: CommittedOffset
-    high_watermark: int | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records between the committed offset and the high watermark."""
-        return None if self.high_watermark is None else max(0, self.high_watermark - self.committed.offset)
+def records_behind(committed: CommittedOffset, high_watermark: int) -> int:
+    """Records between a committed offset and the high watermark."""
+    return max(0, high_watermark - committed.offset)
 
 
 def lags_of(
     machine: GroupMachine, group_id: str, catalog: Catalog, replicas: Mapping[tuple[str, int], Replica]
-) -> Iterator[PartitionLag]:
-    """Those of one group, all partitions of a topic together."""
+) -> Iterator[tuple[str, Iterator[Lag]]]:
+    """Those of one group, by topic."""
     for name, offsets in machine.offsets.of_group(group_id):
         topic = catalog.topic(name)
-        if topic is None or topic.is_internal:
-            continue
-        for index, committed in offsets:
-            if topic.has_partition(index) and is_of(committed, topic.topic_id):
-                replica = replicas.get((name, index))
-                high_watermark = None if replica is None else replica.high_watermark
-                yield PartitionLag(name, index, committed, high_watermark)
+        if topic is not None and not topic.is_internal:
+            yield name, _lags_in(topic, offsets, replicas)
+
+
+def _lags_in(
+    topic: Topic, offsets: Iterable[tuple[int, CommittedOffset]], replicas: Mapping[tuple[str, int], Replica]
+) -> Iterator[Lag]:
+    name, topic_id = topic.name, topic.topic_id
+    for index, committed in offsets:
+        if is_of(committed, topic_id):
+            replica = replicas.get((name, index))
+            if replica is not None:
+                high_watermark = replica.high_watermark
+                yield index, committed, high_watermark, records_behind(committed, high_watermark)
+            elif topic.has_partition(index):
+                yield index, committed, None, None

@@ -14,8 +14,6 @@ Event loop only. Source: danielqsj/kafka_exporter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import Catalog
@@ -62,72 +60,75 @@ class OffsetMetrics(NamedTuple):
     def exposition(self) -> Steps[bytes]:
         """The series as they are now; those of one group's topic are of one moment."""
         pace = Pace()
-        series = _Series(self.max_series)
+        series = {family: _Series(family, self.max_series) for family in FAMILIES}
+        newest, oldest = series[_NEWEST], series[_OLDEST]
         for (topic, index), replica in list(self.replicas.items()):
             labels = f'topic="{topic}",partition="{index}"'
-            series.add(_NEWEST, labels, replica.high_watermark)
-            series.add(_OLDEST, labels, replica.log.start_offset)
+            newest.add(labels, replica.high_watermark)
+            oldest.add(labels, replica.log.start_offset)
             if pace.spent():
                 yield
         for machine in self.machines:
             for group_id in machine.all_ids():
                 yield from self._of_group(machine, group_id, series, pace)
-        return series.text()
+        return self._text(series)
 
-    def _of_group(self, machine: GroupMachine, group_id: str, series: _Series, pace: Pace) -> Steps[None]:
+    def _of_group(
+        self, machine: GroupMachine, group_id: str, series: Mapping[Family, _Series], pace: Pace
+    ) -> Steps[None]:
         group = f'consumergroup="{group_id.translate(_ESCAPES)}"'
-        series.add(_MEMBERS, group, machine.member_count(group_id))
-        lags = lags_of(machine, group_id, self.catalog, self.replicas)
-        for name, of_topic in groupby(lags, attrgetter("topic")):
+        series[_MEMBERS].add(group, machine.member_count(group_id))
+        offsets, lags = series[_OFFSET], series[_LAG]
+        for name, of_topic in lags_of(machine, group_id, self.catalog, self.replicas):
             lag_sum = offset_sum = 0
             is_shown, has_all_lags = False, True
             labels = f'{group},topic="{name}"'
-            for each in of_topic:
+            for partition, committed, _, lag in of_topic:
                 is_shown = True
-                offset_sum += each.committed.offset
-                of_partition = f'{labels},partition="{each.partition}"'
-                series.add(_OFFSET, of_partition, each.committed.offset)
-                lag = each.lag
+                offset = committed.offset
+                offset_sum += offset
+                of_partition = f'{labels},partition="{partition}"'
+                offsets.add(of_partition, offset)
                 if lag is None:
                     has_all_lags = False
                 else:
                     lag_sum += lag
-                    series.add(_LAG, of_partition, lag)
+                    lags.add(of_partition, lag)
                 if pace.spent():
                     yield
             if is_shown:
                 if has_all_lags:
-                    series.add(_LAG_SUM, labels, lag_sum)
-                series.add(_OFFSET_SUM, labels, offset_sum)
+                    series[_LAG_SUM].add(labels, lag_sum)
+                series[_OFFSET_SUM].add(labels, offset_sum)
         if pace.spent():
             yield
 
-
-class _Series:
-    """Series by family; of each family at most `most` are kept and all are counted."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lines: dict[Family, list[str]] = {family: [] for family in FAMILIES}
-        self._counts = dict.fromkeys(FAMILIES, 0)
-
-    def add(self, family: Family, labels: str, value: int) -> None:
-        self._counts[family] += 1
-        if self._counts[family] <= self._most:
-            self._lines[family].append(f"{family.name}{{{labels}}} {value}\n")
-
-    def text(self) -> bytes:
-        left, left_out = self._most, 0
+    def _text(self, series: Mapping[Family, _Series]) -> bytes:
+        left, left_out = self.max_series, 0
         shown: list[str] = []
-        for family in FAMILIES:
-            count = self._counts[family]
-            if count > left:
-                left_out += count
+        for family, of_family in series.items():
+            if of_family.count > left:
+                left_out += of_family.count
                 continue
-            left -= count
-            shown += [_head(family), *self._lines[family]]
+            left -= of_family.count
+            shown += [_head(family), *of_family.lines]
         shown += [_head(LEFT_OUT), f"{LEFT_OUT.name} {left_out}\n"]
         return "".join(shown).encode()
+
+
+class _Series:
+    """Those of one family; at most `most` are kept and all are counted."""
+
+    def __init__(self, family: Family, most: int) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+        self._name = family.name
+        self._most = most
+
+    def add(self, labels: str, value: int) -> None:
+        self.count += 1
+        if self.count <= self._most:
+            self.lines.append(f"{self._name}{{{labels}}} {value}\n")
 
 
 def _head(family: Family) -> str:

@@ -12,6 +12,7 @@ Blocking. The folder has to be locked (`data_folder.locked`).
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -36,7 +37,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders, FoundPartition
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.broker.storage.process_folders import process_folders
-from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
+from tidelog.broker.storage.seen_producer_ids import highest_producer_id_below
 from tidelog.protocol.errors import ApiError
 
 
@@ -92,14 +93,16 @@ class CatalogRebuilding:
             for name in topics.keys() - by_name.keys()
         ]
         if old is None:
+            self._note_if_among_others()
             self._notes.append(
                 "users, ACLs, quotas and the brokers' configuration are only in the catalog: all are lost"
             )
-        is_same = is_usable and rebuilt == topics
+        next_producer_id, is_behind = self._next_producer_id(old)
+        is_same = is_usable and rebuilt == topics and not is_behind
         catalog = Catalog(
             identity.cluster_id,
             rebuilt.values(),
-            self._next_producer_id(old),
+            next_producer_id,
             newest_revision + 1,
             deleted,
             old.catalog.brokers.values() if old is not None else (),
@@ -138,6 +141,15 @@ class CatalogRebuilding:
         old = max(left, key=lambda each: each.catalog.revision, default=None)
         newest = max(database.newest_revision, copy.newest_revision, 0)
         return old, newest, is_usable
+
+    def _note_if_among_others(self) -> None:
+        with suppress(checkpoints.CheckpointError):
+            if len(self._folders) == 1 and checkpoints.read_starts(self._disk, self._data_dir) is not None:
+                self._notes.append(
+                    "this folder is of one broker among others. If their catalog is in etcd, restore etcd "
+                    "from a backup instead: a broker over etcd does not read what is written here, and "
+                    "the folder knows its own partitions only"
+                )
 
     def _identity(
         self, old: StoredCluster | None, cluster_id: str | None, node_id: int | None
@@ -228,12 +240,15 @@ class CatalogRebuilding:
         own = node_id + process
         return PartitionAssignment(own, epoch, (own,), (own,))
 
-    def _next_producer_id(self, old: StoredCluster | None) -> int:
-        highest = old.catalog.next_producer_id - 1 if old is not None else -1
-        places = process_folders(self._data_dir).values()
-        for folder in (each for place in places for each in log_folders(self._disk, place)):
-            highest = max(highest, highest_producer_id_in(self._disk, folder))
-        return above_all_issued(highest)
+    def _next_producer_id(self, old: StoredCluster | None) -> tuple[int, bool]:
+        """The next id to give, and whether the old catalog would give one that a log knows."""
+        known = old.catalog.next_producer_id - 1 if old is not None else -1
+        highest = highest_producer_id_below(self._disk, self._data_dir)
+        if old is not None and highest > known:
+            self._notes.append(
+                f"the logs have producer id {highest}, the old catalog gave none above {known}"
+            )
+        return above_all_issued(max(known, highest)), highest > known
 
 
 def _rest_of(found: Found) -> str:

@@ -32,13 +32,14 @@ from tidelog.broker.storage.checkpoints import (
     TopicPartition,
     is_same_boot,
     read_offsets,
+    read_starts,
     read_topic_id,
 )
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.folders import Folders
 from tidelog.broker.storage.local_segment import LOG_SUFFIX
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE, DataFolderError
-from tidelog.broker.storage.process_folders import process_folders
+from tidelog.broker.storage.process_folders import PROCESSES, process_folders
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
 
@@ -166,7 +167,13 @@ class _Verification:
             self._findings.damage(STORE_FILE, f"a broker refuses to start: {_without_path(error, path)}")
             return None
         if source is Source.NOTHING:
-            if has_partitions:
+            if has_partitions and self._is_among_others():
+                self._findings.warning(
+                    STORE_FILE,
+                    "the file is not here, as where the catalog is in etcd (cluster.store): the folders are "
+                    "not compared with it. A broker without cluster.store refuses to start",
+                )
+            elif has_partitions:
                 self._findings.damage(
                     STORE_FILE,
                     f"the file is missing, and {copy_name} too: a broker refuses to start, unless its "
@@ -186,6 +193,15 @@ class _Verification:
         elif copy.is_absent:
             self._findings.warning(copy_name, "the file is missing: the next start of a broker writes it")
         return database.cluster
+
+    def _is_among_others(self) -> bool:
+        """Whether the broker of this folder had its catalog elsewhere, and not in a process beside it."""
+        if (self._data_dir / PROCESSES).exists():
+            return False
+        try:
+            return read_starts(self._disk, self._data_dir) is not None
+        except CheckpointError:
+            return False
 
     def _check_folders_exist(
         self, cluster: StoredCluster, node_ids: Set[int], found: Collection[TopicPartition]

@@ -12,8 +12,8 @@ The codes are those after which clients look for the coordinator again.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.handlers.context import Handler, RequestContext
-from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -49,10 +49,10 @@ CODES: Final[Mapping[ApiKey, ErrorCode]] = {
 }
 
 
-def refused_while_cut_off(services: Services, key: ApiKey, handler: Handler) -> Handler:
-    """The handler of an API; of a broker among others, one that refuses what only a member may answer."""
-    membership, code = services.membership, CODES.get(key)
-    if membership is None or code is None:
+def refused_while_cut_off(membership: Membership, key: ApiKey, handler: Handler) -> Handler:
+    """The handler of an API of a broker among others, which refuses what only a member may answer."""
+    code = CODES.get(key)
+    if code is None:
         return handler
 
     def handle(context: RequestContext, request: object) -> Any:

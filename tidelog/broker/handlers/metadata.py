@@ -249,7 +249,8 @@ def described_partition(services: Services, topic: Topic, index: int) -> types.M
     assigned = topic.partitions[index]
     own_id = services.node_id
     leader_id = services.served_leader(topic.name, index, assigned.leader_id)
-    offline = [each for each in assigned.replicas if each != own_id and not services.is_live(each)]
+    is_lone = assigned.replicas == (own_id,)
+    offline = [] if is_lone else [each for each in assigned.replicas if not services.is_live(each)]
     if leader_id == NO_LEADER and assigned.leader_id == own_id:
         offline.append(own_id)
     return {

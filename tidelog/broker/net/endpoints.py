@@ -6,7 +6,7 @@ Owns binding. It is done before anything else is started, so that a port in use 
 import errno
 import os
 import socket
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.broker.cluster.catalog import Listener
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -21,8 +21,7 @@ class BindError(Exception):
     """The broker cannot listen on an address; the message says why and which setting to change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A listener and the socket that is bound for it."""
 
     config: ListenerConfig

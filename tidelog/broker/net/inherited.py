@@ -7,18 +7,17 @@ process, like one to its own port.
 
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.broker.net.endpoints import Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Inherited:
-    """Bound sockets; without any, a process serves alone."""
+class Inherited(NamedTuple):
+    """Bound sockets."""
 
-    listeners: Mapping[str, socket.socket] = field(default_factory=dict)
+    listeners: Mapping[str, socket.socket]
     """Listener's name -> the socket that all processes share."""
-    http: socket.socket | None = None
+    http: socket.socket | None
 
     def endpoints(self, own: Iterable[Endpoint]) -> list[Endpoint]:
         """The shared addresses, each served as the own endpoint of the same listener."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from pathlib import Path
 from typing import Final
 
 import structlog
 
 from tidelog.broker.app import run
+from tidelog.broker.cluster.catalog import ProducerIdsReserved
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster.store_server import StoreServer
@@ -24,6 +26,7 @@ from tidelog.broker.cluster.store_sharing import StoreSharing
 from tidelog.broker.cluster.unix_sockets import bind_at
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability import log_events
 from tidelog.broker.processes import moves, placement
 from tidelog.broker.processes.front import Front
@@ -32,6 +35,7 @@ from tidelog.broker.replicas.ownership import is_in_use
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError
 from tidelog.broker.storage.process_folders import store_socket
+from tidelog.broker.storage.seen_producer_ids import highest_producer_id_below
 from tidelog.protocol.settings import ConfigError
 
 _LEAST_PATIENCE_SECONDS: Final = 10.0
@@ -66,10 +70,21 @@ async def settled_store(config: BrokerConfig, count: int, *, is_again: bool = Fa
         if deltas:
             await store.commit(deltas, catalog.revision)
         await asyncio.to_thread(moves.remove_gone, disk, data_dir, count)
+        if not store.is_newest:
+            await _skip_known_ids(store, disk, data_dir)
     except BaseException:
         await store.close()
         raise
     return store
+
+
+async def _skip_known_ids(store: SqliteStore, disk: Disk, data_dir: Path) -> None:
+    """Let no id be given again that any log knows: each process reads its own logs only."""
+    highest = await asyncio.to_thread(highest_producer_id_below, disk, data_dir)
+    catalog = await store.load()
+    first = above_all_issued(max(catalog.next_producer_id - 1, highest))
+    await store.commit([ProducerIdsReserved(first)], catalog.revision)
+    store.is_newest = True
 
 
 def serve(

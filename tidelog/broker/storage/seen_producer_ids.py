@@ -14,6 +14,7 @@ import structlog
 
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.local_segment import DELETED_SUFFIX, LOG_SUFFIX
+from tidelog.broker.storage.process_folders import process_folders
 from tidelog.broker.storage.producer_table import FOREIGN_IDS_FROM, entries_of
 from tidelog.broker.storage.recovery import DAMAGED_SUFFIX
 from tidelog.broker.storage.snapshot import SUFFIX as SNAPSHOT_SUFFIX
@@ -33,6 +34,12 @@ def log_folders(disk: Disk, data_dir: Path) -> list[Path]:
     """All folders in a data folder, those out of use too. Raises OSError."""
     folders = [data_dir / name for name in disk.list_directory(data_dir)]
     return [folder for folder in folders if disk.is_directory(folder)]
+
+
+def highest_producer_id_below(disk: Disk, data_dir: Path) -> int:
+    """The highest in all folders of all processes of a data folder, or -1. Raises OSError."""
+    folders = [each for place in process_folders(data_dir).values() for each in log_folders(disk, place)]
+    return max((highest_producer_id_in(disk, each) for each in folders), default=-1)
 
 
 def highest_producer_id_in(disk: Disk, folder: Path) -> int:

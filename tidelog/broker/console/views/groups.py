@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
@@ -18,7 +16,8 @@ from tidelog.broker.coordinator.consumer_groups.consumer_protocol import read_as
 from tidelog.broker.coordinator.group_coordinator import CatalogTopics
 from tidelog.broker.coordinator.group_types import CLASSIC, CONSUMER
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
-from tidelog.broker.coordinator.lag import PartitionLag, lags_of
+from tidelog.broker.coordinator.lag import lags_of, records_behind
+from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset
 from tidelog.broker.handlers.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
 from tidelog.broker.services import Services
@@ -32,6 +31,16 @@ if TYPE_CHECKING:
 _MOST_MEMBERS: Final = 500
 _CHECKS_PER_GROUP: Final = 10
 _MOST_PLACES: Final = 20_000
+
+
+class PartitionLag(NamedTuple):
+    """A `Lag` with its topic."""
+
+    topic: str
+    partition: int
+    committed: CommittedOffset
+    high_watermark: int | None
+    lag: int | None
 
 
 class GroupRow(TypedDict):
@@ -234,16 +243,17 @@ def visible_lags(
     machine = services.groups.machine_of(group_id)
     if machine is None:
         return
-    lags = lags_of(machine, group_id, services.catalog, services.replicas)
-    for topic, of_topic in groupby(lags, attrgetter("topic")):
+    for topic, of_topic in lags_of(machine, group_id, services.catalog, services.replicas):
         if caller.may(DESCRIBE_TOPIC, topic):
-            yield from of_topic if not ends else (_with_end(each, ends) for each in of_topic)
+            for found in of_topic:
+                yield _with_end(PartitionLag(topic, *found), ends or {})
 
 
 def _with_end(found: PartitionLag, ends: _Ends) -> PartitionLag:
-    if found.high_watermark is not None:
+    end = ends.get((found.topic, found.partition)) if found.high_watermark is None else None
+    if end is None:
         return found
-    return found._replace(high_watermark=ends.get((found.topic, found.partition)))
+    return found._replace(high_watermark=end, lag=records_behind(found.committed, end))
 
 
 def _sum(lags: Iterable[PartitionLag]) -> int | None:
