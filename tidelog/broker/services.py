@@ -33,7 +33,6 @@ from tidelog.broker.cluster.catalog import (
     least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.registration import replica_epoch_of
 from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -401,6 +400,7 @@ def _fetchers(
     clock_ms: Callable[[], int],
     events: PeerEvents,
 ) -> Fetchers:
+    from tidelog.broker.cluster.registration import replica_epoch_of
     from tidelog.broker.peers.snapshots import fetch_snapshot
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.fetching import FetchLimits

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import NO_LEADER
-from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -139,6 +138,8 @@ class ClusterAdminHandler:
     async def _elect(
         self, named: _Named, election_type: int, *, is_for_all: bool
     ) -> types.ElectLeadersResponseDict:
+        from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
+
         elect = elected_as_preferred if election_type == PREFERRED_ELECTION else elected_uncleanly
         results: list[types.ElectLeadersResponseReplicaElectionResultDict] = []
         for topic, indexes in named.items():
@@ -172,6 +173,8 @@ class ClusterAdminHandler:
         return codes
 
     def _election(self, topic: str, index: int, election_type: int) -> ErrorCode:
+        from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
+
         known = self._services.catalog.topic(topic)
         if known is None or not known.has_partition(index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -25,7 +25,6 @@ from tidelog.broker.services import Services
 from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producer_table import FrozenTable
-from tidelog.broker.storage.producers_before import producers_before
 from tidelog.broker.storage.snapshot import encode_snapshot
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import read_batch_header
@@ -133,4 +132,6 @@ def _first_batch(log: PartitionLog) -> int:
 
 
 def _encoded(frozen: FrozenTable, offset: int, folder: Path) -> bytes:
+    from tidelog.broker.storage.producers_before import producers_before
+
     return encode_snapshot(producers_before(frozen, offset), offset, folder)
