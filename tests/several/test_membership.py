@@ -18,7 +18,15 @@ from tests.several.test_coordinators import coordinated_by
 from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker, StartError
-from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Catalog, Topic
+from tidelog.broker.cluster.catalog import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    BrokerRegistered,
+    Catalog,
+    Change,
+    Topic,
+)
+from tidelog.broker.cluster.controller import fencing
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.client import Admin, Consumer, Producer
@@ -212,6 +220,20 @@ async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_recor
         await producer.send_and_wait("t", b"2", partition=index)
     assert cluster[2].services.replicas["t", index].log.end_offset == 3
     assert (await leaders_at(cluster[1].port))[index][:3] == (ErrorCode.NONE, 2, 2)
+
+
+async def test_a_broker_that_others_fenced_is_cut_off_until_it_is_registered_again(cluster: Brokers) -> None:
+    services, seen = cluster[2].services, []
+    membership = services.membership
+    assert membership is not None
+
+    def follow(change: Change) -> None:
+        if isinstance(change.delta, BrokerRegistered):
+            seen.append(membership.is_cut_off)
+
+    services._cluster.follow(follow)
+    await cluster[1].services._cluster.change(lambda image: fencing(image, image.brokers[2]))
+    await until(lambda: seen[:2] == [True, False])
 
 
 async def test_the_rack_of_each_broker_is_in_the_metadata(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ Invariants:
 - whatever is changed here is planned on the newest image (`controller`, `registration`);
 - the sessions are known `SETTLE_SECONDS` after a watch began. A store that was itself started again gives
   the brokers that time to come back;
-- `is_cut_off` asks only this machine's monotonic clock, which runs from before the last sign of life.
+- `is_cut_off` asks this machine's monotonic clock, which runs from before the last sign of life, and whether
+  the image shows that others have fenced this broker.
 
 Event loop only. Not made for a broker that has its catalog in its own data folder.
 """
@@ -121,7 +122,13 @@ class Membership:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether others may take this broker for dead, and change what it does not hear of."""
+        """Whether others take this broker for dead, or may, and change what it does not hear of."""
+        return (
+            self._may_lack_session or self._cluster.catalog.brokers.get(self._broker.node_id) == self._broker
+        )
+
+    @property
+    def _may_lack_session(self) -> bool:
         return time.monotonic() * 1000 >= self._store.session_valid_until_ms
 
     @property
@@ -289,7 +296,7 @@ class Membership:
         self._was_cut_off = is_cut_off
 
     async def _do_due(self) -> None:
-        if self.is_cut_off:
+        if self._may_lack_session:
             return
         await self._unfence()
         is_controller = self._sessions is not None and self.controller_id == self._broker.node_id
@@ -315,7 +322,7 @@ class Membership:
                 yield broker
 
     async def _refused(self, broker: BrokerRegistration) -> None:
-        if not self.is_cut_off:
+        if not self._may_lack_session:
             with suppress(*_STORE_ERRORS):  # Then its session decides.
                 await self._fence(broker, may_have_session=True)
 
