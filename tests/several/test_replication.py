@@ -69,12 +69,13 @@ async def test_a_killed_leader_is_replaced_and_catches_up(cluster: Brokers) -> N
         await producer.send_and_wait("t", b"0", partition=0)
         leader = cluster.leader_of("t", 0)
         async with connected(cluster[leader].port) as client:
-            assert await client.produce(batch(7, 0, 0, value=b"once")) == (ErrorCode.NONE, 1)
+            once = batch(await client.producer_id(), 0, 0, value=b"once")
+            assert await client.produce(once) == (ErrorCode.NONE, 1)
         await cluster.kill(leader)
         await in_sync(cluster, 2)
         # The answer was lost with the leader: the batch is sent again, to the next one.
         async with connected(cluster[cluster.leader_of("t", 0)].port) as client:
-            assert await client.produce(batch(7, 0, 0, value=b"once")) == (ErrorCode.NONE, 1)
+            assert await client.produce(once) == (ErrorCode.NONE, 1)
         for number in (1, 2):
             await producer.send_and_wait("t", b"%d" % number, partition=0)
         await cluster.start(leader)
@@ -201,10 +202,11 @@ async def test_a_follower_without_what_was_deleted_starts_over_with_the_leaders_
     leader = cluster.leader_of("t", 0)
     follower = leader % 3 + 1
     async with connected(cluster[leader].port) as client:
-        assert (await client.produce(batch(7, 0, 0, 2)))[0] == ErrorCode.NONE
+        producer_id = await client.producer_id()
+        assert (await client.produce(batch(producer_id, 0, 0, 2)))[0] == ErrorCode.NONE
         await cluster.kill(follower)
         for sequence in (2, 4, 6, 8):
-            await client.produce(batch(7, 0, sequence, 2))
+            await client.produce(batch(producer_id, 0, sequence, 2))
         # Within the last batch, from which the follower has to begin.
         deleted = await client.ask(ApiKey.DELETE_RECORDS, 2, delete_before(9))
         assert deleted.topics[0].partitions[0].low_watermark == 9
@@ -215,6 +217,6 @@ async def test_a_follower_without_what_was_deleted_starts_over_with_the_leaders_
         logs = [cluster[node_id].services.replicas["t", 0].log for node_id in (leader, follower)]
         await until(lambda: [log.start_offset for log in logs] == [9, 9])
         assert state(logs[1]) == state(logs[0])
-        assert len(state(logs[1])[7].batches) == 5
-        await client.produce(batch(7, 0, 10, 2))
+        assert len(state(logs[1])[producer_id].batches) == 5
+        await client.produce(batch(producer_id, 0, 10, 2))
         assert state(logs[1]) == state(logs[0])
