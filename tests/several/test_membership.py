@@ -286,13 +286,22 @@ async def test_partitions_of_a_killed_or_paused_broker_over_etcd_have_no_leader_
                 started.append(BrokerProcess(tmp_path / f"broker-{node_id}", settings=settings))
                 await started[-1].start()
             first, second = started
-            async with Admin(bootstrap_servers=f"127.0.0.1:{first.port}") as admin:
-                await admin.create_topics([Wanted("t", 2, 1, {})])
+            both = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+            async with Admin(bootstrap_servers=both) as admin:
+                await admin.create_topics([Wanted("t", 2, 1, {}), Wanted("copied", 2, 2, {})])
+            producer = Producer(bootstrap_servers=both)
+            await producer.start()
+            for index in (0, 1):
+                await producer.send_and_wait("copied", b"before", partition=index)
             (mine,) = (
                 index for index, described in (await leaders_at(second.port)).items() if described[1] == 1
             )
             await first.kill_9()
             await until_leaders(second.port, {mine: NO_LEADER})
+            await until_leaders(second.port, {0: 2, 1: 2}, "copied")
+            for index in (0, 1):
+                await producer.send_and_wait("copied", b"after", partition=index)
+            await producer.stop()
             await first.start()
             await until_leaders(second.port, {mine: 1})
             (other,) = {0, 1} - {mine}
@@ -309,10 +318,10 @@ async def test_partitions_of_a_killed_or_paused_broker_over_etcd_have_no_leader_
                     await broker.kill_9()
 
 
-async def until_leaders(port: int, wanted: dict[int, int]) -> None:
+async def until_leaders(port: int, wanted: dict[int, int], topic: str = "t") -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
-            found = await leaders_at(port)
+            found = await leaders_at(port, topic)
             if all(found[index][1] == leader_id for index, leader_id in wanted.items()):
                 return
             await asyncio.sleep(0.01)
