@@ -261,7 +261,8 @@ class FetchHandler(GuardedHandler):
             read_bytes = sum(map(len, found.records))
             if read_bytes:
                 size += read_bytes
-                sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
+                if level != READ_WRITTEN:  # As in Kafka, copies are not what clients read.
+                    sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
             left -= read_bytes
             if aborted:
                 pace.left -= len(aborted)
