@@ -26,7 +26,7 @@ _TOGETHER = ("tests/spark/", "tests/console/")
 # The same examples in each run: only a change of the code changes the result. "thorough" tries new ones.
 settings.register_profile(
     "ci",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     print_blob=True,

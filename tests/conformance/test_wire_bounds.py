@@ -87,7 +87,7 @@ async def test_random_bytes_for_any_api_are_answered_or_close_that_connection_an
     draw = random.Random(SEED + api_key)
     served = SERVED_APIS[api_key]
     with capture_logs() as events:
-        for _ in range(40):
+        for _ in range(20):
             version = draw.randint(served.first, served.last)
             body = draw.randbytes(draw.randint(0, 60))
             async with await Peer.connect(broker.port) as peer:

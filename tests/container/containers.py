@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 from tests.container.engine import docker
 from tests.ports import free_port
+from tests.several.processes import hold_ports_apart
 from tests.waiting import DEADLINE_SECONDS, wait_for
 
 _HARDENED = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
@@ -28,14 +29,18 @@ def new_name() -> str:
 class Container:
     """A container of `image`. Its broker advertises localhost and the port that is published.
 
-    In the environment, `{port}` is that port.
+    In the environment, `{port}` is that port. Beside it, those of `processes` are published.
     """
 
-    def __init__(self, image: str, volume: str) -> None:
+    def __init__(self, image: str, volume: str, processes: int = 0) -> None:
         self.name = new_name()
         self._image = image
         self._volume = volume
-        self.port = free_port()
+        held = hold_ports_apart(processes + 1)
+        self._ports = [each.getsockname()[1] for each in held]
+        for each in held:
+            each.close()
+        self.port = self._ports[0]
         self.http_port = free_port()
 
     @property
@@ -46,7 +51,12 @@ class Container:
         settings = {"TIDELOG_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:{port}", **environment}
         docker(
             *("run", "--detach", "--name", self.name, "--volume", f"{self._volume}:/var/lib/tidelog"),
-            *("--publish", f"127.0.0.1:{self.port}:9092", "--publish", f"127.0.0.1:{self.http_port}:9644"),
+            *("--publish", f"127.0.0.1:{self.http_port}:9644"),
+            *(
+                part
+                for port in self._ports
+                for part in ("--publish", f"127.0.0.1:{port}:{9092 + port - self.port}")
+            ),
             *(
                 part
                 for name, value in settings.items()
@@ -73,6 +83,11 @@ class Container:
     def events(self) -> list[dict[str, Any]]:
         """Its log; each line must be JSON."""
         return [json.loads(line) for line in self.logs().splitlines()]
+
+    def pid_of(self, process: str) -> int:
+        """Of a process of several, in the container, as it was started first."""
+        started = next(each for each in self.events() if each["event"] == "broker_started")
+        return next(int(each["pid"]) for each in started["processes"] if str(each["process"]) == process)
 
     def health(self) -> str:
         return self.inspect(".State.Health.Status")
@@ -119,6 +134,7 @@ def container(
     arguments: tuple[str, ...] = (),
     volume: str | None = None,
     environment: dict[str, str] | None = None,
+    processes: int = 0,
     wait: bool = True,
 ) -> Iterator[Container]:
     """A container that runs; by default its broker is ready."""
@@ -126,12 +142,18 @@ def container(
         with (
             new_volume() as volume,
             container(
-                image, *options, arguments=arguments, volume=volume, environment=environment, wait=wait
+                image,
+                *options,
+                arguments=arguments,
+                volume=volume,
+                environment=environment,
+                processes=processes,
+                wait=wait,
             ) as one,
         ):
             yield one
         return
-    one = Container(image, volume)
+    one = Container(image, volume, processes)
     try:
         one.start(*options, arguments=arguments, environment=environment or {})
         if wait:

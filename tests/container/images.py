@@ -66,7 +66,8 @@ def _make_base(root: Path) -> None:
 
 
 def _is_below(name: str, folders: Iterable[str]) -> bool:
-    return any(name == f"./{each}" or name.startswith(f"./{each}/") for each in folders)
+    """The folders themselves stay: apt-get fails without /var/log."""
+    return any(name.startswith(f"./{each}/") for each in folders)
 
 
 def built(tag: str, folder: Path, *arguments: str) -> str:

@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import yaml
 from tests.container.compose import project
 from tests.container.containers import new_name, new_volume
 from tests.container.engine import docker
-from tests.container.images import base_image, broker_image, built
+from tests.container.images import base_image, broker_image, built, debian_image
 from tests.ports import free_port
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS, wait_for
@@ -25,8 +27,12 @@ from tests.waiting import DEADLINE_SECONDS, wait_for
 _DOCUMENT = (ROOT / "docs" / "containers.md").read_text()
 _NAMED = "tidelog:0.1.0"
 _TOOLS = ("kubernetes-validate==1.37.0", "check-jsonschema==0.39.0", "testcontainers==4.15.0")
-_KUBERNETES = ROOT / "deploy/kubernetes/tidelog.yml"
-_OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all(_KUBERNETES.read_text()))
+_KUBERNETES = {
+    name: list[dict[str, Any]](yaml.safe_load_all((ROOT / f"deploy/kubernetes/{name}.yml").read_text()))
+    for name in ("tidelog", "cluster")
+}
+"""The objects of each file."""
+_NAMESPACE = "shop"
 
 
 def block_below(heading: str) -> str:
@@ -85,54 +91,148 @@ def test_the_example_with_testcontainers_passes(tools: dict[str, str], tmp_path:
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.37"])
-def test_each_object_has_the_schema_of_kubernetes(tools: dict[str, str], version: str) -> None:
-    python(tools, "-m", "kubernetes_validate", "--strict", "--kubernetes-version", version, str(_KUBERNETES))
+@pytest.mark.parametrize("file", _KUBERNETES)
+def test_each_object_has_the_schema_of_kubernetes(tools: dict[str, str], file: str, version: str) -> None:
+    path = str(ROOT / f"deploy/kubernetes/{file}.yml")
+    python(tools, "-m", "kubernetes_validate", "--strict", "--kubernetes-version", version, path)
 
 
-def test_the_objects_of_kubernetes_fit_each_other() -> None:
-    by_kind = {each["kind"]: each["spec"] for each in _OBJECTS}
-    stateful = by_kind["StatefulSet"]
-    labels = stateful["template"]["metadata"]["labels"]
-    assert by_kind["Service"]["selector"] == labels == stateful["selector"]["matchLabels"]
-    assert by_kind["PodDisruptionBudget"]["selector"]["matchLabels"] == labels
-    [claim] = stateful["volumeClaimTemplates"]
-    [mount] = stateful["template"]["spec"]["containers"][0]["volumeMounts"]
-    assert claim["metadata"]["name"] == mount["name"]
+def of_kind(file: str, kind: str) -> dict[str, dict[str, Any]]:
+    """The specifications of its objects of this kind, by their names."""
+    return {each["metadata"]["name"]: each["spec"] for each in _KUBERNETES[file] if each["kind"] == kind}
+
+
+@pytest.mark.parametrize("file", _KUBERNETES)
+def test_the_objects_of_kubernetes_fit_each_other(file: str) -> None:
+    services = of_kind(file, "Service")
+    for name, stateful in of_kind(file, "StatefulSet").items():
+        labels = stateful["template"]["metadata"]["labels"]
+        for service in (name, stateful["serviceName"]):
+            assert services[service]["selector"] == labels == stateful["selector"]["matchLabels"]
+        budget = of_kind(file, "PodDisruptionBudget")[name]
+        assert budget["selector"]["matchLabels"] == labels
+        [claim] = stateful["volumeClaimTemplates"]
+        [mount] = stateful["template"]["spec"]["containers"][0]["volumeMounts"]
+        assert claim["metadata"]["name"] == mount["name"]
+
+
+class Pod:
+    """What Kubernetes makes of a pod of a stateful set, in Docker. Its names are aliases in `network`."""
+
+    def __init__(self, file: str, stateful: str, index: int, network: str) -> None:
+        self.container_name = new_name()
+        self.spec = of_kind(file, "StatefulSet")[stateful]["template"]["spec"]
+        [self.container] = self.spec["containers"]
+        self._network = network
+        hostname = f"{stateful}-{index}"
+        fields = {
+            "metadata.namespace": _NAMESPACE,
+            "metadata.name": hostname,
+            "metadata.labels['apps.kubernetes.io/pod-index']": str(index),
+        }
+        self._environment: dict[str, str] = {}
+        for each in self.container["env"]:
+            text = each.get("value") or fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
+            self._environment[each["name"]] = self._filled(text)
+        labels = of_kind(file, "StatefulSet")[stateful]["selector"]["matchLabels"]
+        self.names = [
+            f"{hostname}.{name}.{_NAMESPACE}.svc" if "clusterIP" in service else f"{name}.{_NAMESPACE}.svc"
+            for name, service in of_kind(file, "Service").items()
+            if service["selector"] == labels
+        ]
+
+    def _filled(self, text: str) -> str:
+        return re.sub(r"\$\((\w+)\)", lambda match: self._environment[match[1]], text)
+
+    def start(self, image: str, volume: str) -> None:
+        command = [self._filled(text) for text in self.container.get("command", ())]
+        owner = f"{self.spec['securityContext']['runAsUser']}:{self.spec['securityContext']['runAsGroup']}"
+        [mount] = self.container["volumeMounts"]
+        where = ("--volume", f"{volume}:{mount['mountPath']}:nocopy")
+        # As fsGroup does.
+        chown = ("--user", "0", "--entrypoint", "chown", *where, image, owner, mount["mountPath"])
+        docker("run", "--rm", *chown)
+        docker(
+            *("run", "--detach", "--name", self.container_name, "--restart", "on-failure", *where),
+            *("--read-only", "--cap-drop", "ALL"),
+            *("--security-opt", "no-new-privileges", "--user", owner, "--network", self._network),
+            *("--memory", self.container["resources"]["limits"]["memory"].removesuffix("i").lower()),
+            *(part for name in self.names for part in ("--network-alias", name)),
+            *(part for pair in self._environment.items() for part in ("--env", "=".join(pair))),
+            *(("--entrypoint", command[0], image, *command[1:]) if command else (image,)),
+        )
+
+    def wait_for_probes(self) -> None:
+        ports = {each["name"]: each["containerPort"] for each in self.container["ports"]}
+        network = ("run", "--rm", "--network", f"container:{self.container_name}", "--entrypoint", "bash")
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if probe not in self.container:
+                continue
+            get = self.container[probe]["httpGet"]
+            ask = (
+                f"exec 3<>/dev/tcp/localhost/{ports[get['port']]}"
+                f" && printf 'GET {get['path']} HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
+            )
+            wait_for(
+                lambda ask=ask: " 200 " in docker(*network, broker_image(), "-c", ask, check=False).stdout,  # type: ignore[misc]
+                f"{probe} of {self.names}",
+                DEADLINE_SECONDS,
+            )
+
+
+@contextmanager
+def pods(file: str, images: dict[str, str]) -> Iterator[list[Pod]]:
+    """All pods of a file, which are ready by their probes. `images` are those of its stateful sets, in the
+    order in which they start."""
+    network = new_name()
+    docker("network", "create", network)
+    with ExitStack() as stack:
+        stack.callback(docker, "network", "rm", network)
+        running = []
+        for stateful, image in images.items():
+            for index in range(of_kind(file, "StatefulSet")[stateful].get("replicas", 1)):
+                pod = Pod(file, stateful, index, network)
+                volume = stack.enter_context(new_volume())
+                stack.callback(docker, "rm", "--force", "--volumes", pod.container_name)
+                pod.start(image, volume)
+                running.append(pod)
+        for pod in running:
+            pod.wait_for_probes()
+        yield running
+
+
+def advertised(pod: Pod) -> list[str]:
+    events = map(json.loads, docker("logs", pod.container_name).stdout.splitlines())
+    [started] = [each for each in events if each["event"] == "broker_started"]
+    return list(started["advertised_listeners"])
 
 
 def test_the_container_of_the_pod_becomes_ready_by_its_probes() -> None:
-    pod = next(each for each in _OBJECTS if each["kind"] == "StatefulSet")["spec"]["template"]["spec"]
-    [spec] = pod["containers"]
-    assert spec["image"] == _NAMED
-    environment = {"NAMESPACE": "shop"}
-    for each in spec["env"][1:]:
-        environment[each["name"]] = each["value"].replace("$(NAMESPACE)", environment["NAMESPACE"])
-    user = pod["securityContext"]
-    memory = int(spec["resources"]["limits"]["memory"].removesuffix("Gi")) << 30
-    port = free_port()
-    name = new_name()
-    with new_volume() as volume:
-        try:
-            docker(
-                *("run", "--detach", "--name", name, "--read-only", "--cap-drop", "ALL"),
-                *("--security-opt", "no-new-privileges", "--memory", str(memory)),
-                *("--user", f"{user['runAsUser']}:{user['runAsGroup']}"),
-                *("--volume", f"{volume}:{spec['volumeMounts'][0]['mountPath']}"),
-                *(part for pair in environment.items() for part in ("--env", "=".join(pair))),
-                *("--publish", f"127.0.0.1:{port}:{spec['ports'][1]['containerPort']}", broker_image()),
-            )
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                address = f"http://127.0.0.1:{port}{spec[probe]['httpGet']['path']}"
-                curl = ["curl", "--silent", "--fail", address]
-                wait_for(
-                    lambda curl=curl: subprocess.run(curl, check=False).returncode == 0,  # type: ignore[misc]
-                    address,
-                    DEADLINE_SECONDS,
-                )
-            [started] = map(json.loads, docker("logs", name).stdout.splitlines())
-            assert started["advertised_listeners"] == ["PLAINTEXT://tidelog.shop.svc:9092"]
-        finally:
-            docker("rm", "--force", "--volumes", name)
+    with pods("tidelog", {"tidelog": broker_image()}) as [broker]:
+        assert broker.container["image"] == _NAMED
+        assert advertised(broker) == ["PLAINTEXT://tidelog.shop.svc:9092"]
+
+
+def test_the_pods_of_the_cluster_serve_together_and_go_on_without_one(tmp_path: Path) -> None:
+    etcd = debian_image("etcd", "etcd-server", tmp_path)
+    with pods("cluster", {"tidelog-etcd": etcd, "tidelog": broker_image()}) as running:
+        brokers = [pod for pod in running if pod.container["image"] == _NAMED]
+        assert [advertised(broker) for broker in brokers] == [
+            [f"PLAINTEXT://tidelog-{index}.tidelog-brokers.shop.svc:9092"] for index in range(3)
+        ]
+
+        def run(command: str) -> str:
+            return docker("exec", brokers[0].container_name, "bash", "-c", command).stdout
+
+        server = "-b tidelog.shop.svc:9092"
+        run(f"tidelog topic create orders --partitions 6 {server}")
+        assert "stored 1,000 records in orders" in run(f"seq 1000 | tidelog produce orders {server}")
+        for pod in (running[0], brokers[2]):
+            docker("kill", pod.container_name)
+            docker("start", pod.container_name)
+            pod.wait_for_probes()
+        read = run(f"tidelog consume orders --from-beginning --max-messages 1000 {server}")
+        assert sorted(map(int, read.split())) == list(range(1, 1001))
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +281,11 @@ def test_the_unit_passes_the_check_and_serves_under_systemd(machine: str) -> Non
             str(each) for each in range(1, 11)
         ]
         assert run("systemctl show --property=NRestarts tidelog") == "NRestarts=1"
+        run("echo TIDELOG_PROCESSES=2 > /etc/tidelog.env; systemctl restart tidelog")
+        wait_for(is_serving, "two processes", DEADLINE_SECONDS)
+        assert run("tidelog consume orders --from-beginning --max-messages 10").split() == [
+            str(each) for each in range(1, 11)
+        ]
         run("systemctl stop tidelog")
         assert run("systemctl show --property=Result tidelog") == "Result=success"
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.blocks import commands, fits
-from tests.container.containers import container, new_name
+from tests.container.containers import container, new_name, new_volume
 from tests.container.engine import docker
 from tests.container.images import broker_image, pipeline_image
 from tests.tidy.house import ROOT
@@ -21,6 +21,10 @@ from tests.tidy.house import ROOT
 _USER = 10001
 _OTHER_USER = 12345
 _MOST_BYTES = 200_000_000
+_LISTENERS = {
+    "TIDELOG_LISTENERS": "OUTSIDE://0.0.0.0:9092,INSIDE://0.0.0.0:29092",
+    "TIDELOG_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +75,8 @@ def test_the_first_commands_of_the_readme_work_against_the_container(image: str,
 
 
 def test_clients_on_the_host_and_in_the_network_use_one_broker_at_once(image: str, network: str) -> None:
-    listeners = {
-        "TIDELOG_LISTENERS": "OUTSIDE://0.0.0.0:9092,INSIDE://0.0.0.0:29092",
-        "TIDELOG_ADVERTISED_LISTENERS": "OUTSIDE://localhost:{port},INSIDE://broker:29092",
-        "TIDELOG_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+    listeners = _LISTENERS | {
+        "TIDELOG_ADVERTISED_LISTENERS": "OUTSIDE://localhost:{port},INSIDE://broker:29092"
     }
     with container(image, "--network", network, "--network-alias", "broker", environment=listeners) as broker:
         host = [str(Path(sys.executable).parent / "tidelog")]
@@ -91,6 +93,34 @@ def test_clients_on_the_host_and_in_the_network_use_one_broker_at_once(image: st
             read = ["consume", "shared", "--from-beginning", "--max-messages", "2", "-b", address]
             shown = subprocess.run([*program, *read], check=True, capture_output=True, text=True).stdout
             assert sorted(shown.split("\n")) == ["", "from host", "from inside"]
+
+
+def test_two_processes_serve_over_the_kill_of_one_and_one_process_has_their_records(image: str) -> None:
+    def tidelog(*command: str, lines: str = "") -> str:
+        program = [sys.executable, "-m", "tidelog", *command, "-b", broker.bootstrap_servers]
+        return subprocess.run(program, input=lines, check=True, capture_output=True, text=True).stdout
+
+    def read() -> list[int]:
+        read = ("consume", "orders", "--from-beginning", "--max-messages", "200")
+        return sorted(map(int, tidelog(*read).split()))
+
+    with new_volume() as volume:
+        several = _LISTENERS | {
+            "TIDELOG_PROCESSES": "2",
+            "TIDELOG_INTER_BROKER_LISTENER_NAME": "INSIDE",
+            "TIDELOG_ADVERTISED_LISTENERS": "OUTSIDE://localhost:{port},INSIDE://localhost:29092",
+        }
+        with container(image, volume=volume, environment=several, processes=2) as broker:
+            tidelog("topic", "create", "orders", "--partitions", "4")
+            tidelog("produce", "orders", lines="".join(f"{n}\n" for n in range(100)))
+            broker.exec("bash", "-c", f"kill -9 {broker.pid_of('1')}")
+            tidelog("produce", "orders", lines="".join(f"{n}\n" for n in range(100, 200)))
+            assert read() == list(range(200))
+            broker.wait_for_health("healthy")
+            docker("stop", broker.name)
+            assert broker.inspect(".State.ExitCode") == "0"
+        with container(image, volume=volume) as broker:
+            assert read() == list(range(200))
 
 
 def test_a_folder_of_the_host_must_belong_to_the_user_of_the_container(image: str, tmp_path: Path) -> None:

@@ -19,13 +19,15 @@ import pytest
 
 from bench.targets.kafka import Kafka
 from bench.wire import HOST
+from tests.deadline import deadline
 from tests.frameworks import judgement
 from tests.frameworks.connect import ConnectTrial
 from tests.frameworks.java import TERMINATED, fetch_jars, jar, java
 from tests.frameworks.registry import running_registry
 from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
 from tests.frameworks.workers import PROGRAMS, environment
-from tests.spark.brokers import running_broker
+from tests.several.served import WAYS
+from tests.spark.brokers import running_broker, running_cluster
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 from tidelog import Admin, Consumer, Producer, TopicPartition
@@ -35,6 +37,7 @@ _TOOLS = "org.apache.kafka.tools"
 _TOPOLOGIES = {"streams": "at_least_once", "streams-exactly-once": "exactly_once_v2"}
 # Spark starts in seconds; a busy machine takes minutes.
 _SPARK_SECONDS = 600.0
+_TRIALS_SECONDS = 3600.0
 _NAMES = (*_TOPOLOGIES, "console", "connect-sink")
 
 
@@ -43,8 +46,10 @@ def jars() -> None:
     fetch_jars()
 
 
-@pytest.fixture(scope="module")
-def outcomes(jars: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+@pytest.fixture(scope="module", params=WAYS)
+def outcomes(
+    jars: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> dict[str, Outcome]:
     at_least_once, exactly_once = (
         Framework(
             name,
@@ -72,7 +77,8 @@ def outcomes(jars: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         partial(Trial, console),
         ConnectTrial,
     )
-    return asyncio.run(bill_orders(tmp_path_factory.mktemp("frameworks"), *trials))
+    with deadline("the trials", _TRIALS_SECONDS):
+        return asyncio.run(bill_orders(tmp_path_factory.mktemp("frameworks"), *trials, way=request.param))
 
 
 @pytest.fixture(params=_NAMES)
@@ -99,8 +105,9 @@ def test_the_state_of_a_topology_moves_with_its_partitions_and_loses_nothing(
     judgement.check_the_state_is_complete(outcomes[name])
 
 
-def test_the_command_line_tools_create_topics_and_administer_groups(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data") as broker:
+@pytest.mark.parametrize("way", WAYS)
+def test_the_command_line_tools_create_topics_and_administer_groups(tmp_path: Path, way: str) -> None:
+    with running_cluster(way, tmp_path) as broker:
 
         def tool(name: str, *arguments: str, lines: str = "") -> list[list[str]]:
             """The words of each line that a tool prints."""

@@ -1,6 +1,6 @@
-"""A framework's workers bill orders through rebalances and a kill -9 of the broker; what then happened.
+"""A framework's workers bill orders through rebalances and a kill -9 of each broker; what then happened.
 
-Owns the course of the trials, `bill_orders`, which all frameworks run at the same time over one broker.
+Owns the course of the trials, `bill_orders`, which all frameworks run at the same time over one cluster.
 Orders arrive for one worker; while a second worker joins; before, during and after the time that the broker
 is down; before and after the first worker is stopped. Orders are numbers from 0 on. Customer
 `order % CUSTOMERS` sends an order.
@@ -14,13 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults.process import BrokerProcess
 from tests.frameworks.workers import Worker
+from tests.several.served import ONE, Served, served
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
 
 CUSTOMERS, PARTITIONS = 10, 2
 _POLL_SECONDS = 0.05
+# A busy machine starts a JVM in a minute.
+_SECONDS = 5 * DEADLINE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Outcome:
 
 
 class Trial:
-    """One framework's workers, over the broker that all share. A subclass says what a framework does
+    """One framework's workers, over the cluster that all share. A subclass says what a framework does
     differently.
     """
 
@@ -210,7 +212,7 @@ class Trial:
 
     async def _until(self, condition: Callable[[], object], what: str) -> None:
         try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with asyncio.timeout(_SECONDS):
                 while not (await found if asyncio.iscoroutine(found := condition()) else found):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_SECONDS)  # What is waited for is not ours to signal.
         except TimeoutError:
@@ -219,10 +221,10 @@ class Trial:
 
 
 class Site:
-    """The broker and the clients with which trials send orders and read bills."""
+    """The cluster, and the clients with which trials send orders and read bills."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.bootstrap_servers = f"127.0.0.1:{broker.port}"
+    def __init__(self, cluster: Served) -> None:
+        self.bootstrap_servers = cluster.bootstrap_servers
         self.admin = Admin(bootstrap_servers=self.bootstrap_servers)
         self.consumer = Consumer(bootstrap_servers=self.bootstrap_servers, auto_offset_reset="earliest")
         self.producer = Producer(bootstrap_servers=self.bootstrap_servers)
@@ -272,18 +274,21 @@ class Site:
             return [await consumer.getone() for _ in range(count)]
 
 
-async def bill_orders(folder: Path, *makers: Callable[[Path, Site], Trial]) -> dict[str, Outcome]:
-    """The outcome of each framework, by its name. Raises TimeoutError where one does not go on."""
-    broker = BrokerProcess(folder / "broker", settings={"group.initial.rebalance.delay.ms": 0})
-    async with broker, Site(broker) as site:
+async def bill_orders(
+    folder: Path, *makers: Callable[[Path, Site], Trial], way: str = ONE
+) -> dict[str, Outcome]:
+    """The outcome of each framework, by its name, over a cluster that is `served` in this way. Its brokers
+    are killed in turn. Raises TimeoutError where a framework does not go on."""
+    quick = {"group.initial.rebalance.delay.ms": "0"}
+    async with served(way, folder / "cluster", **quick) as cluster, Site(cluster) as site:
         trials = [make(folder, site) for make in makers]
         try:
             await asyncio.gather(*(trial.begin() for trial in trials))
-            await asyncio.gather(*(trial.approach_kill() for trial in trials))
-            await broker.kill_9()
-            await asyncio.gather(*(trial.wait_while_down() for trial in trials))
-            await broker.start()
-            await asyncio.gather(*(trial.recover() for trial in trials))
+            for broker in range(cluster.count):
+                await asyncio.gather(*(trial.approach_kill() for trial in trials))
+                async with cluster.without(broker):
+                    await asyncio.gather(*(trial.wait_while_down() for trial in trials))
+                await asyncio.gather(*(trial.recover() for trial in trials))
             await asyncio.gather(*(trial.finish() for trial in trials))
         finally:
             for trial in trials:

@@ -12,6 +12,8 @@ from tidelog.protocol.schema import APIS, ApiKey
 
 MESSAGES = [(key, kind) for key in APIS for kind in ("request", "response")]
 MESSAGE_IDS = [f"{APIS[key].name}-{kind}" for key, kind in MESSAGES]
+KAFKA_APIS = [key for key in APIS if key is not ApiKey.ASK_CONSOLE]
+"""Those that are not Tidelog's own, so that Kafka's other implementations know them."""
 
 
 def versions_of(key: ApiKey) -> range:

@@ -107,11 +107,6 @@ class RunningCluster(Running):
     def bootstrap_servers(self) -> str:
         return self.cluster.bootstrap_servers
 
-    def kill_in_turn(self) -> None:
-        """Each broker, which serves again before the next one is killed."""
-        for broker in range(self.cluster.count):
-            self.run(self.kill_and_start(broker))
-
     async def kill_and_start(self, broker: int) -> None:
         async with self.cluster.without(broker):
             pass

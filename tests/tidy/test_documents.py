@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,27 +47,20 @@ def code_of(document: Path) -> str:
     return "\n".join(blocks + inline)
 
 
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=lambda path: path.name)
-def test_every_make_target_that_is_named_exists(document: Path) -> None:
-    assert set(_MAKE.findall(code_of(document))) <= make_targets()
+def test_every_make_target_that_is_named_exists() -> None:
+    for document in _DOCUMENTS:
+        assert set(_MAKE.findall(code_of(document))) <= make_targets(), document
 
 
-@cache
-def exit_code(command: str, option: str) -> int:
-    return main([*command.split(), option])
-
-
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=lambda path: path.name)
-def test_every_command_that_is_named_exists(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in sorted(set(_TIDELOG.findall(code_of(document)))):
-        assert exit_code(command, "--help") == 0, f"tidelog {command}"
+def test_every_command_that_is_named_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in sorted({command for each in _DOCUMENTS for command in _TIDELOG.findall(code_of(each))}):
+        assert main([*command.split(), "--help"]) == 0, f"tidelog {command}"
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("document", _DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_leads_to_a_file(document: Path) -> None:
-    missing = [link for link in _LINK.findall(document.read_text()) if not (document.parent / link).exists()]
-    assert missing == []
+def test_every_link_leads_to_a_file() -> None:
+    links = [(document, link) for document in _DOCUMENTS for link in _LINK.findall(document.read_text())]
+    assert [(document, link) for document, link in links if not (document.parent / link).exists()] == []
 
 
 def test_every_make_target_is_explained_or_a_part_of_one_that_is() -> None:

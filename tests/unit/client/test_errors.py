@@ -16,13 +16,13 @@ def tree(kind: type[ClientError] = ClientError) -> list[type[ClientError]]:
     return [kind, *(below for each in kind.__subclasses__() for below in tree(each))]
 
 
-@pytest.mark.parametrize("kind", tree(), ids=lambda kind: kind.__name__)
-def test_each_says_whether_to_retry_and_what_to_do(kind: type[ClientError]) -> None:
-    assert isinstance(kind.retriable, bool)
-    assert (kind.__doc__ or "").strip()
-    assert kind in _ABSTRACT or kind.hint
-    assert kind.__module__ in (errors.__name__, wire_errors.__name__)
-    assert getattr(client, kind.__name__) is kind
+def test_each_says_whether_to_retry_and_what_to_do() -> None:
+    for kind in tree():
+        assert isinstance(kind.retriable, bool), kind
+        assert (kind.__doc__ or "").strip(), kind
+        assert kind in _ABSTRACT or kind.hint, kind
+        assert kind.__module__ in (errors.__name__, wire_errors.__name__)
+        assert getattr(client, kind.__name__) is kind
 
 
 def test_nothing_else_is_raised_on_purpose() -> None:
@@ -31,15 +31,13 @@ def test_nothing_else_is_raised_on_purpose() -> None:
     assert {each for each in exceptions if not issubclass(each, ClientError)} <= {ErrorCode}
 
 
-@pytest.mark.parametrize(
-    "code", [code for code in ErrorCode if code is not ErrorCode.NONE], ids=lambda code: code.name
-)
-def test_a_refusal_keeps_its_code_and_tells_what_it_knows(code: ErrorCode) -> None:
-    error = broker_error(code, "the attempt")
-    assert isinstance(error, BrokerError)
-    assert (error.code, error.retriable) == (code, code.retriable)
-    assert code.name in str(error)
-    assert str(error).endswith(error.hint)
+def test_a_refusal_keeps_its_code_and_tells_what_it_knows() -> None:
+    for code in set(ErrorCode) - {ErrorCode.NONE}:
+        error = broker_error(code, "the attempt")
+        assert isinstance(error, BrokerError), code
+        assert (error.code, error.retriable) == (code, code.retriable)
+        assert code.name in str(error)
+        assert str(error).endswith(error.hint), code
 
 
 @pytest.mark.parametrize("kind", [client.UnknownTopicError, client.DeliveryTimeoutError])

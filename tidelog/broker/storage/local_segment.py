@@ -435,6 +435,8 @@ class LocalSegment:
             data = self.read_bytes(place.position, place.size_bytes)
             self._verified(data, place.position, offset)
             stored = read_batch_header(data)
+            if is_cleaned and stored.producer_id < 0 and not stored.record_count:
+                return  # Only the end of a file is kept.
             # Producer id, epoch, sequence, count: the file may be another log's.
             if stored[9:12] != sent[9:12] or (stored[12] != sent[12] and not is_cleaned):
                 raise CorruptSegmentError(

@@ -116,15 +116,13 @@ def test_unusual_records_are_stored_as_they_came(
     assert decode_batch(data) == decode_batch(sent)
 
 
-@pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("rule", BROKEN)
-def test_records_that_contradict_their_header_are_refused(
-    log: PartitionLog, codec: Compression, rule: str
-) -> None:
+def test_records_that_contradict_their_header_are_refused(log: PartitionLog, rule: str) -> None:
     append(log, batch(1, 0, 0))
-    error = refused(log, encoded(two_records(BROKEN[rule]), 2, codec, producer_id=1, base_sequence=1))
-    assert error.code is ErrorCode.INVALID_RECORD
-    assert error.message.startswith("the records of the batch are not what its header says: ")
+    for codec in Compression:
+        error = refused(log, encoded(two_records(BROKEN[rule]), 2, codec, producer_id=1, base_sequence=1))
+        assert error.code is ErrorCode.INVALID_RECORD, codec
+        assert error.message.startswith("the records of the batch are not what its header says: ")
     assert append(log, batch(1, 0, 1)).base_offset == 1
 
 

@@ -28,7 +28,8 @@ from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import decode_batch, iter_batches
+from tidelog.protocol.records import decode_batch, iter_batches, read_batch_header
+from tidelog.protocol.records.filtering import placeholder
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=150)
 PRODUCER = 7
@@ -239,11 +240,16 @@ def test_a_batch_that_compaction_took_is_still_a_duplicate(tmp_path: Path) -> No
     for path in folder.glob("*.log"):
         path.unlink()
     shutil.rmtree(tmp_path / "leader")
-    # As a cleaner leaves it: the last batch empty, of the one before it one record, the others gone.
-    (folder / f"{0:020d}.log").write_bytes(cleaned(batches[-2], (1,)) + cleaned(batches[-1], ()))
+    # As a cleaner leaves it: the last batch empty, of the one before it one record, where a file ended one
+    # that names no producer, the others gone.
+    ended = placeholder(read_batch_header(batches[-3]))
+    (folder / f"{0:020d}.log").write_bytes(ended + cleaned(batches[-2], (1,)) + cleaned(batches[-1], ()))
     (folder / CLEANED_OFFSET).write_text("0\n1\n36\n")
     for path in folder.glob("*index"):
         path.unlink()
+    log = open_log(folder, clean=True, recovery_point=36)  # It makes the indexes again.
+    log.roll(NOW_MS)
+    log.close(clean=True)
     again = open_log(folder, clean=True, recovery_point=36)
     for number in range(BATCHES - 5, BATCHES):
         sent = batch(PRODUCER, 0, number * RECORDS, RECORDS, timestamp=NOW_MS + number * RECORDS)
