@@ -98,6 +98,7 @@ fetch_requests = st.builds(
     topics_of(fetch_partitions),
     st.lists(st.tuples(names, st.lists(int32, max_size=3)), max_size=2),
     st.text(max_size=5),
+    st.just(-1) | int64,
 )
 fetch_results = st.builds(
     hot.FetchPartitionResult,
@@ -178,7 +179,7 @@ def fetch_request_values(version: int, request: hot.FetchRequest) -> dict[str, A
         {**topic_values(topic), "partitions": list(indexes)}
         for topic, indexes in values.pop("forgotten_topics")
     ]
-    values["replica_state"] = {"replica_id": -1, "replica_epoch": -1}
+    values["replica_state"] = {"replica_id": -1, "replica_epoch": values.pop("replica_epoch")}
     if version >= 15:
         values["replica_state"]["replica_id"] = values.pop("replica_id")
     return {"cluster_id": None, "replica_id": -1, **values}

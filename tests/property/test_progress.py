@@ -64,7 +64,7 @@ class Told(CommitWaiter):
 @given(st.integers(1, 5), st.data())
 def test_the_ends_and_the_answers_are_those_of_the_model(replicas: int, data: st.DataObject) -> None:
     model, transactions = Model(), OpenTransactions()
-    progress, told = Progress(0, transactions), {"flushed": Told(), "committed": Told()}
+    progress, told = Progress(0, transactions, 0), {"flushed": Told(), "committed": Told()}
     ids = st.sampled_from(range(1, replicas)) if replicas > 1 else st.nothing()
     events = ["data", "marker", "flush", "flush", "show", "hide", "wait"]
     events += ["follower", "follower", "follower", "in sync"] if replicas > 1 else []

@@ -19,7 +19,9 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 QUICK = {
     "group_initial_rebalance_delay_ms": 0,
     "offsets_topic_num_partitions": 6,
+    "offsets_topic_replication_factor": 1,
     "transaction_state_log_num_partitions": 6,
+    "transaction_state_log_replication_factor": 1,
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 100,
 }
 
@@ -142,7 +144,7 @@ class Brokers:
         await self.agreed()
 
     async def leading(self, node_id: int) -> None:
-        """Every broker knows that this one leads all that it holds."""
+        """Every broker knows that this one leads all that it alone holds."""
         await until(lambda: all(_leads_its_own(each, node_id) for each in self._hearing()))
         await self.agreed()
 
@@ -153,10 +155,10 @@ class Brokers:
 
 
 def _led(broker: Broker, node_id: int) -> Iterator[int]:
-    """The leader of each partition that is on a broker, as another one knows it."""
+    """The leader of each partition that is on one broker alone, as another one knows it."""
     for topic in broker.services.catalog.topics():
         for assigned in topic.partitions:
-            if node_id in assigned.replicas:
+            if assigned.replicas == (node_id,):
                 yield assigned.leader_id
 
 

@@ -18,7 +18,15 @@ from tests.several.test_coordinators import coordinated_by
 from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker, StartError
-from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Catalog, Topic
+from tidelog.broker.cluster.catalog import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    BrokerRegistered,
+    Catalog,
+    Change,
+    Topic,
+)
+from tidelog.broker.cluster.controller import fencing
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.client import Admin, Consumer, Producer
@@ -214,6 +222,20 @@ async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_recor
     assert (await leaders_at(cluster[1].port))[index][:3] == (ErrorCode.NONE, 2, 2)
 
 
+async def test_a_broker_that_others_fenced_is_cut_off_until_it_is_registered_again(cluster: Brokers) -> None:
+    services, seen = cluster[2].services, []
+    membership = services.membership
+    assert membership is not None
+
+    def follow(change: Change) -> None:
+        if isinstance(change.delta, BrokerRegistered):
+            seen.append(membership.is_cut_off)
+
+    services._cluster.follow(follow)
+    await cluster[1].services._cluster.change(lambda image: fencing(image, image.brokers[2]))
+    await until(lambda: seen[:2] == [True, False])
+
+
 async def test_the_rack_of_each_broker_is_in_the_metadata(tmp_path: Path) -> None:
     async with brokers(tmp_path, (1,), broker_rack="north") as cluster:
         await cluster.start(2, broker_rack="south")
@@ -264,13 +286,22 @@ async def test_partitions_of_a_killed_or_paused_broker_over_etcd_have_no_leader_
                 started.append(BrokerProcess(tmp_path / f"broker-{node_id}", settings=settings))
                 await started[-1].start()
             first, second = started
-            async with Admin(bootstrap_servers=f"127.0.0.1:{first.port}") as admin:
-                await admin.create_topics([Wanted("t", 2, 1, {})])
+            both = f"127.0.0.1:{first.port},127.0.0.1:{second.port}"
+            async with Admin(bootstrap_servers=both) as admin:
+                await admin.create_topics([Wanted("t", 2, 1, {}), Wanted("copied", 2, 2, {})])
+            producer = Producer(bootstrap_servers=both)
+            await producer.start()
+            for index in (0, 1):
+                await producer.send_and_wait("copied", b"before", partition=index)
             (mine,) = (
                 index for index, described in (await leaders_at(second.port)).items() if described[1] == 1
             )
             await first.kill_9()
             await until_leaders(second.port, {mine: NO_LEADER})
+            await until_leaders(second.port, {0: 2, 1: 2}, "copied")
+            for index in (0, 1):
+                await producer.send_and_wait("copied", b"after", partition=index)
+            await producer.stop()
             await first.start()
             await until_leaders(second.port, {mine: 1})
             (other,) = {0, 1} - {mine}
@@ -287,10 +318,10 @@ async def test_partitions_of_a_killed_or_paused_broker_over_etcd_have_no_leader_
                     await broker.kill_9()
 
 
-async def until_leaders(port: int, wanted: dict[int, int]) -> None:
+async def until_leaders(port: int, wanted: dict[int, int], topic: str = "t") -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
-            found = await leaders_at(port)
+            found = await leaders_at(port, topic)
             if all(found[index][1] == leader_id for index, leader_id in wanted.items()):
                 return
             await asyncio.sleep(0.01)

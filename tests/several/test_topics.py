@@ -173,19 +173,6 @@ async def test_topics_are_created_grown_changed_and_deleted_at_any_broker(cluste
     assert not any(each.replicas for each in services)
 
 
-async def test_copies_that_nothing_would_keep_equal_are_refused(cluster: Brokers) -> None:
-    topics = cluster[1].services.topics
-    await topics.create("t")
-    for refused in (
-        topics.create("u", NewTopic(replication_factor=2)),
-        topics.create("u", NewTopic(assignments={0: [1, 2]})),
-        topics.add_partitions("t", 2, [[1, 2]]),
-    ):
-        with pytest.raises(ApiError) as error:
-            await refused
-        assert error.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
-
-
 async def test_quotas_and_settings_that_are_changed_at_one_broker_hold_at_all(cluster: Brokers) -> None:
     services = [broker.services for broker in cluster.running.values()]
     await services[0].quotas.alter({((CLIENT_ID, "app"),): {PRODUCER_BYTE_RATE: 5.0}})

@@ -199,6 +199,7 @@ class Broker:
         if self._faults is not None:
             self._faults.release()
         if clean:
+            await self.services.hand_over()
             cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
             if cut_off:
                 logger.warning("connections_cut_off", connections=cut_off)

@@ -39,6 +39,7 @@ from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.sasl import SaslHandler
+from tidelog.broker.handlers.snapshots import SnapshotsHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.handlers.transaction_markers import TransactionMarkersHandler
@@ -252,7 +253,7 @@ ROWS: Final = (
         failed.by_topic("results"), (each(right.ALTER_TOPIC),)),
     _api(ApiKey.DELETE_GROUPS, Kind.CHANGE, GroupAdminHandler.delete_groups,
         failed.delete_groups, (each(right.DELETE_GROUP),)),
-    _api(ApiKey.ELECT_LEADERS, Kind.READ, ClusterAdminHandler.elect_leaders,
+    _api(ApiKey.ELECT_LEADERS, Kind.CHANGE, ClusterAdminHandler.elect_leaders,
         failed.elect_leaders, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, Kind.CHANGE, ConfigsHandler.incremental_alter_configs,
         failed.by_resource("responses"), (
@@ -277,6 +278,8 @@ ROWS: Final = (
         failed.top_level_with_message, (whole(right.DESCRIBE_CLUSTER),)),
     _api(ApiKey.UPDATE_FEATURES, Kind.READ, ClusterAdminHandler.update_features,
         failed.top_level_with_message, (whole(right.ALTER_CLUSTER),)),
+    _api(ApiKey.FETCH_SNAPSHOT, Kind.READ, SnapshotsHandler.fetch_snapshot,
+        failed.fetch_snapshot, (whole(right.CLUSTER_ACTION),)),
     _api(ApiKey.DESCRIBE_CLUSTER, Kind.READ, MetadataHandler.describe_cluster,
         failed.top_level_with_message, (_SEES_OPERATIONS,)),
     _api(ApiKey.DESCRIBE_PRODUCERS, Kind.READ, ProducersHandler.describe_producers,

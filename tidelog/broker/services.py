@@ -11,7 +11,7 @@ Invariants: after `open_services` returned, every partition of the catalog is se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -30,12 +30,14 @@ from tidelog.broker.cluster.catalog import (
     Catalog,
     Change,
     Listener,
+    least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.cluster_settings import ETCD
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.participation import TransactionParticipation
@@ -76,6 +78,8 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
+    from tidelog.broker.replicas.fetchers import Fetchers
+    from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.protocol import message_types as types
 
 logger = structlog.get_logger(__name__)
@@ -113,6 +117,8 @@ class Services:
         remote: RemoteTransactions,
         peers: Peers,
         membership: Membership | None,
+        in_sync_sets: InSyncSets | None,
+        fetchers: Fetchers | None,
         maintenance: Maintenance,
         cleaner: LogCleaner,
         events: PeerEvents,
@@ -157,9 +163,13 @@ class Services:
         """None: this broker has no console."""
         self.membership = membership
         """None where the catalog is in the own data folder."""
+        self.in_sync_sets = in_sync_sets
+        """None there too."""
+        self._fetchers = fetchers
         if membership is not None:
             groups.refuse_while(lambda: membership.is_cut_off)
             transactions.refuse_while(lambda: membership.is_cut_off)
+            partitions.when_troubled = self._give_up
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -222,6 +232,18 @@ class Services:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
+    def _give_up(self, replica: Replica) -> None:
+        """Let another broker lead what this one cannot write."""
+        if self.membership is not None:
+            self.membership.give_up_soon(replica.topic_id, replica.partition)
+
+    async def hand_over(self) -> None:
+        """Let other brokers lead what they can lead, while this one still answers."""
+        if self._fetchers is not None and self.membership is not None:
+            await self._fetchers.close()
+            await self.membership.hand_over()
+            await self._reconciler.settled()
+
     async def close(self, *, clean: bool = True) -> None:
         """Finish the work that has begun, flush, write snapshots, unlock the data folder.
 
@@ -238,7 +260,11 @@ class Services:
         await self.authentication.close()
         await self.cleaner.stop()
         await self.maintenance.stop()
+        if self._fetchers is not None:
+            await self._fetchers.close()
         await self.peers.close()
+        if self.in_sync_sets is not None:
+            await self.in_sync_sets.stop()
         await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()
@@ -288,7 +314,9 @@ async def open_services(
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         if isinstance(store, SharedStore):
             peers.check_settings()
-            membership = await _registered(cluster, store, config, disk, identity, listeners)
+            # The processes of one machine end their sessions when they end.
+            until_refused = peers.until_refused if config.cluster_store.startswith(ETCD) else None
+            membership = await _registered(cluster, store, settings, disk, identity, listeners, until_refused)
         else:
             await asyncio.to_thread(claim, disk, config.data_dir, identity)
         held.append(ProducerIds(cluster, steady_ms))
@@ -301,6 +329,9 @@ async def open_services(
             metrics=metrics,
             clock_ms=clock_ms,
         )
+        fetchers = None
+        if membership is not None:
+            fetchers = _fetchers(settings, cluster.catalog, partitions, peers, membership, clock_ms, events)
         reconciler = await _reconciled(cluster, settings, partitions, turns)
         if membership is None:
             await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
@@ -311,7 +342,9 @@ async def open_services(
         await _give_up(group_commit, store, logs)
         raise
     topics = _topics(settings, cluster, reconciler, topic_settings, events, turns)
+    in_sync_sets = None
     if membership is not None:
+        in_sync_sets = _in_sync_sets(cluster, partitions, settings, metrics)
         cluster.follow(topics.follow)
         metrics.count_cluster_with(membership.counts)
         await topics.report_gone()
@@ -336,11 +369,58 @@ async def open_services(
         remote=remote,
         peers=peers,
         membership=membership,
+        in_sync_sets=in_sync_sets,
+        fetchers=fetchers,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
+    )
+
+
+def _in_sync_sets(
+    cluster: Cluster, partitions: Partitions, settings: BrokerSettings, metrics: Metrics
+) -> InSyncSets:
+    from tidelog.broker.replicas.in_sync_sets import InSyncSets
+
+    in_sync_sets = InSyncSets(cluster, partitions, lambda: settings.config.replica_lag_time_max_ms)
+    in_sync_sets.start()
+    cluster.follow(in_sync_sets.follow)
+    metrics.count_in_sync_sets_with(in_sync_sets.counts)
+    return in_sync_sets
+
+
+def _fetchers(
+    settings: BrokerSettings,
+    catalog: Catalog,
+    partitions: Partitions,
+    peers: Peers,
+    membership: Membership,
+    clock_ms: Callable[[], int],
+    events: PeerEvents,
+) -> Fetchers:
+    from tidelog.broker.cluster.registration import replica_epoch_of
+    from tidelog.broker.peers.snapshots import fetch_snapshot
+    from tidelog.broker.replicas.fetchers import Fetchers
+    from tidelog.broker.replicas.fetching import FetchLimits
+
+    config = settings.config
+    return Fetchers(
+        partitions,
+        catalog,
+        peers.fetch,
+        partial(fetch_snapshot, peers, config.node_id),
+        clock_ms,
+        events,
+        replica_epoch=replica_epoch_of(membership.incarnation),
+        limits=FetchLimits(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_backoff_ms,
+        ),
+        partition_max_bytes=config.replica_fetch_max_bytes,
     )
 
 
@@ -454,10 +534,11 @@ async def _cluster(store: ClusterStore, settings: BrokerSettings) -> Cluster:
 async def _registered(
     cluster: Cluster,
     store: SharedStore,
-    config: BrokerConfig,
+    settings: BrokerSettings,
     disk: Disk,
     identity: FolderIdentity,
     listeners: Sequence[Listener],
+    until_refused: Callable[[int], Awaitable[None]] | None,
 ) -> Membership:
     """The broker with a session, registered as one that does not serve yet.
 
@@ -466,8 +547,16 @@ async def _registered(
     """
     from tidelog.broker.cluster.membership import Membership
 
+    config = settings.config
     broker = BrokerRegistration(config.node_id, tuple(listeners), rack=config.broker_rack or None)
-    membership = Membership(cluster, store, broker, session_timeout_ms=config.broker_session_timeout_ms)
+    membership = Membership(
+        cluster,
+        store,
+        broker,
+        session_timeout_ms=config.broker_session_timeout_ms,
+        least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
+        until_refused=until_refused,
+    )
     await membership.begin()
     lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
     starts = await asyncio.to_thread(starts_of, disk, config.data_dir)
@@ -572,18 +661,22 @@ def _topics(
         brokers=lambda: [each.node_id for each in cluster.catalog.brokers.values() if not each.is_fenced],
         internal={
             OFFSETS_TOPIC: _internal_topic(
-                config.offsets_topic_num_partitions, config.offsets_topic_segment_bytes
+                config.offsets_topic_num_partitions,
+                config.offsets_topic_replication_factor,
+                config.offsets_topic_segment_bytes,
             ),
             TRANSACTIONS_TOPIC: _internal_topic(
-                config.transaction_state_log_num_partitions, config.transaction_state_log_segment_bytes
+                config.transaction_state_log_num_partitions,
+                config.transaction_state_log_replication_factor,
+                config.transaction_state_log_segment_bytes,
             ),
         },
     )
 
 
-def _internal_topic(num_partitions: int, segment_bytes: int) -> NewTopic:
+def _internal_topic(num_partitions: int, replication_factor: int, segment_bytes: int) -> NewTopic:
     configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
-    return NewTopic(num_partitions=num_partitions, configs=configs)
+    return NewTopic(num_partitions, replication_factor, configs=configs)
 
 
 def _base_log_config(config: BrokerConfig) -> LogConfig:

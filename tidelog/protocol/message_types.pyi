@@ -1945,6 +1945,112 @@ class ConsumerGroupDescribeResponseTopicPartition:
     topic_name: str
     partitions: list[int]
 
+class FetchSnapshotRequest:
+    cluster_id: str | None
+    replica_id: int
+    max_bytes: int
+    topics: list[FetchSnapshotRequestTopic]
+
+class FetchSnapshotRequestTopic:
+    name: str
+    partitions: list[FetchSnapshotRequestPartition]
+
+class FetchSnapshotRequestPartition:
+    partition: int
+    current_leader_epoch: LeaderEpoch
+    snapshot_id: FetchSnapshotRequestSnapshotId
+    position: int
+    replica_directory_id: UUID
+
+class FetchSnapshotRequestSnapshotId:
+    end_offset: Offset
+    epoch: int
+
+class FetchSnapshotResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+    topics: Sequence[FetchSnapshotResponseTopicDict]
+    node_endpoints: Sequence[FetchSnapshotResponseNodeEndpointDict]
+
+class FetchSnapshotResponseTopicDict(TypedDict, total=False):
+    name: str
+    partitions: Sequence[FetchSnapshotResponsePartitionDict]
+
+class FetchSnapshotResponsePartitionDict(TypedDict, total=False):
+    index: int
+    error_code: int
+    snapshot_id: FetchSnapshotResponseSnapshotIdDict
+    current_leader: FetchSnapshotResponseCurrentLeaderDict
+    size: int
+    position: int
+    unaligned_records: Buffer
+
+class FetchSnapshotResponseSnapshotIdDict(TypedDict, total=False):
+    end_offset: int
+    epoch: int
+
+class FetchSnapshotResponseCurrentLeaderDict(TypedDict, total=False):
+    leader_id: int
+    leader_epoch: int
+
+class FetchSnapshotResponseNodeEndpointDict(TypedDict, total=False):
+    node_id: int
+    host: str
+    port: int
+
+class FetchSnapshotRequestDict(TypedDict, total=False):
+    cluster_id: str | None
+    replica_id: int
+    max_bytes: int
+    topics: Sequence[FetchSnapshotRequestTopicDict]
+
+class FetchSnapshotRequestTopicDict(TypedDict, total=False):
+    name: str
+    partitions: Sequence[FetchSnapshotRequestPartitionDict]
+
+class FetchSnapshotRequestPartitionDict(TypedDict, total=False):
+    partition: int
+    current_leader_epoch: int
+    snapshot_id: FetchSnapshotRequestSnapshotIdDict
+    position: int
+    replica_directory_id: UUID
+
+class FetchSnapshotRequestSnapshotIdDict(TypedDict, total=False):
+    end_offset: int
+    epoch: int
+
+class FetchSnapshotResponse:
+    throttle_time_ms: int
+    error_code: int
+    topics: list[FetchSnapshotResponseTopic]
+    node_endpoints: list[FetchSnapshotResponseNodeEndpoint]
+
+class FetchSnapshotResponseTopic:
+    name: str
+    partitions: list[FetchSnapshotResponsePartition]
+
+class FetchSnapshotResponsePartition:
+    index: int
+    error_code: int
+    snapshot_id: FetchSnapshotResponseSnapshotId
+    current_leader: FetchSnapshotResponseCurrentLeader
+    size: int
+    position: int
+    unaligned_records: bytes
+
+class FetchSnapshotResponseSnapshotId:
+    end_offset: Offset
+    epoch: int
+
+class FetchSnapshotResponseCurrentLeader:
+    leader_id: int
+    leader_epoch: LeaderEpoch
+
+class FetchSnapshotResponseNodeEndpoint:
+    node_id: int
+    host: str
+    port: int
+
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool
     endpoint_type: int

@@ -97,6 +97,7 @@ class ApiKey(IntEnum):
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -191,6 +192,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, client_quotas),
         _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_groups),
         _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, consumer_groups),
+        _api(ApiKey.FETCH_SNAPSHOT, 0, 1, fetch),
         _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, metadata),
         _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, metadata),
         _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, topics),

@@ -13,7 +13,9 @@
 - `facts`: the catalog's facts as text, and the digest over all of them
 - `image_difference`: the deltas that make one image of the catalog into a later one
 - `image_lines`: an image of the catalog as JSON objects, one per line of text
+- `in_sync`: which replicas are in sync, and which may lead without being so
 - `membership`: a broker among others: its session, its registration, and its part as controller
+- `refusals`: finds out when the process of another broker has ended
 - `registration`: whether a broker that starts may take the place of the one that the catalog knows
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket
 - `second_copy`: the second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder

@@ -21,7 +21,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle, islice
+from itertools import cycle, islice, zip_longest
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps
 
 MAX_TOPIC_NAME_LENGTH = 249
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """As Kafka: one request may not ask for more partitions than this over all its topics."""
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -238,6 +240,10 @@ class Change(NamedTuple):
     after: Topic | None = None
 
 
+class NothingToChange(Exception):
+    """The newest image needs no such change any more."""
+
+
 def check_topic_name(name: str) -> None:
     """Raise ApiError(INVALID_TOPIC_EXCEPTION) unless Kafka would take the name."""
     if not name:
@@ -424,6 +430,10 @@ class Catalog:
         held = {broker for assigned in set(topic.partitions) for broker in assigned.replicas}
         return tuple(sorted(held | self.brokers.keys()))
 
+    def racks(self) -> dict[int, str]:
+        """Those of the brokers that named one."""
+        return {node_id: broker.rack for node_id, broker in self.brokers.items() if broker.rack}
+
     def _existing(self, topic_id: UUID) -> Topic:
         topic = self._by_id.get(topic_id)
         if topic is None:
@@ -473,8 +483,10 @@ class Catalog:
                 f"{total} would not be an increase.",
             )
         check_partition_count(total - present)
+        factor = len(topic.partitions[0].replicas)
         if assignments is None:
-            added = assign(total - present, brokers, begin=topic.topic_id.int + present)
+            begin = topic.topic_id.int + present
+            added = assign(total - present, brokers, factor, begin=begin, racks=self.racks())
         else:
             if len(assignments) != total - present:
                 raise ApiError(
@@ -482,7 +494,7 @@ class Catalog:
                     f"Attempted to add {total - present} additional partition(s), "
                     f"but {len(assignments)} assignment(s) were specified.",
                 )
-            added = yield from assign_manually(dict(enumerate(assignments)), brokers)
+            added = yield from assign_manually(dict(enumerate(assignments)), brokers, factor)
         return PartitionsAdded(topic.topic_id, added)
 
 
@@ -505,6 +517,11 @@ def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -
                 f"{now.partition_epoch}"
             )
     return replace(topic, partitions=tuple(partitions))
+
+
+def least_in_sync(topic: Topic, default: int) -> int:
+    """min.insync.replicas of a topic; `default` is the brokers'."""
+    return int(topic.configs.get(MIN_INSYNC_REPLICAS, default))
 
 
 def check_partition_count(count: int) -> None:
@@ -535,25 +552,66 @@ def check_replication_factor(factor: int, brokers: Sequence[int]) -> None:
 
 
 def assign(
-    count: int, brokers: Sequence[int], replication_factor: int = 1, *, begin: int = 0
+    count: int,
+    brokers: Sequence[int],
+    replication_factor: int = 1,
+    *,
+    begin: int = 0,
+    racks: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[PartitionAssignment, ...]:
-    """Spread `count` new partitions over the brokers, round robin. `begin` chooses the first leader: others
-    for other topics, so that topics of one partition are spread too."""
+    """Spread `count` new partitions over the brokers, round robin, and the replicas of each over the racks.
+
+    `begin` chooses the first leader: others for other topics, so that topics of one partition are spread too.
+    A broker that is not in `racks` has one of its own.
+    """
     check_partition_count(count)
     check_replication_factor(replication_factor, brokers)
-    copies = max(replication_factor, 1)
-    # The assignments repeat: thousands of partitions share as many objects as there are brokers.
-    assigned = []
-    for index in range(begin, begin + len(brokers)):
-        replicas = tuple(brokers[(index + copy) % len(brokers)] for copy in range(copies))
-        assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
-    return tuple(islice(cycle(assigned), count))
+    # The assignments repeat: thousands of partitions share a few objects.
+    return tuple(islice(cycle(_spread(brokers, max(replication_factor, 1), begin, racks)), count))
+
+
+def _spread(
+    brokers: Sequence[int], copies: int, begin: int, racks: Mapping[int, str]
+) -> Iterator[PartitionAssignment]:
+    """Each broker leads once in each round; those who follow it are others in the next round."""
+    ring = _racks_in_turn(brokers, racks)
+    others = len(ring) - 1
+    for turn in range(others if copies > 1 else 1):
+        for index in range(begin, begin + len(ring)):
+            leader = ring[index % len(ring)]
+            shifted = (ring[(index + 1 + (turn + at) % others) % len(ring)] for at in range(others))
+            replicas = (leader, *_apart(list(shifted), copies - 1, {racks.get(leader)}, racks))
+            yield PartitionAssignment(leader, 0, replicas, replicas)
+
+
+def _racks_in_turn(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
+    by_rack: dict[str | int, list[int]] = {}
+    for broker in brokers:
+        by_rack.setdefault(racks.get(broker, broker), []).append(broker)
+    return [each for row in zip_longest(*by_rack.values()) for each in row if each is not None]
+
+
+def _apart(
+    candidates: Sequence[int], wanted: int, used: set[str | None], racks: Mapping[int, str]
+) -> list[int]:
+    """So many of the candidates, those in racks that are not used yet before the others."""
+    chosen: list[int] = []
+    for broker in candidates:
+        rack = racks.get(broker)
+        if len(chosen) < wanted and (rack is None or rack not in used):
+            chosen.append(broker)
+            used.add(rack)
+    left = (broker for broker in candidates if broker not in chosen)
+    return [*chosen, *islice(left, wanted - len(chosen))]
 
 
 def assign_manually(
-    assignments: Mapping[int, Sequence[int]], brokers: Sequence[int]
+    assignments: Mapping[int, Sequence[int]], brokers: Sequence[int], factor: int | None = None
 ) -> Steps[tuple[PartitionAssignment, ...]]:
-    """Partitions 0..n-1 on the replicas that were asked for. Raises ApiError(INVALID_REPLICA_ASSIGNMENT)."""
+    """Partitions 0..n-1 on the replicas that were asked for; `factor` of each where the topic says how many.
+
+    Raises ApiError(INVALID_REPLICA_ASSIGNMENT).
+    """
     check_partition_count(len(assignments))
     if sorted(assignments) != list(range(len(assignments))):
         raise _wrong_assignment("partitions should be a consecutive 0-based integer sequence.")
@@ -561,7 +619,7 @@ def assign_manually(
     assigned = []
     for index in range(len(assignments)):
         replicas = tuple(assignments[index])
-        problem = _problem_of(index, replicas, len(assignments[0]), brokers)
+        problem = _problem_of(index, replicas, factor or len(assignments[0]), brokers)
         if problem:
             raise _wrong_assignment(problem)
         assigned.append(PartitionAssignment(replicas[0], 0, replicas, replicas))
@@ -579,7 +637,7 @@ def _problem_of(index: int, replicas: Sequence[int], factor: int, brokers: Seque
     if unknown:
         return f"partition {index} names unknown broker(s) {unknown}."
     if len(replicas) != factor:
-        return f"partition {index} has another replication factor than partition 0."
+        return f"partition {index} has another replication factor than the {factor} of the others."
     return None
 
 

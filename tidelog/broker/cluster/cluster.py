@@ -176,8 +176,13 @@ class Cluster:
         # Not in `change`: an error would refer to its frame, the frame to the task, the task to the error.
         task = asyncio.get_running_loop().create_task(change)
         self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
+        task.add_done_callback(self._change_ended)
         return task
+
+    def _change_ended(self, task: asyncio.Task[Any]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled():
+            task.exception()  # Retrieved: the caller may be cancelled.
 
     async def change_as_asked(self, plan: Callable[[Catalog], _D]) -> _D:
         """`change` for a request, which is answered with KAFKA_STORAGE_ERROR where the store fails.

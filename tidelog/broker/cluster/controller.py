@@ -4,8 +4,10 @@ Owns the rules. Sessions decide one thing, that a broker is fenced; all that fol
 
 Invariants:
 - a broker that is not fenced has a session, or is fenced soon. The commit compares that no session lives, so
-  nobody fences a broker that has one;
-- a live broker leads a partition, one of its in-sync replicas, or none does. A leader stays while it lives;
+  nobody fences a broker that has one, except one whose machine says that its process has ended (`refusals`);
+- a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
+  leader stays while it lives. Whoever is not live leaves the in-sync set, unless nobody in it lives: then no
+  other broker can have led without it;
 - each change of a leader raises both epochs of the partition by one;
 - the controller is the lowest broker that lives. Two that take themselves for it do no harm: each change is
   planned on the newest image, where it is right whoever commits it.
@@ -13,7 +15,8 @@ Invariants:
 Pure. Source: KIP-631 (fencing), KIP-966 (who may lead).
 """
 
-from collections.abc import Set
+from collections.abc import Callable, Container, Iterable, Set
+from typing import TypeAlias
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
@@ -21,15 +24,18 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    NothingToChange,
     PartitionAssignment,
     PartitionsChanged,
     Topic,
 )
+from tidelog.broker.cluster.in_sync import with_in_sync
 from tidelog.broker.cluster.store import BrokerSession
 
-
-class NothingToChange(Exception):
-    """The newest image needs no such change any more."""
+LeastInSync: TypeAlias = Callable[[Topic], int]
+"""min.insync.replicas of a topic."""
+Election: TypeAlias = Callable[[PartitionAssignment, Set[int]], PartitionAssignment | None]
+"""A partition and who is live -> the partition as it is to be, or None."""
 
 
 def live_brokers(catalog: Catalog) -> frozenset[int]:
@@ -66,33 +72,109 @@ def fencing(catalog: Catalog, broker: BrokerRegistration) -> BrokerRegistered:
     return BrokerRegistered(broker._replace(is_fenced=True))
 
 
-def needs_election(topic: Topic, live: Set[int]) -> bool:
-    """Whether a partition of a topic has to get another leader, or none."""
-    return any(elected(assigned, live) is not assigned for assigned in topic.partitions)
+def needs_election(topic: Topic, live: Set[int], least: int) -> bool:
+    """Whether a partition of a topic has to get another leader, or none, or another in-sync set."""
+    return any(elected(assigned, live, least) is not assigned for assigned in topic.partitions)
 
 
-def election(catalog: Catalog, topic_id: UUID) -> PartitionsChanged:
-    """The delta that gives the partitions of a topic their leaders. Raises NothingToChange."""
+def election(
+    catalog: Catalog,
+    topic_id: UUID,
+    least_in_sync: LeastInSync,
+    leaving: int = NO_LEADER,
+    only: Container[int] | None = None,
+) -> PartitionsChanged:
+    """The delta that gives the partitions of a topic, or `only` these, their leaders and in-sync sets.
+
+    `leaving` is a broker that gives up what another one can have. Raises NothingToChange.
+    """
     topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog)
-    changed = {
-        index: now
-        for index, assigned in enumerate(() if topic is None else topic.partitions)
-        if (now := elected(assigned, live)) is not assigned
-    }
+    changed: dict[int, PartitionAssignment] = {}
+    for index, assigned in enumerate(() if topic is None else topic.partitions):
+        if only is not None and index not in only:
+            continue
+        wanted = live - {leaving} if live - {leaving} & {*assigned.isr} else live
+        now = elected(assigned, wanted, least_in_sync(topic))  # type: ignore[arg-type]
+        if now is not assigned:
+            changed[index] = now
     if not changed:
         raise NothingToChange
     return PartitionsChanged(topic_id, changed)
 
 
-def elected(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment:
-    """A partition with the leader that it has to have; the same object where it has it."""
-    if assigned.leader_id in live:
-        return assigned
-    leader_id = next((each for each in assigned.replicas if each in live and each in assigned.isr), NO_LEADER)
-    if leader_id == assigned.leader_id:
-        return assigned
-    return assigned._replace(
+def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> PartitionAssignment:
+    """A partition with the leader and the in-sync set that it has to have; the same object where it has them.
+
+    `least` is min.insync.replicas: with so many in sync, nobody else may have all that is committed.
+    """
+    if assigned.elr and len(assigned.isr) >= min(least, len(assigned.replicas)):
+        without = assigned._replace(elr=(), partition_epoch=assigned.partition_epoch + 1)
+        return elected(without, live, least)._replace(partition_epoch=without.partition_epoch)
+    in_sync = [each for each in assigned.replicas if each in live and each in assigned.isr]
+    if in_sync:
+        leader_id = assigned.leader_id if assigned.leader_id in in_sync else in_sync[0]
+    else:
+        eligible = (each for each in assigned.replicas if each in live and each in assigned.elr)
+        leader_id = next(eligible, NO_LEADER)
+        in_sync = [leader_id] if leader_id != NO_LEADER else list(assigned.isr)
+    return _led(with_in_sync(assigned, in_sync, least), assigned, leader_id)
+
+
+def election_as_asked(
+    catalog: Catalog,
+    topic_id: UUID,
+    indexes: Iterable[int],
+    elect: Election,
+) -> PartitionsChanged:
+    """The delta that an operator asks for: `elect` is one of the two that follow. Raises NothingToChange."""
+    topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog)
+    partitions = () if topic is None else topic.partitions
+    wanted = {index: elect(partitions[index], live) for index in indexes if index < len(partitions)}
+    changed = {index: now for index, now in wanted.items() if now is not None}
+    if not changed:
+        raise NothingToChange
+    return PartitionsChanged(topic_id, changed)
+
+
+def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
+    """A partition led by the first of its replicas; None where that leads already, or may not."""
+    preferred = assigned.replicas[0]
+    if assigned.leader_id == preferred or preferred not in live or preferred not in assigned.isr:
+        return None
+    return _led(assigned, assigned, preferred)
+
+
+def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
+    """A partition that nobody may lead, led by a live replica that may lack acknowledged records: what an
+    operator may ask for. None where it needs none, or no replica lives."""
+    leader_id = next((each for each in assigned.replicas if each in live), NO_LEADER)
+    if assigned.leader_id != NO_LEADER or leader_id == NO_LEADER:
+        return None
+    return _led(assigned._replace(isr=(leader_id,), elr=()), assigned, leader_id)
+
+
+def without_disk(catalog: Catalog, topic_id: UUID, node_id: int, least: LeastInSync) -> PartitionsChanged:
+    """The delta by which a broker that lost its disk is in no in-sync and no eligible set of a topic, except
+    where it has the only replica. Raises NothingToChange."""
+    topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog) - {node_id}
+    changed: dict[int, PartitionAssignment] = {}
+    for index, assigned in enumerate(() if topic is None else topic.partitions):
+        isr, elr = (tuple(each for each in some if each != node_id) for some in (assigned.isr, assigned.elr))
+        if (isr, elr) != (assigned.isr, assigned.elr) and len(assigned.replicas) > 1:
+            epoch = assigned.partition_epoch + 1
+            left = assigned._replace(isr=isr, elr=elr, partition_epoch=epoch)
+            now = elected(left, live, least(topic))  # type: ignore[arg-type]
+            changed[index] = now._replace(partition_epoch=epoch)
+    if not changed:
+        raise NothingToChange
+    return PartitionsChanged(topic_id, changed)
+
+
+def _led(now: PartitionAssignment, before: PartitionAssignment, leader_id: int) -> PartitionAssignment:
+    if leader_id == before.leader_id:
+        return now
+    return now._replace(
         leader_id=leader_id,
-        leader_epoch=assigned.leader_epoch + 1,
-        partition_epoch=assigned.partition_epoch + 1,
+        leader_epoch=before.leader_epoch + 1,
+        partition_epoch=before.partition_epoch + 1,
     )

@@ -9,14 +9,16 @@ Invariants:
 - whatever is changed here is planned on the newest image (`controller`, `registration`);
 - the sessions are known `SETTLE_SECONDS` after a watch began. A store that was itself started again gives
   the brokers that time to come back;
-- `is_cut_off` asks only this machine's monotonic clock, which runs from before the last sign of life.
+- `is_cut_off` asks this machine's monotonic clock, which runs from before the last sign of life, and whether
+  the image shows that others have fenced this broker.
 
 Event loop only. Not made for a broker that has its catalog in its own data folder.
 """
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID, uuid4
@@ -25,26 +27,33 @@ import structlog
 
 from tidelog.broker.cluster.catalog import (
     NO_LEADER,
+    BrokerConfigsChanged,
     BrokerRegistered,
     BrokerRegistration,
     BrokerUnregistered,
     Catalog,
     Change,
+    NothingToChange,
     PartitionsAdded,
     PartitionsChanged,
+    TopicConfigsChanged,
     TopicCreated,
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.controller import (
-    NothingToChange,
+    Election,
+    LeastInSync,
     controller_of,
     election,
+    election_as_asked,
     fencing,
     live_brokers,
     needs_election,
+    without_disk,
     without_session,
 )
-from tidelog.broker.cluster.registration import accepts_loss, registering
+from tidelog.broker.cluster.refusals import Refusals
+from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import (
     BrokerSession,
     SessionHeld,
@@ -77,9 +86,19 @@ class Membership:
     """Of one broker, from its start to its end."""
 
     def __init__(
-        self, cluster: Cluster, store: SharedStore, broker: BrokerRegistration, *, session_timeout_ms: int
+        self,
+        cluster: Cluster,
+        store: SharedStore,
+        broker: BrokerRegistration,
+        *,
+        session_timeout_ms: int,
+        least_in_sync: LeastInSync,
+        until_refused: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
-        """`broker` gets its incarnation here, and its directory id with `register`."""
+        """`broker` gets its incarnation here, and its directory id with `register`. `until_refused` returns
+        when the process of a broker has ended; it raises ApiError."""
+        self._least_in_sync = least_in_sync
+        self._refusals = Refusals(until_refused, self._refused) if until_refused else None
         self._cluster = cluster
         self._store = store
         self._broker = broker._replace(incarnation=uuid4(), is_fenced=True)
@@ -93,6 +112,7 @@ class Membership:
         self._are_all_due = True
         self._is_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._giving_up: set[asyncio.Task[None]] = set()
         cluster.follow(self._follow)
 
     @property
@@ -102,7 +122,13 @@ class Membership:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether others may take this broker for dead, and change what it does not hear of."""
+        """Whether others take this broker for dead, or may, and change what it does not hear of."""
+        return (
+            self._may_lack_session or self._cluster.catalog.brokers.get(self._broker.node_id) == self._broker
+        )
+
+    @property
+    def _may_lack_session(self) -> bool:
         return time.monotonic() * 1000 >= self._store.session_valid_until_ms
 
     @property
@@ -158,6 +184,15 @@ class Membership:
 
         The data folder knows this incarnation by now. Raises what `check` raises, and what the store raises.
         """
+        if is_other_folder(self._cluster.catalog, self._broker, incarnations):
+            node_id, least = self._broker.node_id, self._least_in_sync
+            topics = list(self._cluster.catalog.topics())
+            await self._change_all(
+                [
+                    partial(without_disk, topic_id=each.topic_id, node_id=node_id, least=least)
+                    for each in topics
+                ]
+            )
         if accepts_loss(self._cluster.catalog, self._broker.node_id, lost):
             advice = "nothing to do: records that only the lost data folder had are gone"
             logger.warning("data_folder_loss_accepted", lost_incarnation=str(lost), advice=advice)
@@ -188,6 +223,8 @@ class Membership:
 
     async def stop(self) -> None:
         """Do nothing more."""
+        if self._refusals is not None:
+            await self._refusals.stop()
         tasks, self._tasks = self._tasks, []
         for each in tasks:
             each.cancel()
@@ -196,9 +233,11 @@ class Membership:
 
     def _follow(self, change: Change) -> None:
         match change.delta:
-            case BrokerRegistered() | BrokerUnregistered():
+            case BrokerRegistered() | BrokerUnregistered() | BrokerConfigsChanged():
                 self._are_all_due = True
-            case TopicCreated() | PartitionsAdded() | PartitionsChanged() if change.after is not None:
+            case TopicCreated() | PartitionsAdded() | PartitionsChanged() | TopicConfigsChanged() if (
+                change.after is not None
+            ):
                 self._topics[change.after.topic_id] = None
             case _:
                 return
@@ -257,27 +296,35 @@ class Membership:
         self._was_cut_off = is_cut_off
 
     async def _do_due(self) -> None:
-        if self.is_cut_off:
+        if self._may_lack_session:
             return
         await self._unfence()
         is_controller = self._sessions is not None and self.controller_id == self._broker.node_id
         if is_controller != self._was_controller:
             self._was_controller = self._are_all_due = is_controller
             logger.info("controller_elected" if is_controller else "controller_resigned", **self._names())
+        if self._refusals is not None:
+            self._refusals.watch(self._watched(is_controller))
         topics, are_all_due = list(self._topics), self._are_all_due
         self._topics.clear()
         self._are_all_due = False
         if not is_controller or self._sessions is None:
             return
         for broker in without_session(self._cluster.catalog, self._sessions):
-            if await self._fence(broker):
-                logger.warning(
-                    "broker_fenced",
-                    node_id=broker.node_id,
-                    incarnation=str(broker.incarnation),
-                    advice="start it again: its partitions wait for it",
-                )
+            await self._fence(broker)
         await (self._elect_all() if are_all_due else self._elect(topics))
+
+    def _watched(self, is_controller: bool) -> Iterator[BrokerRegistration]:
+        """The live brokers whose end this one has to notice."""
+        for node_id, broker in self._cluster.catalog.brokers.items():
+            is_other = node_id != self._broker.node_id and not broker.is_fenced
+            if is_other and (is_controller or node_id == self.controller_id):
+                yield broker
+
+    async def _refused(self, broker: BrokerRegistration) -> None:
+        if not self._may_lack_session:
+            with suppress(*_STORE_ERRORS):  # Then its session decides.
+                await self._fence(broker, may_have_session=True)
 
     def _names(self) -> dict[str, object]:
         return {"node_id": self._broker.node_id, "controller_id": self.controller_id}
@@ -298,16 +345,20 @@ class Membership:
             await self._cluster.change(plan)
             logger.info("broker_registered", node_id=live.node_id, incarnation=str(live.incarnation))
 
-    async def _fence(self, broker: BrokerRegistration) -> bool:
-        """Whether it was fenced here."""
+    async def _fence(self, broker: BrokerRegistration, *, may_have_session: bool = False) -> None:
         is_other = broker.node_id != self._broker.node_id
+        without = broker.node_id if is_other and not may_have_session else None
         try:
-            await self._cluster.change(
-                partial(fencing, broker=broker), without_session=broker.node_id if is_other else None
-            )
+            await self._cluster.change(partial(fencing, broker=broker), without_session=without)
         except (NothingToChange, StoreConflict):  # It was started again.
-            return False
-        return True
+            return
+        if is_other:
+            logger.warning(
+                "broker_fenced",
+                node_id=broker.node_id,
+                incarnation=str(broker.incarnation),
+                advice="start it again: what only it holds waits for it",
+            )
 
     async def _elect_all(self) -> None:
         """Let every partition be led as the catalog says who lives."""
@@ -315,19 +366,51 @@ class Membership:
         live = live_brokers(catalog)
         wanted = []
         for topic in list(catalog.topics()):
-            if needs_election(topic, live):
+            if needs_election(topic, live, self._least_in_sync(topic)):
                 wanted.append(topic.topic_id)
             if len(topic.partitions) >= _AT_ONCE:
                 await asyncio.sleep(0)
         await self._elect(wanted)
 
-    async def _elect(self, topic_ids: Sequence[UUID]) -> None:
-        for first in range(0, len(topic_ids), _AT_ONCE):
-            some = topic_ids[first : first + _AT_ONCE]
-            outcomes = await asyncio.gather(
-                *(self._cluster.change(partial(election, topic_id=each)) for each in some),
-                return_exceptions=True,
+    async def hand_over(self) -> None:
+        """Let others lead what they can lead, and be in no in-sync set that does without this broker.
+
+        This broker fetches no more, else a leader would add it again. What is not handed over, waits.
+        """
+        node_id = self._broker.node_id
+        with suppress(*_STORE_ERRORS, TimeoutError):
+            async with asyncio.timeout(self._session_timeout_ms / 1000):
+                await self._elect([topic.topic_id for topic in self._cluster.catalog.topics()], node_id)
+
+    async def elect(self, topic_id: UUID, indexes: Collection[int], elect: Election) -> None:
+        """Let partitions have the leaders that an operator asks for, where they may. Raises StoreError,
+        StoreConflict, OSError."""
+        await self._change_all([partial(election_as_asked, topic_id=topic_id, indexes=indexes, elect=elect)])
+
+    def give_up_soon(self, topic_id: UUID, index: int) -> None:
+        """Let another broker lead a partition that this one cannot write any more, if another one can."""
+        task = asyncio.get_running_loop().create_task(self._give_up(topic_id, index))
+        self._giving_up.add(task)
+        task.add_done_callback(self._giving_up.discard)
+
+    async def _give_up(self, topic_id: UUID, index: int) -> None:
+        node_id, least = self._broker.node_id, self._least_in_sync
+        with suppress(*_STORE_ERRORS):
+            await self._change_all(
+                [partial(election, topic_id=topic_id, least_in_sync=least, leaving=node_id, only=(index,))]
             )
+
+    async def _elect(self, topic_ids: Sequence[UUID], leaving: int = NO_LEADER) -> None:
+        plans = [
+            partial(election, topic_id=each, least_in_sync=self._least_in_sync, leaving=leaving)
+            for each in topic_ids
+        ]
+        await self._change_all(plans)
+
+    async def _change_all(self, plans: Sequence[Callable[[Catalog], PartitionsChanged]]) -> None:
+        for first in range(0, len(plans), _AT_ONCE):
+            some = plans[first : first + _AT_ONCE]
+            outcomes = await asyncio.gather(*map(self._cluster.change, some), return_exceptions=True)
             changed = 0
             for outcome in outcomes:
                 if isinstance(outcome, PartitionsChanged):

@@ -2,7 +2,8 @@
 
 Owns the check, and what its refusal says. A data folder keeps its own id, and the incarnations under which a
 broker was started with it. Another id is another disk; a folder that does not know the incarnation that
-registered last is an older copy. Either may lack acknowledged records, so an operator has to accept it.
+registered last is an older copy. Either may lack acknowledged records: the broker leaves every in-sync and
+eligible set before it registers again. Where nobody else is in such a set, an operator has to accept that.
 
 Invariant: a word of an operator names the incarnation that is lost, so it holds once.
 
@@ -16,22 +17,50 @@ from tidelog.broker.cluster.catalog import NO_ID, BrokerRegistered, BrokerRegist
 from tidelog.broker.cluster.store import StoreError
 
 
+def replica_epoch_of(incarnation: UUID) -> int:
+    """The number that names a start of a broker in its requests as a follower (KIP-903): 63 bits."""
+    return incarnation.int & (1 << 63) - 1
+
+
 def registering(
     catalog: Catalog, broker: BrokerRegistration, known_incarnations: Collection[UUID], lost: UUID | None
 ) -> BrokerRegistered:
     """The delta that registers a broker.
 
     `known_incarnations` are those that its folder knows, `lost` the incarnation whose records an operator
-    gave up. Raises StoreError where the folder is not the one of before.
+    gave up. Raises StoreError where the folder is not the one of before, and nobody else has what it had.
     """
     before = catalog.brokers.get(broker.node_id)
-    # Without an incarnation no other broker used the store, and the folder had the catalog itself.
-    if before is not None and before.incarnation not in (NO_ID, lost, broker.incarnation):
-        if before.directory_id != broker.directory_id:
-            raise StoreError(_refusal(before, "in another data folder"))
-        if before.incarnation not in known_incarnations:
-            raise StoreError(_refusal(before, "after this copy of its data folder was made"))
+    if (
+        before is not None
+        and before.incarnation != lost
+        and is_other_folder(catalog, broker, known_incarnations)
+        and _has_only_copy(catalog, broker.node_id)
+    ):
+        is_copy = before.directory_id == broker.directory_id
+        how = "after this copy of its data folder was made" if is_copy else "in another data folder"
+        raise StoreError(_refusal(before, how))
     return BrokerRegistered(broker)
+
+
+def is_other_folder(
+    catalog: Catalog, broker: BrokerRegistration, known_incarnations: Collection[UUID]
+) -> bool:
+    """Whether the folder may lack what the broker's last start had."""
+    before = catalog.brokers.get(broker.node_id)
+    # Without an incarnation no other broker used the store, and the folder had the catalog itself.
+    if before is None or before.incarnation in (NO_ID, broker.incarnation):
+        return False
+    return before.directory_id != broker.directory_id or before.incarnation not in known_incarnations
+
+
+def _has_only_copy(catalog: Catalog, node_id: int) -> bool:
+    """Whether a broker alone may lead a partition."""
+    return any(
+        node_id in assigned.replicas and not {*assigned.isr, *assigned.elr} - {node_id}
+        for topic in catalog.topics()
+        for assigned in topic.partitions
+    )
 
 
 def accepts_loss(catalog: Catalog, node_id: int, lost: UUID | None) -> bool:

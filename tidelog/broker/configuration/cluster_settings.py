@@ -73,6 +73,24 @@ class ClusterSettings:
         "seconds.",
         low=1_000,
     )
+    replica_lag_time_max_ms: int = int32_setting(
+        30_000,
+        "A follower that did not have all of its leader's log for so long leaves the in-sync set.",
+        low=1_000,
+    )
+    replica_fetch_max_bytes: int = int32_setting(
+        1 << 20, "Bytes of one partition that a follower asks for at a time; at least one batch comes.", low=0
+    )
+    replica_fetch_response_max_bytes: int = int32_setting(
+        10 << 20, "Bytes that a follower asks one leader for at a time; at least one batch comes.", low=0
+    )
+    replica_fetch_wait_max_ms: int = int32_setting(
+        500, "How long a leader may keep the request of a follower while it has nothing new."
+    )
+    replica_fetch_min_bytes: int = int32_setting(1, "Bytes that a leader waits for before it answers.")
+    replica_fetch_backoff_ms: int = int32_setting(
+        1_000, "Longest time until a partition or a leader that gave an error is asked again.", low=0
+    )
     broker_rack: str = _setting(
         "", "Where this broker stands, such as an availability zone; clients see it. Empty: not said."
     )

@@ -79,6 +79,12 @@ class CoordinatorSettings:
         low=1,
         high=10_000,
     )
+    offsets_topic_replication_factor: int = _setting(
+        3,
+        "Most replicas that __consumer_offsets gets when it is made: as many as brokers live then.",
+        low=1,
+        high=32767,
+    )
     offsets_topic_segment_bytes: int = int32_setting(
         100 << 20, "Value of segment.bytes that __consumer_offsets gets when it is made.", low=14
     )
@@ -100,6 +106,12 @@ class CoordinatorSettings:
         "Partitions that __transaction_state gets when it is made. A transactional id uses one of them.",
         low=1,
         high=10_000,
+    )
+    transaction_state_log_replication_factor: int = _setting(
+        3,
+        "Most replicas that __transaction_state gets when it is made: as many as brokers live then.",
+        low=1,
+        high=32767,
     )
     transaction_state_log_segment_bytes: int = int32_setting(
         100 << 20, "Value of segment.bytes that __transaction_state gets when it is made.", low=14

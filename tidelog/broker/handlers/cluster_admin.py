@@ -1,7 +1,7 @@
-"""Administration of a cluster with one broker: folders, leaders, replicas, quorum, features.
+"""Administration of a cluster: folders, leaders, replicas, quorum, features.
 
-Invariants: nothing is changed here, because one broker has no other leader, replica or feature to change to;
-a request that would need one is refused with Kafka's code. What a request names twice is answered once.
+Invariants: nothing but leaders is changed here; a request that would need another folder, broker or feature
+is refused with Kafka's code. What a request names twice is answered once.
 
 Source: Kafka's KafkaApis, ReplicaManager, ReplicationControlManager, FeatureControlManager and
 ClientMetricsManager.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
@@ -129,36 +130,65 @@ class ClusterAdminHandler:
 
     def elect_leaders(
         self, context: RequestContext, request: types.ElectLeadersRequest
-    ) -> Steps[types.ElectLeadersResponseDict]:
-        """Each partition is led by its only replica, or it has no leader."""
-        pace = Pace()
-        is_for_all = request.topic_partitions is None
-        named = yield from self._partitions(request.topic_partitions, pace)
+    ) -> Steps[Awaitable[types.ElectLeadersResponseDict]]:
+        """The first replica leads again, or with an unclean election one that may lack records."""
+        named = yield from self._partitions(request.topic_partitions, Pace())
+        return self._elect(named, request.election_type, is_for_all=request.topic_partitions is None)
+
+    async def _elect(
+        self, named: _Named, election_type: int, *, is_for_all: bool
+    ) -> types.ElectLeadersResponseDict:
+        from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
+
+        elect = elected_as_preferred if election_type == PREFERRED_ELECTION else elected_uncleanly
         results: list[types.ElectLeadersResponseReplicaElectionResultDict] = []
         for topic, indexes in named.items():
-            partitions: list[types.ElectLeadersResponsePartitionResultDict] = []
-            for index in indexes:
-                code = self._election(topic, index, request.election_type)
-                # As in Kafka, a request for all partitions names only those that had an election.
-                if not (is_for_all and code == ErrorCode.ELECTION_NOT_NEEDED):
-                    partitions.append(
-                        {"partition_id": index, "error_code": code, "error_message": code.message}
-                    )
-                if pace.spent():
-                    yield
+            codes = await self._services.turns.run(self._elections(topic, indexes, election_type))
+            wanted = [index for index, code in codes.items() if code == ErrorCode.NONE]
+            known, membership = self._services.catalog.topic(topic), self._services.membership
+            if wanted and known is not None and membership is not None:
+                try:
+                    await membership.elect(known.topic_id, wanted, elect)
+                except (StoreError, StoreConflict, OSError):
+                    codes.update(dict.fromkeys(wanted, ErrorCode.KAFKA_STORAGE_ERROR))
+            # As in Kafka, a request for all partitions names only those that had an election.
+            partitions: list[types.ElectLeadersResponsePartitionResultDict] = [
+                {"partition_id": index, "error_code": code, "error_message": code.message if code else None}
+                for index, code in codes.items()
+                if not (is_for_all and code == ErrorCode.ELECTION_NOT_NEEDED)
+            ]
             if partitions:
                 results.append({"topic": topic, "partition_result": partitions})
         return {"error_code": ErrorCode.NONE, "replica_election_results": results}
 
+    def _elections(
+        self, topic: str, indexes: Iterable[int], election_type: int
+    ) -> Steps[dict[int, ErrorCode]]:
+        """NONE for what can be elected."""
+        pace, codes = Pace(), {}
+        for index in indexes:
+            codes[index] = self._election(topic, index, election_type)
+            if pace.spent():
+                yield
+        return codes
+
     def _election(self, topic: str, index: int, election_type: int) -> ErrorCode:
-        missing = self._missing(topic, index)
-        if missing is not None:
-            return missing
-        if self._services.leader_of(topic, index) != NO_LEADER:
-            return ErrorCode.ELECTION_NOT_NEEDED
+        from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
+
+        known = self._services.catalog.topic(topic)
+        if known is None or not known.has_partition(index):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assigned, leader_id = known.partitions[index], self._services.leader_of(topic, index)
+        live = {each for each in assigned.replicas if self._services.is_live(each)}
         if election_type == PREFERRED_ELECTION:
-            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            if leader_id == assigned.replicas[0]:
+                return ErrorCode.ELECTION_NOT_NEEDED
+            is_possible = elected_as_preferred(assigned, live) is not None
+            return ErrorCode.NONE if is_possible else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        if leader_id != NO_LEADER:
+            return ErrorCode.ELECTION_NOT_NEEDED
+        is_possible = elected_uncleanly(assigned, live) is not None
+        return ErrorCode.NONE if is_possible else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def alter_partition_reassignments(
         self, context: RequestContext, request: types.AlterPartitionReassignmentsRequest

@@ -261,6 +261,12 @@ def describe_producers(
     }
 
 
+def fetch_snapshot(
+    request: types.FetchSnapshotRequest, code: ErrorCode, message: str | None
+) -> types.FetchSnapshotResponseDict:
+    return {"error_code": code, "topics": []}
+
+
 def write_txn_markers(
     request: types.WriteTxnMarkersRequest, code: ErrorCode, message: str | None
 ) -> Steps[types.WriteTxnMarkersResponseDict]:

@@ -11,11 +11,15 @@ Invariants:
   below the batch size makes progress (KIP-74); after it both limits apply;
 - a consumer of committed records gets what lies before the last stable offset, aborted records and markers
   included, and the aborted transactions among them: it leaves those out itself;
+- a follower gets what is written, which the leader flushes at the same time; it has durably what lies before
+  the offset from which it fetches, which counts once per request, where the follower's log agrees with this
+  one and the catalog has the start of that broker that fetches;
 - a topic that is requested by id is read only under this id, also if its name belongs to another topic by
   then; what may not be read does not show its name;
 - a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
 
-Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and DelayedFetch; KIP-516.
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages and DelayedFetch, and
+Partition.updateFollowerFetchState; KIP-516, KIP-903.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from tidelog.broker.replicas.replica import Replica, all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
-from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds, Read
+from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds, Read, ReadResult
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import (
@@ -46,6 +50,7 @@ from tidelog.protocol.hot import (
     FetchResponse,
     TopicKey,
 )
+from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
@@ -119,6 +124,8 @@ class FetchHandler(GuardedHandler):
             fetch = fetch._replace(names=(yield from self._names(fetch)))
         if self._access.is_on:
             fetch = fetch._replace(refused=(yield from self._refused(context, fetch, request.replica_id)))
+        if request.replica_id >= 0:
+            yield from self._note_follower(fetch, request)
         by_range = context.connection.sends_files
         try:
             reading = yield from self._read(fetch, request, nowait=True, by_range=by_range)
@@ -126,7 +133,7 @@ class FetchHandler(GuardedHandler):
             return self._parked(fetch, request, is_cold=True, by_range=by_range)
         if self._is_enough(reading, fetch, request):
             return (yield from self._respond(fetch, reading))
-        if self._patience_ms(request) == 0 and not (yield from self._behind(fetch)):
+        if self._patience_ms(request) == 0 and not (yield from self._behind(fetch, request)):
             return (yield from self._respond(fetch, reading))
         return self._parked(fetch, request, is_cold=False, by_range=by_range)
 
@@ -169,6 +176,28 @@ class FetchHandler(GuardedHandler):
                 yield
         return frozenset(refused)
 
+    def _note_follower(self, fetch: FetchContext, request: FetchRequest) -> Steps[None]:
+        """Note what the follower holds durably of each partition."""
+        from tidelog.broker.cluster.in_sync import is_registered
+
+        in_sync_sets = self._services.in_sync_sets
+        catalog = self._services.catalog
+        if in_sync_sets is None or not is_registered(catalog, request.replica_id, request.replica_epoch):
+            return
+        pace = Pace(CHECKS_PER_STEP)
+        for topic, wanted in fetch.partitions:
+            try:
+                replica = self._replica(fetch, topic, wanted.partition)
+                if _diverging(replica, wanted, request) is not None:
+                    continue
+                offset, start_offset = wanted.fetch_offset, wanted.log_start_offset
+                if replica.fetched_by(request.replica_id, request.replica_epoch, offset, start_offset):
+                    in_sync_sets.join(replica)
+            except ApiError:
+                pass  # `_read` answers with it.
+            if pace.spent():
+                yield
+
     def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool) -> Parked:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
         return Parked(partial(self._wait_and_read, fetch, request, is_cold, by_range), held_bytes)
@@ -181,10 +210,12 @@ class FetchHandler(GuardedHandler):
         """How long to wait for more than was appended before the request arrived."""
         return 0 if request.min_bytes <= 0 else max(0, min(request.max_wait_ms, self._max_wait_ms))
 
-    def _behind(self, fetch: FetchContext) -> Steps[list[Replica]]:
-        """The replicas with records that are not visible yet."""
+    def _behind(self, fetch: FetchContext, request: FetchRequest) -> Steps[list[Replica]]:
+        """The replicas with records that a consumer cannot see yet."""
         pace = Pace(CHECKS_PER_STEP)
-        behind = []
+        behind: list[Replica] = []
+        if request.replica_id >= 0:
+            return behind
         for replica, _ in self._watched(fetch):
             if replica.is_behind:
                 behind.append(replica)
@@ -196,7 +227,7 @@ class FetchHandler(GuardedHandler):
         self, fetch: FetchContext, request: FetchRequest, *, nowait: bool, by_range: bool
     ) -> Steps[_Reading]:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
-        pace = Pace()
+        pace, level = Pace(), _level_of(request)
         left = min(request.max_bytes, self._max_bytes)
         if self._memory.is_short:
             left = min(left, self._memory.share_bytes)
@@ -209,18 +240,17 @@ class FetchHandler(GuardedHandler):
                 yield
             try:
                 replica = self._replica(fetch, topic, wanted.partition)
-                replica.check_leader_epoch(wanted.current_leader_epoch)
-                if wanted.last_fetched_epoch != NO_LEADER_EPOCH:
-                    diverging = _diverging(replica, wanted)
-                    if diverging is not None:
-                        must_answer = True
-                        results.append((topic, diverging, False))
-                        continue
+                diverging = _diverging(replica, wanted, request)
+                if diverging is not None:
+                    must_answer = True
+                    results.append((topic, diverging, False))
+                    continue
                 ends = replica.ends
                 most_bytes = min(wanted.partition_max_bytes, max(left, 0))
-                upper_offset = ends.visible(request.isolation_level)
+                upper_offset = ends.visible(level)
                 read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
-                found = replica.read(read)
+                is_before = level == READ_WRITTEN and wanted.fetch_offset < replica.log.start_offset
+                found = _read_over_start(replica, read) if is_before else replica.read(read)
                 aborted = None
                 if request.isolation_level == READ_COMMITTED:
                     aborted = replica.aborted_transactions(read, found)
@@ -231,7 +261,8 @@ class FetchHandler(GuardedHandler):
             read_bytes = sum(map(len, found.records))
             if read_bytes:
                 size += read_bytes
-                sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
+                if level != READ_WRITTEN:  # As in Kafka, copies are not what clients read.
+                    sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
             left -= read_bytes
             if aborted:
                 pace.left -= len(aborted)
@@ -263,7 +294,7 @@ class FetchHandler(GuardedHandler):
         reading: _Reading | None
         while True:
             # Watched before it is read, so that no change of a watermark is missed between the two.
-            with _LongPoll(loop, request.min_bytes, request.isolation_level) as poll:
+            with _LongPoll(loop, request) as poll:
                 await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
                     reading = await loop.run_in_executor(None, self._read_cold, fetch, request, by_range)
@@ -275,22 +306,22 @@ class FetchHandler(GuardedHandler):
                 if self._is_enough(reading, fetch, request):
                     return await in_turns(self._respond(fetch, reading))
                 is_late = loop.time() >= deadline
-                if is_late and (has_all or not await in_turns(self._behind(fetch))):
+                if is_late and (has_all or not await in_turns(self._behind(fetch, request))):
                     return await in_turns(self._respond(fetch, reading))
                 poll.set_missing(request.min_bytes - reading.size_bytes)
                 # A result too small to be sent may be megabytes: it must not stay in memory during the wait.
                 reading = None
                 if is_late:
-                    await self._flushed(fetch)
+                    await self._flushed(fetch, request)
                     has_all = True
                 else:
                     await poll.wait(deadline)
 
-    async def _flushed(self, fetch: FetchContext) -> None:
+    async def _flushed(self, fetch: FetchContext, request: FetchRequest) -> None:
         """Return when what is appended now is visible, or when the disk takes too long for that."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
-                await all_flushed(await self._services.turns.run(self._behind(fetch)))
+                await all_flushed(await self._services.turns.run(self._behind(fetch, request)))
 
     def _read_or_none(
         self, fetch: FetchContext, request: FetchRequest, by_range: bool
@@ -331,6 +362,10 @@ class FetchHandler(GuardedHandler):
         return FetchResponse(0, ErrorCode.NONE, session_id, topics)
 
 
+def _level_of(request: FetchRequest) -> int:
+    return READ_WRITTEN if request.replica_id >= 0 else request.isolation_level
+
+
 def _name_of(topic: TopicKey, fetch: FetchContext) -> str | None:
     return topic if isinstance(topic, str) else fetch.names.get(topic)
 
@@ -338,15 +373,15 @@ def _name_of(topic: TopicKey, fetch: FetchContext) -> str | None:
 class _LongPoll:
     """Watches replicas until enough bytes have become readable, or one of them has stopped."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, missing_bytes: int, isolation_level: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, request: FetchRequest) -> None:
         self._loop = loop
-        self._isolation_level = isolation_level
+        self._level = _level_of(request)
         self._limits: dict[Replica, int] = {}
         self._seen: dict[Replica, int] = {}
         self._gained: dict[Replica, int] = {}
         self._gained_bytes = 0
         self._woken: asyncio.Future[None] = loop.create_future()
-        self._missing_bytes = missing_bytes
+        self._missing_bytes = request.min_bytes
 
     def set_missing(self, missing_bytes: int) -> None:
         """Wake when this many more bytes have become readable since the watch began."""
@@ -359,9 +394,9 @@ class _LongPoll:
         pace = Pace(CHECKS_PER_STEP)
         for replica, limit_bytes in watched:
             self._limits[replica] = limit_bytes
-            self._seen[replica] = replica.readable_bytes(self._isolation_level)
+            self._seen[replica] = replica.readable_bytes(self._level)
             self._gained[replica] = 0
-            replica.watch(self)
+            replica.watch(self, self._level)
             if pace.spent():
                 yield
 
@@ -374,7 +409,7 @@ class _LongPoll:
 
     def replica_changed(self, replica: Replica) -> None:
         """Only the bytes of `replica` are counted again: thousands of others may be watched."""
-        readable = replica.readable_bytes(self._isolation_level)
+        readable = replica.readable_bytes(self._level)
         gained = min(readable - self._seen[replica], self._limits[replica])
         self._gained_bytes += gained - self._gained[replica]
         self._gained[replica] = gained
@@ -394,11 +429,34 @@ class _LongPoll:
             self._woken.set_result(None)
 
 
-def _diverging(replica: Replica, wanted: FetchPartition) -> FetchPartitionResult | None:
-    """Where the reader's log diverges from this one, if it does (KIP-595), so that it can truncate there."""
+def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
+    """For a follower that ends before the log's start, within which DeleteRecords put that, the batch that it
+    needs next. Raises ApiError (OFFSET_OUT_OF_RANGE where that batch is not here)."""
+    found = replica.read(wanted._replace(offset=replica.log.start_offset, by_range=False))
+    if not found.records or read_batch_header(found.records[0]).base_offset != wanted.offset:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return found
+
+
+def _diverging(
+    replica: Replica, wanted: FetchPartition, request: FetchRequest
+) -> FetchPartitionResult | None:
+    """Where the reader's log diverges from this one, if it does (KIP-595), so that it can truncate there.
+
+    Raises ApiError where this replica does not serve that reader.
+    """
+    replica.check_leader_epoch(wanted.current_leader_epoch)
+    if request.replica_id >= 0:
+        replica.check_follower(request.replica_id)
+    if wanted.last_fetched_epoch == NO_LEADER_EPOCH:
+        return None
     epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
         return None
+    if epoch == NO_LEADER_EPOCH:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"leader epoch {wanted.last_fetched_epoch} is not known here"
+        )
     ends = replica.ends
     return FetchPartitionResult(
         wanted.partition,

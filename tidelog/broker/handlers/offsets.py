@@ -2,13 +2,14 @@
 
 Owns the three answers. For a consumer the end of the log is the high watermark, so no answer names an offset
 that a crash could undo. What was appended before the request arrived may have been acknowledged with acks=1,
-so the answer waits until it is durable here; it does not wait for followers.
+so the answer waits until it is durable here; it does not wait for followers: a new leader that does not know
+yet what they hold says OFFSET_NOT_AVAILABLE. A follower gets the ends of all that is written.
 
 Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, because its
 two answers could not be distinguished. Searches by timestamp may read the disk and run in a thread.
 
 Source: Kafka's KafkaApis.handleListOffsetRequest, KIP-79, KIP-320, KIP-734 (max timestamp), KIP-405, KIP-1005
-and KIP-1023 (places in remote storage), KIP-107 (DeleteRecords).
+and KIP-1023 (places in remote storage), KIP-107 (DeleteRecords), KIP-207 (OFFSET_NOT_AVAILABLE).
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ _STARTS = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
 _OF_REMOTE_STORAGE = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
 """Places in remote storage, which no log here has: offset -1."""
 _NEVER = 1 << 15
+_FIRST_WITH_NOT_AVAILABLE = 5
+_LOOK_SECONDS = 0.05
+"""How often followers' starts are looked at: they come with their fetches, up to half a second apart."""
 TO_HIGH_WATERMARK = -1
 _AnswerT = TypeVar("_AnswerT", bound="Mapping[str, object]")
 
@@ -94,6 +98,8 @@ class OffsetsHandler(GuardedHandler):
         replica = self._services.replica(topic, asked.partition_index, asked.current_leader_epoch)
         end = replica.ends.visible(isolation_level)
         if timestamp == LATEST_TIMESTAMP:
+            if code := _code_beyond_end(context, replica):
+                raise ApiError(code)
             return {"offset": end, "leader_epoch": replica.leader_epoch}
         log = replica.log
         if timestamp in _OF_REMOTE_STORAGE:
@@ -101,7 +107,7 @@ class OffsetsHandler(GuardedHandler):
         if timestamp in _STARTS:
             return {"offset": log.start_offset, "leader_epoch": log.leader_epoch_for(log.start_offset)}
         answer: types.ListOffsetsResponsePartitionDict = {}
-        searches.append(_Search(answer, replica, timestamp, end))
+        searches.append(_Search(answer, replica, timestamp, end, _code_beyond_end(context, replica)))
         return answer
 
     async def _once_visible(
@@ -118,31 +124,37 @@ class OffsetsHandler(GuardedHandler):
         """Where a leader epoch ended, so that a consumer can detect a log truncated below its offset."""
         asked = _Asked(request.topics, "topic", "partition")
         behind = yield from asked.look(self._services, partial(self._shows_epochs, context))
-        answer = self._ends_of_epochs(context, asked)
+        answer = self._ends_of_epochs(context, request.replica_id, asked)
         return self._once_visible(behind, answer) if behind else (yield from answer)
 
     def _ends_of_epochs(
-        self, context: RequestContext, asked: _Asked
+        self, context: RequestContext, replica_id: int, asked: _Asked
     ) -> Steps[types.OffsetForLeaderEpochResponseDict | Awaitable[types.OffsetForLeaderEpochResponseDict]]:
-        return {"topics": (yield from asked.answers(partial(self._end_of_epoch, context)))}
+        return {"topics": (yield from asked.answers(partial(self._end_of_epoch, context, replica_id)))}
 
     def _shows_epochs(self, context: RequestContext, topic: str) -> bool:
         shows = self._access.shows
         return shows(context, CLUSTER_ACTION, CLUSTER_NAME) or shows(context, DESCRIBE_TOPIC, topic)
 
     def _end_of_epoch(
-        self, context: RequestContext, topic: str, asked: types.OffsetForLeaderEpochRequestPartition
+        self,
+        context: RequestContext,
+        replica_id: int,
+        topic: str,
+        asked: types.OffsetForLeaderEpochRequestPartition,
     ) -> types.OffsetForLeaderEpochResponsePartitionDict:
         if not self._access.allows_one(context, (CLUSTER_ACTION, DESCRIBE_TOPIC), topic):
             raise ApiError(DESCRIBE_TOPIC.refusal)
         replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
-        return {"leader_epoch": epoch, "end_offset": min(end_offset, replica.high_watermark)}
+        if replica_id < 0:
+            end_offset = min(end_offset, replica.high_watermark)
+        return {"leader_epoch": epoch, "end_offset": end_offset}
 
     async def delete_records(
         self, context: RequestContext, request: types.DeleteRecordsRequest
     ) -> types.DeleteRecordsResponseDict:
-        """Move the start of logs forward, durably; offset -1 means the high watermark."""
+        """Move the start of logs forward, durably, on all live replicas; -1 means the committed end."""
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
         may_delete = partial(self._access.shows, context, DELETE_TOPIC)
@@ -150,12 +162,12 @@ class OffsetsHandler(GuardedHandler):
             asked.look(self._services, may_delete, lambda replica, _: replica.is_unflushed)
         )
         await all_flushed(unflushed)
-        moved: list[tuple[types.DeleteRecordsResponsePartitionDict, MovedStart]] = []
+        moved: list[_Moved] = []
         topics = await turns.run(
             asked.answers(partial(self._delete_before, context, moved), low_watermark=NO_OFFSET)
         )
         try:
-            starts = await self._services.partitions.save_start_offsets([start for _, start in moved])
+            starts = await self._services.partitions.save_start_offsets([each.start for each in moved])
         except OSError as error:
             self._services.events.error(
                 "start_offsets_not_saved",
@@ -163,17 +175,35 @@ class OffsetsHandler(GuardedHandler):
                 error=str(error),
                 advice="check the disk and its free space",
             )
-            for answer, _ in moved:
+            for answer, _, _ in moved:
                 answer |= {"low_watermark": NO_OFFSET, "error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         else:
-            for (answer, _), start in zip(moved, starts, strict=True):
-                answer["low_watermark"] = start
+            deadline = asyncio.get_running_loop().time() + request.timeout_ms / 1000
+            for each, start in zip(moved, starts, strict=True):
+                await self._answer_moved(each, start, deadline)
         return {"topics": topics}
+
+    async def _answer_moved(self, moved: _Moved, start: int, deadline: float) -> None:
+        """Answer once the log begins there on all live replicas, or the time is up: with the lowest start."""
+        replica, loop = moved.replica, asyncio.get_running_loop()
+        low_watermark = start
+        while (leadership := replica.leadership) is not None:
+            live = [each for each in leadership.assigned.replicas if self._services.is_live(each)]
+            low_watermark = leadership.low_watermark(start, live)
+            if low_watermark >= start:
+                break
+            if loop.time() >= deadline:
+                moved.answer["error_code"] = ErrorCode.REQUEST_TIMED_OUT
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        if replica.stopped is not None:
+            moved.answer["error_code"] = replica.stopped
+        moved.answer["low_watermark"] = min(low_watermark, start)
 
     def _delete_before(
         self,
         context: RequestContext,
-        moved: list[tuple[types.DeleteRecordsResponsePartitionDict, MovedStart]],
+        moved: list[_Moved],
         topic: str,
         asked: types.DeleteRecordsRequestPartition,
     ) -> types.DeleteRecordsResponsePartitionDict:
@@ -190,8 +220,16 @@ class OffsetsHandler(GuardedHandler):
                 f"offset {offset} is not between 0 and the committed end {committed}",
             )
         answer: types.DeleteRecordsResponsePartitionDict = {}
-        moved.append((answer, replica.delete_records_before(offset)))
+        moved.append(_Moved(answer, replica, replica.delete_records_before(offset)))
         return answer
+
+
+def _code_beyond_end(context: RequestContext, replica: Replica) -> ErrorCode:
+    """Not NONE while a new leader does not know yet how much of its log clients may read (KIP-207)."""
+    if not replica.is_behind_its_epoch:
+        return ErrorCode.NONE
+    is_known = context.header.api_version >= _FIRST_WITH_NOT_AVAILABLE
+    return ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 class _Asked:
@@ -264,6 +302,14 @@ class _Asked:
         return found
 
 
+class _Moved(NamedTuple):
+    """A log whose start was moved; the lowest start of its replicas is added to `answer`."""
+
+    answer: types.DeleteRecordsResponsePartitionDict
+    replica: Replica
+    start: MovedStart
+
+
 class _Search(NamedTuple):
     """A timestamp to look up; the offset is added to `answer`, the partition's answer."""
 
@@ -271,6 +317,8 @@ class _Search(NamedTuple):
     replica: Replica
     timestamp: int
     end: int
+    code_beyond_end: ErrorCode
+    """What is answered where nothing is found before `end`."""
 
 
 async def _search(
@@ -283,7 +331,7 @@ async def _search(
 
 def _find_all(searches: Iterable[_Search]) -> None:
     """In a thread: add to each answer the offset, timestamp and leader epoch, if such a record is visible."""
-    for answer, replica, timestamp, end in searches:
+    for answer, replica, timestamp, end, code_beyond_end in searches:
         log = replica.log
         try:
             if timestamp == MAX_TIMESTAMP:
@@ -295,3 +343,5 @@ def _find_all(searches: Iterable[_Search]) -> None:
             continue
         if found is not None and found[0] < end:
             answer["offset"], answer["timestamp"], answer["leader_epoch"] = found
+        else:
+            answer["error_code"] = code_beyond_end

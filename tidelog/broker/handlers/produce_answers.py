@@ -23,6 +23,7 @@ from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP
 ProduceResponse = list[tuple[str, list[ProducePartitionResult]]]
 
 SWEEP_MS = 100
+_TOO_FEW_IN_SYNC = "the batch is written, but fewer replicas are in sync than min.insync.replicas asks for"
 _NOT_DURABLE_YET = "the batch is written, but was not durable within the request's timeout"
 
 
@@ -37,6 +38,8 @@ def not_durable(index: int, replica: Replica) -> ProducePartitionResult:
     """The result of a batch that was not durable in time, or never will be: its replica has stopped."""
     if replica.stopped is not None:
         return refused(index, replica.stopped, replica.stopped.message)
+    if replica.in_sync_count < replica.least_in_sync:
+        return refused(index, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _TOO_FEW_IN_SYNC)
     return refused(index, ErrorCode.REQUEST_TIMED_OUT, _NOT_DURABLE_YET)
 
 

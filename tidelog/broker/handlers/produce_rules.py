@@ -90,20 +90,16 @@ class ProduceRules:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"zstd needs Produce version {_FIRST_VERSION_WITH_ZSTD}, the request is version {version}",
             )
-        if acks == ACKS_ALL and replica.log.config.min_insync_replicas > 1:
-            self._check_in_sync(topic, index, replica.log.config.min_insync_replicas)
-        return replica
-
-    def _check_in_sync(self, topic: str, index: int, least: int) -> None:
-        """Raise ApiError unless so many replicas are in sync that acks=all may be asked for."""
-        known = self._services.catalog.topic(topic)
-        isr = () if known is None else known.partitions[index].isr
-        if len(isr) < least:
+        if acks == ACKS_ALL and replica.in_sync_count < (least := replica.log.config.min_insync_replicas):
+            if replica.stopped is not None:
+                raise ApiError(replica.stopped)
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR : {len(isr)} is insufficient to satisfy the min.isr requirement"
-                f" of {least} for partition {topic}-{index}: set min.insync.replicas to what the cluster has",
+                f"The size of the current ISR : {replica.in_sync_count} is insufficient to satisfy the"
+                f" min.isr requirement of {least} for partition {topic}-{index}: set min.insync.replicas to"
+                " what the cluster has",
             )
+        return replica
 
 
 def _attributes(records: Buffer) -> int:

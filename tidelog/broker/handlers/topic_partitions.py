@@ -91,9 +91,9 @@ class TopicPartitionsHandler(GuardedHandler):
         return heap
 
     def _partition(self, topic: Topic, index: int) -> types.DescribeTopicPartitionsResponsePartitionDict:
-        none: list[int] = []
         described = described_partition(self._services, topic, index)
-        return {**described, "eligible_leader_replicas": none, "last_known_elr": none}
+        eligible, none = list(topic.partitions[index].elr), list[int]()
+        return {**described, "eligible_leader_replicas": eligible, "last_known_elr": none}
 
 
 def _described_topic(

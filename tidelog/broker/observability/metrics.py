@@ -135,6 +135,17 @@ class Reading(NamedTuple):
     """By name of the counter without labels; failed_authentication and access_denied beside them."""
 
 
+class InSyncCounts(NamedTuple):
+    """Of the partitions that a broker leads, and how often it changed their in-sync sets since its start."""
+
+    leaders: int
+    under_replicated: int
+    under_least: int
+    """With fewer in sync than min.insync.replicas."""
+    shrinks: int
+    expands: int
+
+
 class FetchSessionCounts(Protocol):
     """The numbers of a cache of fetch sessions."""
 
@@ -225,6 +236,7 @@ class Metrics:
         self._fetch_sessions: FetchSessionCounts | None = None
         self._queued_bytes: Callable[[], int] = int
         self._cluster: Callable[[], ClusterCounts] | None = None
+        self._in_sync: Callable[[], InSyncCounts] | None = None
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
         self._certificates: Callable[[], Mapping[str, float]] = dict
         self.cleaner = CleanerCounts()
@@ -291,6 +303,10 @@ class Metrics:
     def count_cluster_with(self, count: Callable[[], ClusterCounts]) -> None:
         """Ask `count` for the brokers and partitions of the cluster at every scrape."""
         self._cluster = count
+
+    def count_in_sync_sets_with(self, count: Callable[[], InSyncCounts]) -> None:
+        """Ask `count` for the in-sync sets of the partitions that this broker leads at every scrape."""
+        self._in_sync = count
 
     def count_queued_bytes_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the memory of all connections at every scrape."""
@@ -393,6 +409,7 @@ class Metrics:
         yield from self._collect_connections()
         yield from self._collect_logs()
         yield from self._collect_cluster()
+        yield from self._collect_in_sync()
         yield from self.cleaner.collect()
         yield from self.throttles.collect()
 
@@ -469,6 +486,20 @@ class Metrics:
         yield gauge(f"{prefix}_globalpartitioncount", "Partitions of all brokers.", counts.partitions)
         offline = "Partitions without a leader, of all brokers (OfflinePartitionsCount)."
         yield gauge(f"{prefix}_offlinepartitionscount", offline, counts.offline_partitions)
+
+    def _collect_in_sync(self) -> Iterator[Metric]:
+        if self._in_sync is None:
+            return
+        counts, prefix = self._in_sync(), "kafka_server_replicamanager"
+        yield gauge(f"{prefix}_leadercount", "Partitions that this broker leads.", counts.leaders)
+        lacking = "Of these, with fewer replicas in sync than replicas (UnderReplicatedPartitions)."
+        yield gauge(f"{prefix}_underreplicatedpartitions", lacking, counts.under_replicated)
+        few = "Of these, with fewer in sync than min.insync.replicas (UnderMinIsrPartitionCount)."
+        yield gauge(f"{prefix}_underminisrpartitioncount", few, counts.under_least)
+        shrinks = "Changes by which followers left in-sync sets (IsrShrinksPerSec)."
+        yield counter(f"{prefix}_isrshrinks", shrinks, counts.shrinks)
+        expands = "Changes by which followers joined in-sync sets (IsrExpandsPerSec)."
+        yield counter(f"{prefix}_isrexpands", expands, counts.expands)
 
     def _collect_logs(self) -> Iterator[Metric]:
         yield gauge(

@@ -9,7 +9,7 @@ On the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.cluster.catalog import NOBODY, BrokerRegistered, Catalog, Change
@@ -18,6 +18,7 @@ from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.security.broker_user import broker_password
 from tidelog.broker.security.unknown_users import STRONGEST
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import FetchRequest, FetchResponse
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.settings import ConfigError
 
@@ -48,12 +49,30 @@ class Peers:
 
         Raises ApiError(NETWORK_EXCEPTION).
         """
+        return await self._asked(node_id, lambda to, host, port: to.call(host, port, api_key, values, lane))
+
+    async def fetch(self, node_id: int, request: FetchRequest) -> FetchResponse:
+        """The answer of a leader, over a connection of its own. Cancelled, it leaves no request behind.
+
+        Raises ApiError(NETWORK_EXCEPTION)."""
+        answer: FetchResponse = await self._asked(
+            node_id, lambda to, host, port: to.fetch(host, port, request)
+        )
+        return answer
+
+    async def until_refused(self, node_id: int) -> None:
+        """Return when nobody listens any more where a broker listened: its process has ended, or ends.
+
+        Raises ApiError(NETWORK_EXCEPTION)."""
+        await self._asked(node_id, lambda to, host, port: to.until_refused(host, port))
+
+    async def _asked(self, node_id: int, ask: Callable[[Connections, str, int], Awaitable[Any]]) -> Any:
         host, port = self._address_of(node_id)
         connections = self._opened()
-        from tidelog.broker.peers.connections import Address, AuthenticationError, ClientError
+        from tidelog.broker.peers.connections import AuthenticationError, ClientError
 
         try:
-            return await connections.call(Address(host, port, lane), api_key, values)
+            return await ask(connections, host, port)
         except ClientError as error:
             if isinstance(error, AuthenticationError):
                 await self._begin_anew(connections)

@@ -1,6 +1,13 @@
 """The replicas of this broker: from a topic in the catalog to records in a log that are durable.
 
+- `divergence`: where a follower cuts its log back when the leader says that the two diverge
+- `fetcher`: copies what one leader has to the replicas here that follow it
+- `fetchers`: which replicas fetch from which leader, and what brings a log back that cannot follow
+- `fetching`: what a follower asks one leader for, and which of the answers still count
+- `followers`: what the leader of a partition knows of its followers, and who of them is in sync
 - `group_commit`: one fdatasync for all requests that wait on a log
+- `in_sync_sets`: a broker changes the in-sync sets of the partitions that it leads
+- `leadership`: what a replica knows while it leads a partition with followers, in one epoch
 - `log_cleaner`: the broker's log cleaner: finds the dirtiest compacted log and cleans it, one at a time
 - `maintenance`: what a broker does by the clock: checkpoints, retention, expiry of idle producers
 - `ownership`: whether a data folder and a catalog belong together

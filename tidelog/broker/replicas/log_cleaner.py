@@ -108,7 +108,7 @@ class LogCleaner:
             if number % LOGS_PER_TURN == LOGS_PER_TURN - 1:
                 await asyncio.sleep(0)
             config = replica.log.config
-            if "compact" not in config.cleanup_policy or replica.stopped is not None:
+            if "compact" not in config.cleanup_policy or not replica.is_running:
                 continue
             found = replica.log.compaction.cleanable(config, replica.ends.last_stable, now_ms)
             if _key(replica) in self._uncleanable:
@@ -196,7 +196,7 @@ class LogCleaner:
 
     def _is_open(self, replica: Replica) -> bool:
         key = replica.topic, replica.partition
-        is_running = self._partitions.replicas.get(key) is replica and replica.stopped is None
+        is_running = self._partitions.replicas.get(key) is replica and replica.is_running
         return is_running and self._partitions.logs.logs.get(key) is replica.log
 
     def _check_is_open(self, replica: Replica) -> None:

@@ -119,6 +119,7 @@ class Maintenance:
         async with self._partitions.disk_work:
             # A changed clock must not make records old: the earlier of the two clocks decides.
             now_ms = min(self._clock_ms(), self._steady_ms())
+            self._partitions.note_committed()
             await asyncio.to_thread(logs.look_up_ages, now_ms)
             old: dict[str, OldRecords] = {}
             for expired in logs.run_retention(now_ms):

@@ -15,8 +15,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import cast
 from uuid import UUID
+
+import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Topic
 from tidelog.broker.configuration.topic_configs import TopicConfigs
@@ -24,13 +27,16 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.ownership import settle_strays
 from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
-from tidelog.broker.replicas.roles import Role, partitions_held
+from tidelog.broker.replicas.roles import Role, is_unclean, partitions_held, role_in
+from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager, NewPartitions
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps
+
+logger = structlog.get_logger(__name__)
 
 
 class Partitions:
@@ -50,6 +56,10 @@ class Partitions:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.unopened: set[tuple[str, int]] = set()
         """Partitions whose log could not be opened at the start."""
+        self.role_followers: list[Callable[[Replica], None]] = []
+        """Called with each replica that begins, gets another role, or ends."""
+        self.when_troubled: Callable[[Replica], None] = lambda _: None
+        """Called with each replica whose log failed or has no space."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
@@ -140,15 +150,72 @@ class Partitions:
             group_commit=self._group_commit,
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
+            when_troubled=self._troubled,
+            committed_end=None if len(role.assigned.replicas) == 1 else log.start_offset,
         )
-        if not role.is_leader:
-            replica.follow(role.leader_epoch)
+        self._take_role(replica, role)
 
-    def change_role(self, topic: Topic, index: int, role: Role) -> None:
-        """Let a replica lead or follow from now on."""
+    def change_role(self, topic: Topic, index: int, before: Role, role: Role) -> None:
+        """Let a replica lead or follow from now on, or know of other replicas."""
         replica = self.replicas.get((topic.name, index))
-        if replica is not None:
-            (replica.lead if role.is_leader else replica.follow)(role.leader_epoch)
+        if replica is None:
+            return
+        if before.leader_epoch == role.leader_epoch:
+            replica.set_assigned(role.assigned)
+        else:
+            replica.may_lose_committed |= is_unclean(before, role)
+            self._take_role(replica, role)
+
+    def _take_role(self, replica: Replica, role: Role) -> None:
+        if role.is_leader:
+            replica.lead(role.assigned)
+        else:
+            replica.follow(role.leader_epoch, role.assigned.leader_id)
+        self._tell(replica)
+
+    def _troubled(self, replica: Replica) -> None:
+        self._tell(replica)
+        self.when_troubled(replica)
+
+    def _tell(self, replica: Replica) -> None:
+        for follower in self.role_followers:
+            follower(replica)
+
+    async def truncate(self, replica: Replica, end_offset: int, catalog: Catalog) -> None:
+        """Cut the log of a follower back. Another replica takes its place, in the role of then."""
+        name, index = replica.topic, replica.partition
+        await self._exchange(
+            replica, lambda: self.logs.truncate_to(name, index, end_offset, self._clock_ms()), catalog
+        )
+
+    async def start_over(self, replica: Replica, snapshot: bytes, catalog: Catalog) -> None:
+        """Empty the log of a follower, which begins from now on where the leader's snapshot of its producers
+        ends. Another replica takes its place, in the role of then."""
+        name, index = replica.topic, replica.partition
+        await self._exchange(
+            replica, lambda: self.logs.start_over(name, index, snapshot, self._clock_ms()), catalog
+        )
+
+    async def _exchange(self, replica: Replica, change: Callable[[], PartitionLog], catalog: Catalog) -> None:
+        key = replica.topic, replica.partition
+        with suppress(ApiError):
+            await replica.flushed_as_follower()
+        if self.replicas.get(key) is not replica:
+            return
+        replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        del self.replicas[key]
+        await self.flushed(replica)
+        try:
+            async with self.disk_work:
+                if self.logs.logs.get(key) is replica.log:
+                    await asyncio.to_thread(change)
+        except (OSError, ApiError, ValueError) as error:
+            advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
+            logger.error("partition_offline", topic=key[0], partition=key[1], error=str(error), advice=advice)
+        topic = catalog.topic_by_id(replica.topic_id)
+        role = role_in(topic, replica.partition, self.node_id)
+        if topic is not None and role is not None:
+            self.begin(topic, replica.partition, role)
 
     def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
         """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""
@@ -157,6 +224,7 @@ class Partitions:
         if replica is None:
             return ()
         replica.stop(code)
+        self._tell(replica)
         return (replica,)
 
     async def flushed(self, ended: Replica) -> None:
@@ -176,6 +244,12 @@ class Partitions:
     def forget_topic(self, topic: Topic) -> None:
         """Stop counting for a deleted topic."""
         self._metrics.forget_topic(topic.name)
+
+    def note_committed(self) -> None:
+        """Let logs with other replicas know what is committed: retention deletes nothing else."""
+        for replica in self.replicas.values():
+            is_alone = replica.leadership is None and not replica.is_follower
+            replica.log.committed_end = None if is_alone else replica.progress.committed.offset
 
     def fail(self, log: PartitionLog, error: InvariantError) -> None:
         """Take a partition offline whose log contradicts itself."""

@@ -56,12 +56,12 @@ class Progress:
         "_stored_members", "_transactions", "committed", "flushed", "high_watermark",
     )  # fmt: skip
 
-    def __init__(self, end_offset: int, transactions: OpenTransactions) -> None:
-        """All before `end_offset` is committed."""
-        self.flushed = Mark(end_offset)
+    def __init__(self, flushed_end: int, transactions: OpenTransactions, committed_end: int) -> None:
+        """All before `committed_end` is known to be committed."""
+        self.flushed = Mark(flushed_end)
         """What this replica holds durably."""
-        self.committed = Mark(end_offset)
-        self.high_watermark = end_offset
+        self.committed = Mark(committed_end)
+        self.high_watermark = committed_end
         """Before it clients may read."""
         self._shown_end = 0
         self._transactions = transactions
@@ -73,7 +73,11 @@ class Progress:
         self._least_in_sync = 1
         self._limit = _UNLIMITED
         """What all other members hold durably; 0 while the set is too small."""
-        transactions.settle(end_offset)
+        transactions.settle(committed_end)
+
+    def forget_followers(self) -> None:
+        """An epoch begins, in which nothing is known yet of other replicas; `set_in_sync` comes next."""
+        self._follower_ends.clear()
 
     def flushed_to(self, durable_end: int) -> None:
         """This replica holds all before `durable_end` durably."""

@@ -145,8 +145,8 @@ class Reconciler:
                 replicas += self._partitions.end(topic, index, code)
             elif now is not None and before is None:
                 begun.append((index, now))
-            elif now is not None and now != before:
-                self._partitions.change_role(topic, index, now)
+            elif now is not None and before is not None and now != before:
+                self._partitions.change_role(topic, index, before, now)
             if pace.spent(1 if before == now or before is None else STEP_COST_REPLICA):
                 yield None
         yield from self._opened(topic, [index for index, _ in begun])

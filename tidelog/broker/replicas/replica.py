@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import Generic, NewType, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NewType, Protocol, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
 import structlog
 
+from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit, Work
 from tidelog.broker.replicas.progress import CommitWaiter, Mark, Progress, Waiting
@@ -38,7 +40,7 @@ from tidelog.broker.storage.disk import HANDLES_ADVICE, advice_on, is_out_of_han
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.log_types import READ_COMMITTED, LogEnds
+from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds
 from tidelog.broker.storage.partition_log import (
     AppendOrigin,
     AppendResult,
@@ -52,6 +54,9 @@ from tidelog.broker.storage.recompression import Inspected
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker, build_marker
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
+
+if TYPE_CHECKING:
+    from tidelog.broker.replicas.leadership import Leadership
 
 ACKS_ALL = -1
 FLUSH_SOON_MS = 5
@@ -146,23 +151,41 @@ class Replica:
         group_commit: GroupCommit,
         metrics: Metrics,
         loop: asyncio.AbstractEventLoop,
+        committed_end: int | None = None,
+        when_troubled: Callable[[Replica], None] = lambda _: None,
     ) -> None:
+        """`committed_end`: all before it is known to be committed; None where this replica alone decides.
+        `when_troubled` is called where the log failed, or has no space."""
         self.topic = log.topic
         self.topic_id = topic_id
         self.partition = log.partition
         self.log = log
         self.leader_epoch = leader_epoch
-        self.progress = Progress(log.flushed_end_offset, log.transactions)
+        self.leader_id: int = NO_LEADER
+        """Whom this replica follows, if it does."""
+        self.may_lose_committed = False
+        """Whether a broker led that may lack what was committed, because an operator chose it."""
+        flushed_end = log.flushed_end_offset
+        self.progress = Progress(
+            flushed_end, log.transactions, flushed_end if committed_end is None else committed_end
+        )
         self.visible_bytes = 0
         """How many bytes the high watermark has passed since the start."""
         self.stopped: ErrorCode | None = None
         """Why this replica serves nothing, or None."""
         self._has_ended = False
+        self._when_troubled = when_troubled
         self._group_commit = group_commit
         self._metrics = metrics
         self._loop = loop
+        self.leadership: Leadership | None = None
+        """Of a partition with followers, while this replica leads it."""
+        self.in_sync_count = 1
+        """How many replicas are in sync, as the catalog says."""
         self._watchers: dict[Watcher, None] = {}
+        self._append_watchers: dict[Watcher, None] = {}
         self._marker_watches: WeakSet[MarkerWatch] | None = None
+        self._leader_start = 0
         self._unflushed_batches = 0
         self._flushing_bytes = 0
         self._tell_again_at = 0.0
@@ -182,7 +205,12 @@ class Replica:
     @property
     def is_follower(self) -> bool:
         """Whether another broker leads, or none."""
-        return self.stopped == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.stopped == ErrorCode.NOT_LEADER_OR_FOLLOWER and not self._has_ended
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it leads or follows."""
+        return self.stopped is None or self.is_follower
 
     @property
     def high_watermark(self) -> int:
@@ -191,9 +219,9 @@ class Replica:
     def readable_bytes(self, isolation_level: int) -> int:
         """How many bytes became readable for consumers of this isolation level; use only differences."""
         transactions = self.log.transactions
-        if isolation_level != READ_COMMITTED or transactions.first_unstable >= self.progress.high_watermark:
-            return self.visible_bytes
-        return transactions.bytes_before
+        if isolation_level == READ_COMMITTED and transactions.first_unstable < self.progress.high_watermark:
+            return transactions.bytes_before
+        return self.log.appended_bytes if isolation_level == READ_WRITTEN else self.visible_bytes
 
     def append_as_leader(
         self,
@@ -213,21 +241,51 @@ class Replica:
         try:
             result = self.log.append(batch, self.leader_epoch, now_ms, origin, inspected, permit)
         except ApiError as error:
-            if self.log.failure is not None:
-                self.fail(self.log.failure)
-            elif isinstance(error.__cause__, CorruptSegmentError):
-                self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
-            elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                advice = (
-                    "free space on the disk that holds the data folder; producers try again, nothing is lost"
-                )
-                self._tell("append_refused", error.message, advice_on(error.__cause__, advice))
+            self._not_appended(error)
             raise
         if not result.duplicate:
             self._unflushed_batches += 1
             if not self.log.config.acks_all_durable and origin is AppendOrigin.CLIENT:
                 self._show_written()
         return result
+
+    def _not_appended(self, error: ApiError) -> None:
+        if self.log.failure is not None:
+            self.fail(self.log.failure)
+        elif isinstance(error.__cause__, CorruptSegmentError):
+            self._tell("duplicate_refused", error.message, _DAMAGE_ADVICE)
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            advice = "free space on the disk that holds the data folder; it is tried again, nothing is lost"
+            if self._tell("append_refused", error.message, advice_on(error.__cause__, advice)):
+                self._when_troubled(self)
+
+    def append_as_follower(self, batch: Buffer, now_ms: int) -> None:
+        """Write one batch of the leader's. Raises ApiError; then nothing was written."""
+        if not self.is_follower:
+            raise ApiError(self.stopped or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            self.log.append(batch, self.leader_epoch, now_ms, AppendOrigin.LEADER)
+        except ApiError as error:
+            self._not_appended(error)
+            raise
+        self._unflushed_batches += 1
+
+    def leader_committed_to(self, high_watermark: int) -> None:
+        """The leader's high watermark: what is durable here and lies before it is committed."""
+        self.progress.follower_flushed_to(self.leader_id, high_watermark)
+
+    def leader_starts_at(self, offset: int) -> None:
+        """Where the leader's log begins: what is committed here and lies before it, is deleted, now or with a
+        later flush."""
+        self._leader_start = offset
+        offset = min(offset, self.progress.committed.offset)
+        if offset > self.log.start_offset:
+            self.log.delete_records_before(offset)
+
+    def flushed_as_follower(self) -> asyncio.Future[None]:
+        """Resolved once all that is appended now is durable here; raises ApiError when it cannot be, or where
+        another epoch began meanwhile."""
+        return self._settled(self.progress.flushed, self.log.end_offset, None, as_follower=True)
 
     def append_run(self, batches: Sequence[Buffer], now_ms: int) -> tuple[int, Written] | None:
         """Append those of a client's batches, from the first on, that one write can store; how many, and
@@ -339,11 +397,17 @@ class Replica:
         return self._settled(self.progress.flushed, self.log.end_offset, None)
 
     def _settled(
-        self, mark: Mark, end_offset: int, result: _ResultT, *, may_wait: bool = False
+        self,
+        mark: Mark,
+        end_offset: int,
+        result: _ResultT,
+        *,
+        may_wait: bool = False,
+        as_follower: bool = False,
     ) -> asyncio.Future[_ResultT]:
         """Resolved with `result` once the mark is at `end_offset`; with `may_wait` another flush moves it."""
         future: asyncio.Future[_ResultT] = self._loop.create_future()
-        if self.stopped is not None:
+        if self.stopped is not None and not (as_follower and self.is_follower):
             future.set_exception(ApiError(self.stopped))
         elif end_offset <= mark.offset:
             future.set_result(result)
@@ -362,6 +426,12 @@ class Replica:
         return most < _NEVER and log.end_offset - log.flushed_end_offset >= most
 
     @property
+    def is_behind_its_epoch(self) -> bool:
+        """Whether clients may not read yet all that the log held when this leader's epoch began."""
+        leadership = self.leadership
+        return leadership is not None and self.progress.high_watermark < leadership.epoch_start
+
+    @property
     def is_behind(self) -> bool:
         """Whether records that were appended, and perhaps acknowledged with acks=1, are not visible yet."""
         return self.stopped is None and self.log.end_offset > self.progress.high_watermark
@@ -372,8 +442,13 @@ class Replica:
         return self.stopped is None and self.log.end_offset > self.log.flushed_end_offset
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow the topic's settings from now on."""
+        """Follow the topic's settings from now on. With followers acks=all means durable in any case: they
+        have nothing else to tell."""
+        if self.leadership is not None:
+            config = replace(config, acks_all_durable=True)
         self.log.reconfigure(config)
+        if self.leadership is not None:
+            self._follow_in_sync_set()
         if config.acks_all_durable:
             self.progress.show(0)
             if self.is_unflushed:
@@ -407,6 +482,8 @@ class Replica:
             self._flushing_bytes = self.log.appended_bytes
             self._metrics.group_commit(self._unflushed_batches)
             self._unflushed_batches = 0
+            if self.leadership is not None:
+                self._tell_followers(self.leadership)
         return work
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
@@ -430,9 +507,96 @@ class Replica:
         except InvariantError as broken:
             self.fail(broken)
             return
-        if progress.high_watermark > high_watermark:
+        if self.leadership is not None:
+            self._note_visible(high_watermark)
+        elif progress.high_watermark > high_watermark:
             self.visible_bytes = self._flushing_bytes
+        if self._leader_start > log.start_offset and self.is_follower:
+            self.leader_starts_at(self._leader_start)
         self._has_moved = True
+
+    def _tell_followers(self, leadership: Leadership) -> None:
+        """They may fetch what is written, so that they flush it while this replica does."""
+        leadership.note_written(self.log.end_offset, self.log.appended_bytes)
+        for watcher in list(self._append_watchers):
+            watcher.replica_changed(self)
+
+    def _note_visible(self, before: int) -> None:
+        """The high watermark was `before`, and may be higher."""
+        high_watermark = self.progress.high_watermark
+        if high_watermark <= before:
+            return
+        if self.leadership is None:
+            self.visible_bytes = self.log.appended_bytes
+        else:
+            self.visible_bytes = self.leadership.visible_bytes(self.visible_bytes, high_watermark)
+
+    def fetched_by(self, broker_id: int, replica_epoch: int, offset: int, start_offset: int) -> bool:
+        """A follower holds all from `start_offset` to `offset` durably; whether it is to join the in-sync
+        set."""
+        leadership, log, progress = self.leadership, self.log, self.progress
+        if leadership is None or not log.start_offset <= offset <= log.end_offset:
+            return False
+        now_ms = self._loop.time() * 1000
+        leadership.fetched(broker_id, replica_epoch, offset, start_offset, log.end_offset, now_ms)
+        committed, high_watermark = progress.committed.offset, progress.high_watermark
+        progress.follower_flushed_to(broker_id, offset)
+        self._progressed(committed, high_watermark)
+        return leadership.may_join(broker_id, progress.high_watermark)
+
+    def _follow_in_sync_set(self) -> None:
+        leadership, progress = self.leadership, self.progress
+        committed, high_watermark = progress.committed.offset, progress.high_watermark
+        if leadership is None:
+            progress.set_in_sync((), (), 1)
+        else:
+            leadership.tell(progress, self.least_in_sync)
+        self._progressed(committed, high_watermark)
+
+    def _progressed(self, committed: int, high_watermark: int) -> None:
+        """Answer those whose marks have moved since, by what followers hold."""
+        progress = self.progress
+        if (progress.committed.offset, progress.high_watermark) == (committed, high_watermark):
+            return
+        try:
+            progress.check(self.log.start_offset)
+        except InvariantError as broken:
+            self.fail(broken)
+            return
+        self._note_visible(high_watermark)
+        progress.answer()
+        self._tell_watchers()
+
+    @property
+    def least_in_sync(self) -> int:
+        """How many replicas have to be in sync: min.insync.replicas, or all if there are fewer."""
+        if self.leadership is None:
+            return 1
+        return min(self.log.config.min_insync_replicas, len(self.leadership.assigned.replicas))
+
+    def begin_joining(self) -> dict[int, int]:
+        """As `Leadership.begin_joining`; from now on, what is committed needs them too."""
+        if self.leadership is None:
+            return {}
+        joining = self.leadership.begin_joining(self.progress.high_watermark)
+        self._follow_in_sync_set()
+        return joining
+
+    def end_joining(self, leadership: Leadership, joined: Iterable[int]) -> None:
+        """As `Leadership.end_joining`, of the leadership in which they began to."""
+        leadership.end_joining(joined)
+        self._follow_in_sync_set()
+
+    def check_follower(self, broker_id: int) -> None:
+        """Raise ApiError unless this replica leads, and that broker has another one."""
+        if self.stopped is not None:
+            raise ApiError(self.stopped)
+        if self.leadership is None or broker_id not in self.leadership.assigned.replicas:
+            raise ApiError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker_id} has no replica of {self.topic}-{self.partition} in epoch"
+                f" {self.leader_epoch}",
+            )
 
     def tell_waiting(self) -> None:
         """For GroupCommit: answer those whose marks have moved."""
@@ -457,19 +621,42 @@ class Replica:
         self._metrics.partition_failed()
         self.log.mark_failed(error)
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._when_troubled(self)
 
-    def lead(self, leader_epoch: int) -> None:
+    def lead(self, assigned: PartitionAssignment) -> None:
         """Serve as the leader of this epoch, also where another broker led before."""
         if not self._has_ended:
-            self.leader_epoch = leader_epoch
-            self.stopped = None
+            self.leader_epoch = assigned.leader_epoch
+            self.leadership = self.stopped = None
+            self.progress.forget_followers()
+            self.set_assigned(assigned)
+            if self.is_unflushed:
+                self._group_commit.request(self)
             self._tell_watchers()
 
-    def follow(self, leader_epoch: int) -> None:
-        """Another broker, or none, leads in this epoch: serve nothing, and make what is here durable."""
+    def set_assigned(self, assigned: PartitionAssignment) -> None:
+        """What the catalog says of the replicas from now on, within the same epoch."""
+        if self.stopped is not None:
+            return
+        self.in_sync_count = len(assigned.isr)
+        if self.leadership is not None:
+            self.leadership.assigned = assigned
+        elif len(assigned.replicas) > 1:
+            from tidelog.broker.replicas.leadership import Leadership
+
+            self.leadership = Leadership(assigned, self.log.end_offset, self._loop.time() * 1000)
+            if not self.log.config.acks_all_durable:
+                self.reconfigure(self.log.config)
+        self._follow_in_sync_set()
+
+    def follow(self, leader_epoch: int, leader_id: int) -> None:
+        """Another broker, or none (NO_LEADER), leads in this epoch: serve nothing, and make what is here
+        durable. What the leader calls committed is committed here."""
         if not self._has_ended:
-            self.leader_epoch = leader_epoch
+            self.leader_epoch, self.leader_id = leader_epoch, leader_id
             self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.progress.forget_followers()
+            self.progress.set_in_sync((leader_id,), (), 0)
             if self.log.end_offset > self.log.flushed_end_offset:
                 self._group_commit.request(self)
 
@@ -485,19 +672,27 @@ class Replica:
         Waiters are called in the next step of the loop, because this step may be in the middle of a request.
         """
         self.stopped = code
+        self.leadership = None
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
         if waiting := self.progress.take_waiting():
             self._loop.call_soon(_tell_failed, waiting, code)
         self._tell_watchers()
+        for watcher in list(self._append_watchers):
+            watcher.replica_changed(self)
 
-    def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` whenever the high watermark moves or the replica stops, until `unwatch`."""
-        self._watchers[watcher] = None
+    def watch(self, watcher: Watcher, isolation_level: int = 0) -> None:
+        """Call `watcher` whenever a reader of this level may read more, or the replica stops, until
+        `unwatch`."""
+        if isolation_level == READ_WRITTEN:
+            self._append_watchers[watcher] = None
+        else:
+            self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
+        self._append_watchers.pop(watcher, None)
 
     def _tell_watchers(self) -> None:
         if self._watchers:
@@ -524,9 +719,7 @@ class Replica:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the newest leader epoch up to `epoch` (KIP-320), or (-1, -1)."""
-        if epoch == self.leader_epoch:
-            return epoch, self.log.end_offset
-        return self.log.end_offset_for_epoch(epoch)
+        return self.log.end_offset_for_epoch(epoch, self.leader_epoch)
 
     def read(self, wanted: Read) -> ReadResult:
         """As `ReadableLog.read`; the upper offset is one of `ends`.
@@ -551,10 +744,12 @@ class Replica:
             return []
         return self.log.aborted_transactions(wanted.offset, found.next_offset, nowait=wanted.nowait)
 
-    def _tell(self, event: str, error: str | None, advice: str) -> None:
-        """Log a disk problem once per `TOLD_EVERY_MS`: clients repeat requests at once. In any thread."""
+    def _tell(self, event: str, error: str | None, advice: str) -> bool:
+        """Log a disk problem once per `TOLD_EVERY_MS`, because clients repeat requests at once; whether it
+        was logged. In any thread."""
         now = time.monotonic()
         if now < self._tell_again_at:
-            return
+            return False
         self._tell_again_at = now + TOLD_EVERY_MS / 1000
         logger.error(event, topic=self.topic, partition=self.partition, error=error, advice=advice)
+        return True

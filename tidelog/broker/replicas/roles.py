@@ -13,17 +13,27 @@ from tidelog.broker.cluster import catalog
 
 
 class Role(NamedTuple):
-    """The role of a broker that holds a replica of a partition."""
+    """The role of a broker that holds a replica of a partition, and what the catalog says of all replicas."""
 
     is_leader: bool
-    leader_epoch: int
+    assigned: catalog.PartitionAssignment
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.assigned.leader_epoch
+
+
+def is_unclean(before: Role, now: Role) -> bool:
+    """Whether the leader of now may lack what was committed, because an operator chose it."""
+    then = before.assigned
+    return now.assigned.leader_id not in (catalog.NO_LEADER, then.leader_id, *then.isr, *then.elr)
 
 
 def role_of(assigned: catalog.PartitionAssignment, node_id: int) -> Role | None:
     """The role of a broker; None where it holds no replica."""
     if node_id not in assigned.replicas:
         return None
-    return Role(assigned.leader_id == node_id, assigned.leader_epoch)
+    return Role(assigned.leader_id == node_id, assigned)
 
 
 def role_in(topic: catalog.Topic | None, index: int, node_id: int) -> Role | None:

@@ -41,6 +41,7 @@ from tidelog.broker.cluster.catalog import (
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.cluster_settings import UNIX
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
@@ -83,7 +84,8 @@ class Topics:
         brokers: Callable[[], Sequence[int]],
         internal: Mapping[str, NewTopic] | None = None,
     ) -> None:
-        """`internal`: the defaults of internal topics, by name, whose settings need not pass any check."""
+        """`internal`: the defaults of internal topics, by name, whose settings need not pass any check; of
+        the replicas they name the most."""
         self.settings = settings
         self._broker_settings = broker_settings
         self._events = events
@@ -132,9 +134,11 @@ class Topics:
             count = wanted.num_partitions if wanted.num_partitions != -1 else internal.num_partitions
             count = defaults.num_partitions if count == -1 else count
             factor = wanted.replication_factor
+            if factor == -1 and name in self._internal:
+                factor = min(internal.replication_factor, 1 if self._is_one_machine else len(brokers))
             factor = defaults.default_replication_factor if factor == -1 else factor
-            partitions = assign(count, brokers, factor, begin=topic_id.int)
-        _check_one_replica(partitions)
+            partitions = assign(count, brokers, factor, begin=topic_id.int, racks=catalog.racks())
+        self._check_replicas(partitions)
         return catalog.plan_topic(name, topic_id, partitions, self._checked(name, wanted.configs))
 
     def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -144,6 +148,20 @@ class Topics:
             key: value for key, value in configs.items() if key not in internal or internal[key] != value
         }
         return {**internal, **self.settings.check(given)}  # type: ignore[dict-item]
+
+    @property
+    def _is_one_machine(self) -> bool:
+        """Whether all brokers are processes of one machine."""
+        return self._broker_settings.config.cluster_store.startswith(UNIX)
+
+    def _check_replicas(self, partitions: Iterable[PartitionAssignment]) -> None:
+        """Raise ApiError(INVALID_REPLICATION_FACTOR) for several copies on one machine."""
+        if self._is_one_machine and any(len(assigned.replicas) > 1 for assigned in partitions):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "The processes of one machine keep one replica of each partition: ask for a replication "
+                "factor of 1.",
+            )
 
     async def add_partitions(
         self,
@@ -163,7 +181,7 @@ class Topics:
                     f"The number of partitions of {name} cannot be changed: groups are found by it.",
                 )
             planned = yield from catalog.plan_partitions(topic, total, assignments, self._brokers())
-            _check_one_replica(planned.partitions)
+            self._check_replicas(planned.partitions)
             return planned
 
         if validate_only:
@@ -344,15 +362,6 @@ class Topics:
         """Let changes that are under way finish."""
         while self._changes:
             await asyncio.wait(self._changes)
-
-
-def _check_one_replica(partitions: Iterable[PartitionAssignment]) -> None:
-    """Raise ApiError(INVALID_REPLICATION_FACTOR) for copies, which nothing would keep equal."""
-    if any(len(assigned.replicas) > 1 for assigned in partitions):
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            "This release keeps one replica of each partition: ask for a replication factor of 1.",
-        )
 
 
 def _existing(catalog: Catalog, name: str) -> Topic:

@@ -30,6 +30,7 @@
 - `producer_memory`: what is remembered of each producer
 - `producer_state`: the rules of idempotence: what to do with a producer's batch
 - `producer_table`: the memory of producers: packed slots, in order of their last append
+- `producers_before`: what a log knew of its producers before one of its offsets
 - `readable_log`: the reading half of a partition's log
 - `recompression`: a client's batch in the codec of its topic's `compression.type`
 - `recovery`: opens a partition's log: decides where it ends, rebuilds the producer state

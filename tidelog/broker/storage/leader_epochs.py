@@ -77,10 +77,15 @@ class LeaderEpochs:
             found = epoch
         return found
 
-    def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` and where it ended, for OffsetForLeaderEpoch; else (-1, -1)."""
-        if epoch < 0 or epoch > self.latest:
+    def end_offset_for(self, epoch: int, end_offset: int, current: int = NO_LEADER_EPOCH) -> tuple[int, int]:
+        """The largest epoch up to `epoch` and where it ended, for OffsetForLeaderEpoch; else (-1, -1).
+
+        `current` is the epoch in which this broker leads, known before its first batch.
+        """
+        if epoch < 0 or epoch > max(self.latest, current):
             return NO_LEADER_EPOCH, NO_OFFSET
+        if epoch == current or not self.entries:
+            return epoch, end_offset
         found: int = NO_LEADER_EPOCH
         for known, start in self.entries:
             if known > epoch:

@@ -21,6 +21,9 @@ from tidelog.broker.storage.snapshot import write_snapshot
 READ_COMMITTED = 1
 """The isolation level of consumers that see nothing of transactions that are open or were aborted."""
 
+READ_WRITTEN = 2
+"""The level of followers, which get all that is written; no request names it."""
+
 
 class LogEnds(NamedTuple):
     """The ends of a log at one moment: offsets."""
@@ -35,7 +38,9 @@ class LogEnds(NamedTuple):
     """Before the first record of a transaction that is open."""
 
     def visible(self, isolation_level: int) -> int:
-        """After the last record that a consumer of this isolation level may read."""
+        """After the last record that a reader of this isolation level may read."""
+        if isolation_level == READ_WRITTEN:
+            return self.end
         return self.last_stable if isolation_level == READ_COMMITTED else self.high_watermark
 
 

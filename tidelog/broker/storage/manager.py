@@ -47,7 +47,8 @@ from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.recovery import ANY_EPOCH
-from tidelog.broker.storage.truncation import apply_cut, find_cut
+from tidelog.broker.storage.snapshot import decode_snapshot, write_snapshot
+from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 LOCK_FILE = ".lock"
@@ -424,6 +425,30 @@ class LogManager:
             raise
         self.logs[key] = shorter
         return shorter
+
+    def start_over(self, topic: str, partition: int, snapshot: bytes, now_ms: int) -> PartitionLog:
+        """Empty a log and let it begin where a leader's snapshot of its producers ends, with those. Returns
+        the log that takes the place of the one before.
+
+        Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged, then
+        nothing has changed, and OSError: then the partition is offline until the next start, which finds what
+        was left.
+        """
+        offset, frozen = decode_snapshot(snapshot)
+        key = (topic, partition)
+        log = self.logs.pop(key)
+        log.close(clean=False, revoke=True)
+        try:
+            self._checkpoints.note(key, 0, offset)
+            self.write_checkpoints()
+            empty_folder(self._disk, log.folder)
+            write_snapshot(self._disk, log.folder, offset, frozen)
+            empty = self._open(key, log.folder, log.config, now_ms, is_clean=True)
+        except OSError:
+            self._unopened = True
+            raise
+        self.logs[key] = empty
+        return empty
 
     def delete(self, keys: Sequence[TopicPartition]) -> None:
         """Close logs without work under way, and remove their folders with one sync of all names."""

@@ -102,6 +102,8 @@ class PartitionLog(ReadableLog):
         self.end_offset = self._segments.active.end_offset
         self.flushed_end_offset = self._segments.flushed_end_offset
         """Everything before it is durable."""
+        self.committed_end: int | None = None
+        """Retention deletes nothing from here on, if it is given: other brokers may lack it."""
         self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self.compaction = Compactable(folder, disk, self._segments, self._upkeep, self._cleaned)
@@ -467,8 +469,13 @@ class PartitionLog(ReadableLog):
     def look_up_ages(self, now_ms: int) -> int | None:
         """Read what `apply_retention` needs of old segments, which may take long; in any thread. Returns what
         `latest_of_old_when_written` does."""
-        durable_end = self.flushed_end_offset
-        return latest_of_old_when_written(self._segments.segments, self.config, durable_end, now_ms)
+        segments, deletable_end = self._segments.segments, self._deletable_end
+        return latest_of_old_when_written(segments, self.config, deletable_end, now_ms)
+
+    @property
+    def _deletable_end(self) -> int:
+        committed, flushed = self.committed_end, self.flushed_end_offset
+        return flushed if committed is None else min(committed, flushed)
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete old segments by size and age; returns how many records were deleted.
@@ -478,7 +485,7 @@ class PartitionLog(ReadableLog):
         if self.failure is not None:
             return 0
         segments = self._segments.segments
-        count = segments_to_delete(segments, self.config, self.flushed_end_offset, now_ms)
+        count = segments_to_delete(segments, self.config, self._deletable_end, now_ms)
         if count == len(segments):
             try:
                 self.roll(now_ms)

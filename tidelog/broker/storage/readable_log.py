@@ -19,6 +19,7 @@ from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp
 from tidelog.broker.storage.log_types import Read, ReadResult, TimestampedOffset
 from tidelog.broker.storage.segment import Segment
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.types import NO_LEADER_EPOCH
 
 _MAX_POSITIONS = 256
 
@@ -54,9 +55,10 @@ class ReadableLog:
         """The epoch in which the record at `offset` was written, or -1."""
         return self._epochs.epoch_at(offset)
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch this log never saw."""
-        return self._epochs.end_offset_for(epoch, self.end_offset)
+    def end_offset_for_epoch(self, epoch: int, current: int = NO_LEADER_EPOCH) -> tuple[int, int]:
+        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) for an epoch after `current`, in
+        which this broker leads, and after all of this log."""
+        return self._epochs.end_offset_for(epoch, self.end_offset, current)
 
     def read(self, wanted: Read) -> ReadResult:
         """Whole batches from the one that holds `wanted.offset`, from one segment.

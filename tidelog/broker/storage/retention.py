@@ -13,7 +13,7 @@ from tidelog.broker.storage.log_config import LogConfig
 
 
 def segments_to_delete(
-    segments: Sequence[LocalSegment], config: LogConfig, durable_end: int, now_ms: int
+    segments: Sequence[LocalSegment], config: LogConfig, deletable_end: int, now_ms: int
 ) -> int:
     """How many segments from the oldest on are past retention.bytes or retention.ms. Raises OSError."""
     if "delete" not in config.cleanup_policy:
@@ -21,7 +21,7 @@ def segments_to_delete(
     excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
     for segment in segments:
-        if not segment.size_bytes or segment.end_offset > durable_end:
+        if not segment.size_bytes or segment.end_offset > deletable_end:
             break
         too_much = config.retention_bytes >= 0 and excess >= segment.size_bytes
         too_old = config.retention_ms >= 0 and segment.is_older_than(now_ms - config.retention_ms)
@@ -33,13 +33,13 @@ def segments_to_delete(
 
 
 def latest_of_old_when_written(
-    segments: Sequence[LocalSegment], config: LogConfig, durable_end: int, now_ms: int
+    segments: Sequence[LocalSegment], config: LogConfig, deletable_end: int, now_ms: int
 ) -> int | None:
     """The largest timestamp of the records that retention deletes less than retention.ms after they were
     written, because they were older than that already; None if there are none, or a file cannot be read."""
     latest = None
     with suppress(OSError):
-        for segment in segments[: segments_to_delete(segments, config, durable_end, now_ms)]:
+        for segment in segments[: segments_to_delete(segments, config, deletable_end, now_ms)]:
             timestamp, written_ms = segment.max_timestamp, segment.written_ms
             is_young = now_ms - written_ms < config.retention_ms
             if timestamp >= 0 and is_young and written_ms - timestamp > config.retention_ms:

@@ -129,6 +129,11 @@ def write_snapshot(
     return sum(map(len, buffers))
 
 
+def encode_snapshot(frozen: FrozenTable, offset: int, folder: Path) -> bytes:
+    """The bytes of a snapshot of the partition in this folder, without a file."""
+    return b"".join(_encode(frozen, offset, _mark_of(folder)))
+
+
 def decode_snapshot(data: bytes) -> tuple[int, FrozenTable]:
     """(offset, table) of any partition. Raises ValueError that says what is wrong with the bytes."""
     view = memoryview(data)

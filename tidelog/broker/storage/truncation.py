@@ -1,4 +1,4 @@
-"""Cutting a closed log back to an offset: changes its files so that the next opening finds a shorter log.
+"""Cutting a closed log back to an offset, or emptying it: changes its files for the next opening.
 
 Owns which files change, and in which order. Indexes and producer state are not changed here: recovery
 rebuilds them from the batches that stay and from the snapshots that cover no more than those.
@@ -13,7 +13,12 @@ Blocking. Source: Kafka's UnifiedLog.truncateTo.
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.broker.storage.checkpoints import LEADER_EPOCHS, read_leader_epochs, write_leader_epochs
+from tidelog.broker.storage.checkpoints import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    read_leader_epochs,
+    write_leader_epochs,
+)
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.local_segment import INDEX_SUFFIXES, LOG_SUFFIX, LocalSegment
@@ -30,6 +35,17 @@ class Cut(NamedTuple):
     end_offset: int
     dropped: list[Path]
     """Segments after it, the last one first."""
+
+
+def empty_folder(disk: Disk, folder: Path) -> None:
+    """Remove all that a closed log holds, durably, and keep whose folder it is. Raises OSError; then a log is
+    left that begins later, and the caller has taken back its recovery point."""
+    names = [Path(name) for name in disk.list_directory(folder)]
+    logs = sorted(name for name in names if name.suffix == LOG_SUFFIX)
+    kept = {PARTITION_METADATA, *(log.name for log in logs)}
+    for name in [*(each for each in names if each.name not in kept), *logs]:
+        disk.unlink(folder / name.name)
+    disk.fsync_directory(folder)
 
 
 def find_cut(disk: Disk, folder: Path, offset: int) -> Cut:

@@ -4,7 +4,7 @@ Owns: the values of the request of a consumer or follower, and its bytes.
 Invariants: equal, byte for byte and value for value, to the codec of protocol.schema, except that a partition
 that is named twice is kept once (as in Kafka, which decodes it to a map). Malformed bytes raise only
 ProtocolError. The tagged fields cluster_id, replica_directory_id and high_watermark are skipped when read and
-never written, as is the epoch in replica_state.
+never written.
 """
 
 import struct
@@ -68,7 +68,8 @@ class FetchPartition(NamedTuple):
 
 class FetchRequest(NamedTuple):
     """`topics` holds (topic, [FetchPartition]), `forgotten_topics` holds (topic, [partition]). `replica_id`
-    is -1 for a consumer. A `session_epoch` of -1 means no fetch session (KIP-227)."""
+    is -1 for a consumer; `replica_epoch` names the start of a follower (KIP-903), -1 for none. A
+    `session_epoch` of -1 means no fetch session (KIP-227)."""
 
     replica_id: int
     max_wait_ms: int
@@ -80,6 +81,7 @@ class FetchRequest(NamedTuple):
     topics: Sequence[tuple[TopicKey, Sequence[FetchPartition]]]
     forgotten_topics: Sequence[tuple[TopicKey, Sequence[int]]] = ()
     rack_id: str = ""
+    replica_epoch: int = _NO_REPLICA_EPOCH
 
 
 def decode_fetch_request(version: int, body: Buffer) -> FetchRequest:
@@ -102,8 +104,8 @@ def decode_fetch_request_steps(version: int, body: Buffer) -> Steps[FetchRequest
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
     """The request as bytes. A field that the version lacks is dropped, as in Kafka, if that is harmless.
 
-    Raises ProtocolError if it is not harmless (last_fetched_epoch, forgotten_topics), for values that cannot
-    be encoded and for a version without a codec.
+    Raises ProtocolError if it is not harmless (last_fetched_epoch, forgotten_topics, replica_epoch), for
+    values that cannot be encoded and for a version without a codec.
     """
     form = FETCH_FORMS[version]
     try:
@@ -114,7 +116,7 @@ def encode_fetch_request(version: int, request: FetchRequest) -> bytes:
 
 def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRequest]:
     pace = Pace()
-    replica_id, position = _NO_REPLICA, 0
+    replica_id, replica_epoch, position = _NO_REPLICA, _NO_REPLICA_EPOCH, 0
     if version < _FIRST_WITH_REPLICA_STATE:
         (replica_id,) = _REPLICA_ID.unpack_from(body)
         position = _REPLICA_ID.size
@@ -160,20 +162,22 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
         rack_id, position = read_name(form, body, position)
     if version >= _FIRST_WITH_REPLICA_STATE and body[position]:
         tags, position = read_tags(body, position)
-        replica_id = _read_replica_id(tags.get(_REPLICA_STATE_TAG))
+        replica_id, replica_epoch = _read_replica_state(tags.get(_REPLICA_STATE_TAG))
         require_end(body, position)
     else:
         require_end(body, form.skip_tags(body, position))
     wanted = [(topic, list(partitions.values())) for topic, partitions in topics.items()]
-    return _new_tuple(FetchRequest, (replica_id, *limits, *session, wanted, forgotten, rack_id))
+    row = replica_id, *limits, *session, wanted, forgotten, rack_id, replica_epoch
+    return _new_tuple(FetchRequest, row)
 
 
-def _read_replica_id(state: memoryview | None) -> int:
+def _read_replica_state(state: memoryview | None) -> tuple[int, int]:
+    """The replica's id and epoch."""
     if state is None:
-        return _NO_REPLICA
-    replica_id, _, _ = _REPLICA_STATE.unpack_from(state)
+        return _NO_REPLICA, _NO_REPLICA_EPOCH
+    replica_id, replica_epoch, _ = _REPLICA_STATE.unpack_from(state)
     require_end(state, FLEXIBLE.skip_tags(state, _REPLICA_STATE.size - 1))
-    return int(replica_id)
+    return replica_id, replica_epoch
 
 
 def _decode_partition(version: int, body: memoryview, position: int) -> tuple[FetchPartition, int]:
@@ -216,9 +220,11 @@ def _encode_request(version: int, form: Form, request: FetchRequest) -> list[byt
             parts += (form.write_topic(topic), form.write_count(len(indexes)), packed, form.no_tags)
     if version >= _FIRST_WITH_RACK:
         parts.append(form.write_string(request.rack_id))
-    if version >= _FIRST_WITH_REPLICA_STATE and request.replica_id != _NO_REPLICA:
-        state = _REPLICA_STATE.pack(request.replica_id, _NO_REPLICA_EPOCH, 0)
-        parts.append(write_tags([(_REPLICA_STATE_TAG, state)]))
+    state = request.replica_id, request.replica_epoch
+    if version < _FIRST_WITH_REPLICA_STATE and request.replica_epoch != _NO_REPLICA_EPOCH:
+        raise ProtocolError("replica_epoch needs version 15 or later")
+    if version >= _FIRST_WITH_REPLICA_STATE and state != (_NO_REPLICA, _NO_REPLICA_EPOCH):
+        parts.append(write_tags([(_REPLICA_STATE_TAG, _REPLICA_STATE.pack(*state, 0))]))
     else:
         parts.append(form.no_tags)
     return parts

@@ -1,7 +1,7 @@
-"""Fetch, ListOffsets and OffsetForLeaderEpoch: APIs that read records and offsets.
+"""Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot: APIs that read records, offsets and snapshots.
 
 Declarations only; `protocol.hot` holds the hand-tuned twins of Fetch. Source: the JSON definitions of the
-same names (KIP-227, KIP-320, KIP-392, KIP-516, KIP-595, KIP-853, KIP-903, KIP-951, KIP-1166).
+same names (KIP-227, KIP-320, KIP-392, KIP-516, KIP-595, KIP-630, KIP-853, KIP-903, KIP-951, KIP-1166).
 """
 
 from tidelog.protocol.messages.declaration import Field, by_partition, message, struct, structs
@@ -154,5 +154,56 @@ OFFSET_FOR_LEADER_EPOCH_RESPONSE = message(
             Field("leader_epoch", "int32", "1+", default=-1, ignorable=True),
             Field("end_offset", "int64", default=-1),
         ),
+    ),
+)
+
+_SNAPSHOT_ID = struct("snapshot_id", Field("end_offset", "int64"), Field("epoch", "int32"))
+
+FETCH_SNAPSHOT_REQUEST = message(
+    "FetchSnapshotRequest",
+    "0+",
+    Field("cluster_id", "string", nullable="0+", default=None, ignorable=True, tag=0),
+    Field("replica_id", "int32", default=-1),
+    Field("max_bytes", "int32", default=0x7FFFFFFF),
+    structs(
+        "topics",
+        Field("name", "string"),
+        structs(
+            "partitions",
+            Field("partition", "int32"),
+            Field("current_leader_epoch", "int32"),
+            _SNAPSHOT_ID,
+            Field("position", "int64"),
+            Field("replica_directory_id", "uuid", "1+", ignorable=True, tag=0),
+        ),
+    ),
+)
+
+FETCH_SNAPSHOT_RESPONSE = message(
+    "FetchSnapshotResponse",
+    "0+",
+    Field("throttle_time_ms", "int32", ignorable=True),
+    Field("error_code", "int16"),
+    structs(
+        "topics",
+        Field("name", "string"),
+        structs(
+            "partitions",
+            Field("index", "int32"),
+            Field("error_code", "int16"),
+            _SNAPSHOT_ID,
+            struct("current_leader", *LEADER_ID_AND_EPOCH, tag=0),
+            Field("size", "int64"),
+            Field("position", "int64"),
+            Field("unaligned_records", "records"),
+        ),
+    ),
+    structs(
+        "node_endpoints",
+        Field("node_id", "int32"),
+        Field("host", "string"),
+        Field("port", "uint16"),
+        tag=0,
+        versions="1+",
     ),
 )

@@ -1,5 +1,6 @@
 """The catalog: names, ids, partitions and the codes with which a bad wish is refused."""
 
+from itertools import permutations
 from uuid import UUID, uuid4
 
 import pytest
@@ -120,6 +121,18 @@ def test_a_manual_assignment_names_known_brokers_once_from_partition_0(
 def test_leaders_are_spread_over_the_brokers() -> None:
     assert [assigned.leader_id for assigned in assign(4, [1, 2, 3], 2)] == [1, 2, 3, 1]
     assert assign(4, [1, 2, 3], 2)[2].replicas == (3, 1)
+
+
+def test_those_who_follow_a_leader_are_others_in_the_next_round() -> None:
+    assert {each.replicas for each in assign(6, [1, 2, 3], 2)} == set(permutations((1, 2, 3), 2))
+
+
+def test_the_replicas_of_a_partition_are_in_as_many_racks_as_there_are() -> None:
+    racks = {1: "a", 2: "a", 3: "a", 4: "b", 5: "c"}
+    for assigned in assign(100, [1, 2, 3, 4, 5], 3, racks=racks):
+        assert {racks[each] for each in assigned.replicas} == {"a", "b", "c"}
+    for assigned in assign(100, [1, 2, 3, 4, 5, 6], 5, racks=racks):
+        assert len(set(assigned.replicas)) == 5
 
 
 def test_a_delta_that_does_not_fit_is_a_broken_invariant(catalog: Catalog) -> None:

@@ -4,7 +4,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tidelog.broker.cluster.catalog import NO_ID, BrokerRegistered, BrokerRegistration, Catalog
+from tidelog.broker.cluster.catalog import (
+    NO_ID,
+    BrokerRegistered,
+    BrokerRegistration,
+    Catalog,
+    PartitionAssignment,
+    Topic,
+)
 from tidelog.broker.cluster.registration import registering
 from tidelog.broker.cluster.store import StoreError
 
@@ -12,8 +19,14 @@ FOLDER, LAST = uuid4(), uuid4()
 NEW = BrokerRegistration(1, (), uuid4(), FOLDER, is_fenced=True)
 
 
-def image(directory_id: UUID = FOLDER, incarnation: UUID = LAST) -> Catalog:
-    return Catalog("c", brokers=[BrokerRegistration(1, (), incarnation, directory_id)])
+def image(
+    directory_id: UUID = FOLDER,
+    incarnation: UUID = LAST,
+    isr: tuple[int, ...] = (1,),
+    elr: tuple[int, ...] = (),
+) -> Catalog:
+    topic = Topic("t", uuid4(), (PartitionAssignment(1, 0, (1, 2), isr, elr=elr),))
+    return Catalog("c", [topic], brokers=[BrokerRegistration(1, (), incarnation, directory_id)])
 
 
 def test_the_folder_of_before_registers_again_whatever_starts_with_it_failed_since() -> None:
@@ -24,6 +37,14 @@ def test_the_folder_of_before_registers_again_whatever_starts_with_it_failed_sin
 def test_a_new_broker_and_one_that_was_alone_before_have_nothing_to_lose() -> None:
     for before in (Catalog("c"), image(NO_ID, NO_ID)):
         assert registering(before, NEW, [], None) == BrokerRegistered(NEW)
+
+
+@pytest.mark.parametrize("sets", [((1, 2), ()), ((2,), (1,)), ((1,), (2,))])
+def test_a_disk_whose_records_others_have_too_may_be_replaced(
+    sets: tuple[tuple[int, ...], tuple[int, ...]],
+) -> None:
+    for before in (image(uuid4(), LAST, *sets), image(FOLDER, uuid4(), *sets)):
+        assert registering(before, NEW, [LAST], None) == BrokerRegistered(NEW)
 
 
 @pytest.mark.parametrize(

@@ -70,12 +70,19 @@ CASES = [
     ),
     Case(K.FETCH, 11, fetch),
     Case(K.FETCH, 17, fetch, hides_existence=False),
-    Case(K.FETCH, 11, lambda names: {**fetch(names), "replica_id": 2}, needs=(1,)),
+    Case(
+        K.FETCH,
+        11,
+        lambda names: {**fetch(names), "replica_id": 2},
+        needs=(1,),
+        tolerated=(ErrorCode.UNKNOWN_LEADER_EPOCH,),
+    ),
     Case(
         K.FETCH,
         17,
         lambda names: {**fetch(names), "replica_state": {"replica_id": 2}},
         needs=(1,),
+        tolerated=(ErrorCode.UNKNOWN_LEADER_EPOCH,),
         hides_existence=False,
     ),
     Case(K.LIST_OFFSETS, 7, in_topics(partition_index=0, timestamp=-1)),
@@ -275,6 +282,27 @@ CASES = [
             "topics": [{"name": names.topic, "partitions": [{"partition_index": 0}]}],
         },
         needs=(0, 1),
+    ),
+    Case(
+        K.FETCH_SNAPSHOT,
+        1,
+        lambda names: {
+            "replica_id": 2,
+            "topics": [
+                {
+                    "name": names.topic,
+                    "partitions": [
+                        {
+                            "partition": 0,
+                            "current_leader_epoch": 0,
+                            "snapshot_id": {"end_offset": 0, "epoch": -1},
+                            "position": 0,
+                        }
+                    ],
+                }
+            ],
+        },
+        tolerated=(ErrorCode.UNKNOWN_LEADER_EPOCH,),
     ),
     Case(
         K.DESCRIBE_CLUSTER,

@@ -40,6 +40,7 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.DESCRIBE_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.FETCH_SNAPSHOT,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
@@ -129,6 +130,7 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: {
         "entries": [{"entity": [{"entity_type": "user", "entity_name": TOPIC}], "ops": []}]
     },
+    ApiKey.FETCH_SNAPSHOT: {"replica_id": 2, "topics": []},
     ApiKey.DESCRIBE_CLUSTER: {},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": TOPIC}]},
     ApiKey.ALTER_REPLICA_LOG_DIRS: {"dirs": [{"path": "/d", "topics": [{"name": TOPIC, "partitions": [3]}]}]},

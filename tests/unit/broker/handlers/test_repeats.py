@@ -316,7 +316,13 @@ ABOUT_USERS = {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_C
 
 
 # A marker that is written again changes nothing: `test_transaction_markers`.
-ANSWERED_EACH = {ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.LEAVE_GROUP, ApiKey.WRITE_TXN_MARKERS}
+ANSWERED_EACH = {
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.FETCH_SNAPSHOT,
+}
 ANSWERED_AS_A_WHOLE = {
     ApiKey.JOIN_GROUP,
     ApiKey.SYNC_GROUP,

@@ -28,7 +28,7 @@ TOPIC = Topic("t", ID, (HERE, ELSEWHERE, FOLLOWED, LEADERLESS))
 
 def test_a_broker_leads_follows_or_has_nothing_of_a_partition() -> None:
     roles = [role_in(TOPIC, index, 1) for index in range(5)]
-    assert roles == [Role(True, 3), None, Role(False, 5), Role(False, 6), None]
+    assert roles == [Role(True, HERE), None, Role(False, FOLLOWED), Role(False, LEADERLESS), None]
     assert role_in(None, 0, 1) is None
     assert partitions_held(TOPIC, 1) == [0, 2, 3]
     assert partitions_held(TOPIC, 3) == [1]

@@ -40,6 +40,9 @@ def test_retention_by_age_lets_even_the_active_segment_go(tmp_path: Path) -> Non
     log = filled(tmp_path, LogConfig(segment_bytes=1000, retention_ms=1000))
     assert log.apply_retention(NOW_MS + 1000) == 0
     assert log.apply_retention(NOW_MS + 1030) > 0
+    log.committed_end = log.start_offset
+    assert log.apply_retention(NOW_MS + 5000) == 0
+    log.committed_end = None
     assert log.apply_retention(NOW_MS + 5000) > 0
     assert (log.start_offset, log.end_offset) == (60, 60)
     checkpoint(log)

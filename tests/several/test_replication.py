@@ -1,0 +1,222 @@
+"""Replicas of several brokers: what was acknowledged is on each of them, once, whoever leads."""
+
+import errno
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.raw import connected
+from tests.several.brokers import Brokers, brokers
+from tests.several.test_topics import asked
+from tests.unit.broker.storage.support import batch, state
+from tests.unit.broker.test_services import batch as one_batch
+from tests.waiting import until
+from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Topic
+from tidelog.broker.replicas.topics import NewTopic
+from tidelog.client import Consumer, Producer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+SHORT = {"broker_session_timeout_ms": 1_000}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
+    async with brokers(tmp_path, **SHORT) as running:
+        await made(running, "t", 3, configs={"min.insync.replicas": "2"})
+        yield running
+
+
+async def made(cluster: Brokers, name: str, factor: int, **more: Any) -> Topic:
+    await cluster[1].services.topics.create(name, NewTopic(3, factor, **more))
+    await cluster.agreed()
+    return cluster.topic(name)
+
+
+async def in_sync(cluster: Brokers, count: int, topic: str = "t") -> Topic:
+    await until(lambda: all(len(each.isr) == count for each in cluster.topic(topic).partitions))
+    await cluster.agreed()
+    return cluster.topic(topic)
+
+
+async def values(cluster: Brokers, count: int, topic: str = "t") -> list[bytes]:
+    async with Consumer(
+        topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        return [(await consumer.getone()).value or b"" for _ in range(count)]
+
+
+def delete_before(offset: int) -> dict[str, Any]:
+    partition = {"partition_index": 0, "offset": offset}
+    return {"topics": [{"name": "t", "partitions": [partition]}], "timeout_ms": 30_000}
+
+
+async def test_what_is_acknowledged_is_on_all_in_sync_replicas(cluster: Brokers) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(30):
+            await producer.send_and_wait("t", b"%d" % number, partition=number % 3)
+    for broker in cluster.running.values():
+        for index in range(3):
+            assert broker.services.replicas["t", index].log.flushed_end_offset == 10
+    assert sorted(await values(cluster, 30)) == sorted(b"%d" % number for number in range(30))
+
+
+async def test_a_killed_leader_is_replaced_and_catches_up(cluster: Brokers) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("t", b"0", partition=0)
+        leader = cluster.leader_of("t", 0)
+        async with connected(cluster[leader].port) as client:
+            once = batch(await client.producer_id(), 0, 0, value=b"once")
+            assert await client.produce(once) == (ErrorCode.NONE, 1)
+        await cluster.kill(leader)
+        await in_sync(cluster, 2)
+        # The answer was lost with the leader: the batch is sent again, to the next one.
+        async with connected(cluster[cluster.leader_of("t", 0)].port) as client:
+            assert await client.produce(once) == (ErrorCode.NONE, 1)
+        for number in (1, 2):
+            await producer.send_and_wait("t", b"%d" % number, partition=0)
+        await cluster.start(leader)
+        await in_sync(cluster, 3)
+        assert cluster[leader].services.replicas["t", 0].log.flushed_end_offset == 4
+        await producer.send_and_wait("t", b"3", partition=0)
+    assert await values(cluster, 5) == [b"0", b"once", b"1", b"2", b"3"]
+
+
+async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(cluster: Brokers) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for node_id in (1, 2, 3):
+            for index in range(3):
+                await producer.send_and_wait("t", b"", partition=index)
+            await cluster.stop(node_id)
+            left = await in_sync(cluster, 2)
+            assert {each.leader_id for each in left.partitions} <= {1, 2, 3} - {node_id}
+            for index in range(3):
+                await producer.send_and_wait("t", b"", partition=index)
+            await cluster.start(node_id)
+            await in_sync(cluster, 3)
+    assert {cluster[1].services.replicas["t", index].log.end_offset for index in range(3)} == {6}
+
+
+async def test_a_batch_whose_answer_was_lost_with_the_leader_is_stored_once(cluster: Brokers) -> None:
+    leader = cluster.leader_of("t", 0)
+    sent = one_batch(producer_id=7, sequence=0)
+    replica = cluster[leader].services.replica("t", 0)
+    first = replica.append_as_leader(sent, cluster[leader].services.clock_ms())
+    await replica.committed(1)
+    await cluster.kill(leader)
+    await in_sync(cluster, 2)
+    now = cluster[cluster.leader_of("t", 0)].services
+    again = now.replica("t", 0).append_as_leader(sent, now.clock_ms())
+    assert again.duplicate
+    assert not first.duplicate
+    assert now.replica("t", 0).log.end_offset == 1
+
+
+async def test_what_a_leader_had_alone_is_cut_off_when_it_follows(cluster: Brokers) -> None:
+    leader = cluster.leader_of("t", 0)
+    await cluster.cut_off(leader)
+    stale = cluster[leader].services
+    others = [broker for node_id, broker in cluster.running.items() if node_id != leader]
+    await until(
+        lambda: all(leader not in each.services.catalog.topic("t").partitions[0].isr for each in others)  # type: ignore[union-attr]
+    )
+    stale.replica("t", 0).append_as_leader(one_batch(b"nobody else has it"), stale.clock_ms())
+    await stale.replica("t", 0).flushed()
+    assert stale.replica("t", 0).high_watermark == 0
+    async with Producer(bootstrap_servers=others[0].bootstrap_servers) as producer:
+        await until(lambda: others[0].services.leader_of("t", 0) not in (leader, NO_LEADER))
+        await producer.send_and_wait("t", b"kept", partition=0)
+    await cluster.reconnect(leader)
+    await in_sync(cluster, 3)
+    assert stale.replicas["t", 0].log.flushed_end_offset == 1
+    assert await values(cluster, 1) == [b"kept"]
+
+
+async def test_a_disk_that_fails_costs_a_broker_its_leadership(cluster: Brokers) -> None:
+    leader = cluster.leader_of("t", 1)
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("t", b"0", partition=1)
+        cluster[leader].services.replica("t", 1).fail(OSError(errno.EIO, "I/O error"))
+        await producer.send_and_wait("t", b"1", partition=1)
+    assigned = cluster.topic("t").partitions[1]
+    assert leader not in {assigned.leader_id, *assigned.isr}
+
+
+async def test_a_lost_disk_is_filled_again_where_others_have_its_records(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for index in range(3):
+            await producer.send_and_wait("t", b"", partition=index)
+    await cluster.kill(2)
+    await in_sync(cluster, 2)
+    shutil.rmtree(tmp_path / "broker-2")
+    await cluster.start(2)
+    await in_sync(cluster, 3)
+    assert {cluster[2].services.replicas["t", index].log.flushed_end_offset for index in range(3)} == {1}
+
+
+async def test_only_an_operator_lets_a_broker_lead_that_may_lack_records(cluster: Brokers) -> None:
+    leader, follower = (await made(cluster, "u", 2)).partitions[0].replicas
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("u", b"both", partition=0)
+        await cluster.kill(follower)
+        await until(lambda: cluster.topic("u").partitions[0].isr == (leader,))
+        await producer.send_and_wait("u", b"lost", partition=0)
+    await cluster.kill(leader)
+    await cluster.start(follower)
+    await until(lambda: cluster.leader_of("u", 0) == NO_LEADER)
+    await cluster.agreed()
+
+    async def elected(election_type: int) -> int:
+        topics = [{"topic": "u", "partitions": [0]}]
+        answer = await asked(
+            cluster, follower, ApiKey.ELECT_LEADERS, 2, election_type=election_type, topic_partitions=topics
+        )
+        return int(answer.replica_election_results[0].partition_result[0].error_code)
+
+    assert await elected(0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert cluster.leader_of("u", 0) == NO_LEADER
+    assert await elected(1) == ErrorCode.NONE
+    assert cluster.leader_of("u", 0) == follower
+    await cluster.start(leader)
+    await until(lambda: len(cluster.topic("u").partitions[0].isr) == 2)
+    assert await elected(1) == ErrorCode.ELECTION_NOT_NEEDED
+    assert await elected(0) == ErrorCode.NONE
+    assert cluster.leader_of("u", 0) == leader
+    assert cluster[leader].services.replicas["u", 0].log.end_offset == 1
+
+
+async def test_internal_topics_have_as_many_replicas_as_brokers_live(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2), **SHORT, offsets_topic_replication_factor=3) as pair:
+        await pair[1].services.topics.create(OFFSETS_TOPIC)
+        assert {len(each.replicas) for each in pair.topic(OFFSETS_TOPIC).partitions} == {2}
+
+
+async def test_a_follower_without_what_was_deleted_starts_over_with_the_leaders_producers(
+    cluster: Brokers,
+) -> None:
+    leader = cluster.leader_of("t", 0)
+    follower = leader % 3 + 1
+    async with connected(cluster[leader].port) as client:
+        producer_id = await client.producer_id()
+        assert (await client.produce(batch(producer_id, 0, 0, 2)))[0] == ErrorCode.NONE
+        await cluster.kill(follower)
+        for sequence in (2, 4, 6, 8):
+            await client.produce(batch(producer_id, 0, sequence, 2))
+        # Within the last batch, from which the follower has to begin.
+        deleted = await client.ask(ApiKey.DELETE_RECORDS, 2, delete_before(9))
+        assert deleted.topics[0].partitions[0].low_watermark == 9
+        # Answered when the other live replica has followed.
+        assert {each.services.replicas["t", 0].log.start_offset for each in cluster.running.values()} == {9}
+        await cluster.start(follower)
+        await in_sync(cluster, 3)
+        logs = [cluster[node_id].services.replicas["t", 0].log for node_id in (leader, follower)]
+        await until(lambda: [log.start_offset for log in logs] == [9, 9])
+        assert state(logs[1]) == state(logs[0])
+        assert len(state(logs[1])[producer_id].batches) == 5
+        await client.produce(batch(producer_id, 0, 10, 2))
+        assert state(logs[1]) == state(logs[0])

@@ -1,0 +1,45 @@
+"""A broker notices that the process of another one has ended."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from tests.waiting import until
+from tidelog.broker.cluster import refusals
+from tidelog.broker.cluster.catalog import BrokerRegistration
+from tidelog.broker.cluster.refusals import Refusals
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+FIRST, SECOND = (BrokerRegistration(each, (), UUID(int=each)) for each in (1, 2))
+
+
+async def test_each_start_of_a_broker_that_is_watched_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refusals, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(refusals, "_RETRY_SECONDS", 0)
+    refused: dict[int, asyncio.Event] = {1: asyncio.Event(), 2: asyncio.Event()}
+    failures = [ApiError(ErrorCode.NETWORK_EXCEPTION)] * 3
+    ended: list[BrokerRegistration] = []
+
+    async def until_refused(node_id: int) -> None:
+        if failures:
+            raise failures.pop()
+        await refused[node_id].wait()
+
+    async def has_ended(broker: BrokerRegistration) -> None:
+        ended.append(broker)
+
+    watching = Refusals(until_refused, has_ended)
+    watching.watch([FIRST, SECOND])
+    refused[1].set()
+    await until(lambda: ended == [FIRST])
+    watching.watch([FIRST])
+    refused[2].set()
+    again = FIRST._replace(incarnation=UUID(int=9))
+    watching.watch([again])
+    await until(lambda: ended == [FIRST, again])
+    watching.watch([again])
+    await watching.stop()
+    assert ended == [FIRST, again]

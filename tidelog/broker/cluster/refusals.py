@@ -1,0 +1,61 @@
+"""Finds out when the process of another broker has ended, without waiting for the end of its session.
+
+Owns whom this broker watches: the controller watches all others, the others watch the controller. A machine
+that lives refuses connections to a port at which nobody listens; a machine that is gone, or a network that is
+cut, refuses nothing, so then the session decides.
+
+Invariant: a broker that refuses though it lives is only fenced; with its session it registers again.
+
+Event loop only.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from tidelog.broker.cluster.catalog import BrokerRegistration
+from tidelog.protocol.errors import ApiError
+
+GRACE_SECONDS: Final = 0.5
+"""In which a broker that stops answers what is in flight, and fences itself."""
+_RETRY_SECONDS: Final = 1.0
+
+
+class Refusals:
+    """Of the brokers that one broker watches."""
+
+    def __init__(
+        self,
+        until_refused: Callable[[int], Awaitable[None]],
+        has_ended: Callable[[BrokerRegistration], Awaitable[object]],
+    ) -> None:
+        """`until_refused` raises ApiError; `has_ended` is called once for a start of a broker."""
+        self._until_refused = until_refused
+        self._has_ended = has_ended
+        self._watches: dict[BrokerRegistration, asyncio.Task[None]] = {}
+
+    def watch(self, brokers: Iterable[BrokerRegistration]) -> None:
+        """Watch these, and no others."""
+        wanted = set(brokers)
+        for broker in self._watches.keys() - wanted:
+            self._watches.pop(broker).cancel()
+        for broker in wanted - self._watches.keys():
+            self._watches[broker] = asyncio.get_running_loop().create_task(self._watch(broker))
+
+    async def _watch(self, broker: BrokerRegistration) -> None:
+        while True:
+            try:
+                await self._until_refused(broker.node_id)
+            except ApiError:
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                await asyncio.sleep(GRACE_SECONDS)
+                await self._has_ended(broker)
+                return
+
+    async def stop(self) -> None:
+        """Watch nobody."""
+        tasks = list(self._watches.values())
+        self.watch(())
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,290 @@
+"""Copies what one leader has to the replicas here that follow it.
+
+Owns the loop: ask, write what came, make it durable, ask from there. One request is under way at a time, so
+memory is bounded by one answer. What cannot simply be appended is passed to `repair`: a log that diverges
+from the leader's, or one that ends before the leader's begins.
+
+Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
+role changed gets nothing that was asked for before; a request that waits for data is given up when another
+partition is to be fetched, so that a new leader waits for its followers no longer than for one round trip.
+
+Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+from uuid import UUID
+
+import structlog
+
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.replicas.fetching import Fetching, PartitionKey
+from tidelog.broker.replicas.replica import Replica
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
+from tidelog.protocol.hot import (
+    NO_EPOCH_END_OFFSET,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequest,
+    FetchResponse,
+)
+from tidelog.protocol.records import iter_batches
+
+logger = structlog.get_logger(__name__)
+INTERRUPT_SECONDS: Final = 0.02
+"""How long a request may go on while other partitions wait: those of one change come together."""
+_FIRST_BACKOFF_S: Final = 0.05
+_BYTES_PER_STEP: Final = 1 << 20
+"""Written between two turns of other work."""
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""One of the two brokers has not heard of a change yet."""
+
+
+class Repair(Protocol):
+    """Makes a log one that can follow its leader. Its replica ends, and another one takes its place."""
+
+    def diverged(self, replica: Replica, leader: tuple[int, int]) -> None:
+        """`leader` is (epoch, end offset) of the latest epoch that it has, up to that of the last batch."""
+
+    def out_of_range(self, replica: Replica) -> None:
+        """The leader has nothing that follows this log."""
+
+
+class Fetcher:
+    """Of one leader."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        fetching: Fetching,
+        fetch: Callable[[int, FetchRequest], Awaitable[FetchResponse]],
+        repair: Repair,
+        clock_ms: Callable[[], int],
+        events: PeerEvents,
+        *,
+        partition_max_bytes: int,
+        longest_backoff_ms: int,
+    ) -> None:
+        """`fetch` asks a broker, and raises ApiError; cancelled, it leaves no request behind."""
+        self._leader_id = leader_id
+        self._fetching = fetching
+        self._fetch = fetch
+        self._repair = repair
+        self._clock_ms = clock_ms
+        self._events = events
+        self._partition_max_bytes = partition_max_bytes
+        self._longest_backoff_s = longest_backoff_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._replicas: dict[PartitionKey, Replica] = {}
+        self._is_due = asyncio.Event()
+        self._asking: asyncio.Task[FetchResponse] | None = None
+        self._interruption: asyncio.TimerHandle | None = None
+        self._problem = ""
+        self._task = self._loop.create_task(self._run())
+
+    def add(self, replica: Replica) -> None:
+        """Let a replica follow this leader from now on, once it holds durably what it has."""
+        self._replicas[_key(replica)] = replica
+        if replica.log.end_offset == replica.log.flushed_end_offset:
+            self._begin(replica)
+        else:
+            replica.flushed_as_follower().add_done_callback(partial(self._is_flushed, replica))
+
+    def _is_flushed(self, replica: Replica, flushed: asyncio.Future[None]) -> None:
+        if flushed.exception() is None and self._replicas.get(_key(replica)) is replica:
+            self._begin(replica)
+
+    def _begin(self, replica: Replica) -> None:
+        self._ask_from_end(replica)
+        self._is_due.set()
+        if self._asking is not None and self._interruption is None:
+            self._interruption = self._loop.call_later(INTERRUPT_SECONDS, self._interrupt)
+
+    def remove(self, replica: Replica) -> None:
+        """Fetch nothing more for this replica."""
+        key = _key(replica)
+        if self._replicas.get(key) is replica:
+            del self._replicas[key]
+            self._fetching.drop(key)
+
+    def _interrupt(self) -> None:
+        self._interruption = None
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def _ask_from_end(self, replica: Replica) -> None:
+        log = replica.log
+        self._fetching.want(
+            _key(replica),
+            FetchPartition(
+                replica.partition,
+                replica.leader_epoch,
+                log.flushed_end_offset,
+                log.leader_epoch,
+                log.start_offset,
+                self._partition_max_bytes,
+            ),
+        )
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._is_due.clear()
+            request = self._fetching.request(self._now_ms())
+            if request is None:
+                await self._due()
+                continue
+            try:
+                response = await self._ask(request)
+                if response is None:
+                    continue
+                await self._apply(response)
+                failures, self._problem = 0, ""
+            except Exception as error:
+                self._fetching.lost()
+                failures += 1
+                self._tell(error)
+                longest_s = min(_FIRST_BACKOFF_S * 2 ** min(failures, 10), self._longest_backoff_s)
+                await asyncio.sleep(longest_s * random.uniform(0.5, 1))
+
+    async def _due(self) -> None:
+        """Return when there may be something to ask for."""
+        due_ms = self._fetching.next_due_ms()
+        try:
+            async with asyncio.timeout(None if due_ms is None else max(due_ms - self._now_ms(), 1) / 1000):
+                await self._is_due.wait()
+        except TimeoutError:
+            pass
+
+    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+        """The answer; None where the request was given up. Raises ApiError, ProtocolError."""
+        self._asking = self._loop.create_task(_awaited(self._fetch(self._leader_id, request)))
+        try:
+            await asyncio.wait([self._asking])
+            if self._asking.cancelled():
+                self._fetching.lost()
+                return None
+            return self._asking.result()
+        finally:
+            self._asking.cancel()
+            self._asking = None
+            if self._interruption is not None:
+                self._interruption.cancel()
+                self._interruption = None
+
+    async def _apply(self, response: FetchResponse) -> None:
+        written: list[Replica] = []
+        unyielded = 0
+        for key, result in list(self._fetching.answered(response)):
+            replica = self._replicas.get(key)
+            if replica is None:
+                continue
+            if not replica.is_follower:
+                self.remove(replica)
+                continue
+            unyielded += self._take(key, replica, result, written)
+            if unyielded >= _BYTES_PER_STEP:
+                unyielded = 0
+                await asyncio.sleep(0)
+        if written:
+            await asyncio.gather(*(each.flushed_as_follower() for each in written), return_exceptions=True)
+        for replica in written:
+            if self._replicas.get(_key(replica)) is replica and replica.is_follower:
+                self._ask_from_end(replica)
+        if response.error_code != ErrorCode.NONE:
+            raise ApiError(error_code(response.error_code))
+
+    def _take(
+        self, key: PartitionKey, replica: Replica, result: FetchPartitionResult, written: list[Replica]
+    ) -> int:
+        """Write what a leader answered for one partition; how many bytes. Never raises."""
+        try:
+            if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.remove(replica)
+                self._repair.out_of_range(replica)
+                return 0
+            if result.error_code != ErrorCode.NONE:
+                raise ApiError(error_code(result.error_code))
+            if result.diverging_epoch != NO_EPOCH_END_OFFSET:
+                self.remove(replica)
+                self._repair.diverged(replica, result.diverging_epoch)
+                return 0
+            records = result.records
+            size = 0
+            if records:
+                size = self._append(replica, memoryview(records), written)  # type: ignore[arg-type]
+            replica.leader_committed_to(result.high_watermark)
+            start_offset = replica.log.start_offset
+            replica.leader_starts_at(result.log_start_offset)
+            if not records and replica.log.start_offset != start_offset:
+                self._ask_from_end(replica)  # Which tells the leader.
+            self._fetching.succeeded(key)
+            return size
+        except Exception as error:
+            if not isinstance(error, ApiError | ProtocolError):
+                self.remove(replica)
+                replica.fail(error)
+                return 0
+            self._fetching.failed(key, self._now_ms())
+            if not isinstance(error, ApiError) or error.code not in _EXPECTED:
+                self._events.warning(
+                    "replica_not_fetched",
+                    replica.topic,
+                    topic=replica.topic,
+                    partition=replica.partition,
+                    leader_id=self._leader_id,
+                    error=str(error),
+                    advice="it is tried again; see that the disk has space, and what the leader logs",
+                )
+            return 0
+
+    def _append(self, replica: Replica, records: memoryview, written: list[Replica]) -> int:
+        now_ms, end = self._clock_ms(), 0
+        for position, header in iter_batches(records):
+            end = position + header.size_bytes
+            replica.append_as_follower(records[position:end], now_ms)
+            if not position:
+                written.append(replica)
+        return end
+
+    def _tell(self, error: Exception) -> None:
+        """Once, however often it is tried again."""
+        problem, self._problem = self._problem, repr(error)
+        if problem != self._problem:
+            is_known = isinstance(error, ApiError | ProtocolError)
+            logger.warning(
+                "leader_not_reached",
+                leader_id=self._leader_id,
+                error=str(error),
+                advice="nothing to do while that broker is down" if is_known else "report this",
+                exc_info=None if is_known else error,
+            )
+
+    async def close(self) -> None:
+        """Fetch nothing more."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def _key(replica: Replica) -> tuple[UUID, int]:
+    return replica.topic_id, replica.partition
+
+
+async def _awaited(answer: Awaitable[FetchResponse]) -> FetchResponse:
+    return await answer

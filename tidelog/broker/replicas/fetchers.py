@@ -1,0 +1,165 @@
+"""Which replicas of this broker fetch from which leader, and what brings a log back that cannot follow.
+
+Owns a fetcher for each leader, and the repairs: a log that diverges from its leader's is cut back; one that
+ends before its leader's begins starts over there, with what the leader knows of producers before that.
+
+Invariants: a replica is with one fetcher at most, that of the leader that it follows; a repair works on a
+replica that no fetcher has, and ends with another replica of the role of then.
+
+Event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+
+import structlog
+
+from tidelog.broker.cluster.catalog import NO_LEADER, Catalog
+from tidelog.broker.limits.peer_events import PeerEvents
+from tidelog.broker.replicas.divergence import end_after_divergence
+from tidelog.broker.replicas.fetcher import Fetcher
+from tidelog.broker.replicas.fetching import Fetching, FetchLimits
+from tidelog.broker.replicas.partitions import Partitions
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.invariants import InvariantError
+from tidelog.protocol.errors import ApiError
+from tidelog.protocol.hot import FetchRequest, FetchResponse
+
+logger = structlog.get_logger(__name__)
+
+
+class Fetchers:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        catalog: Catalog,
+        fetch: Callable[[int, FetchRequest], Awaitable[FetchResponse]],
+        fetch_snapshot: Callable[[int, str, int, int], Awaitable[bytes]],
+        clock_ms: Callable[[], int],
+        events: PeerEvents,
+        *,
+        replica_epoch: int,
+        limits: FetchLimits,
+        partition_max_bytes: int,
+    ) -> None:
+        """`fetch_snapshot(leader id, topic, partition, leader epoch)` gives what a leader knows of producers
+        before its log begins, and raises ApiError."""
+        self._partitions = partitions
+        self._catalog = catalog
+        self._fetch = fetch
+        self._fetch_snapshot = fetch_snapshot
+        self._clock_ms = clock_ms
+        self._events = events
+        self._replica_epoch = replica_epoch
+        self._limits = limits
+        self._partition_max_bytes = partition_max_bytes
+        self._fetchers: dict[int, Fetcher] = {}
+        self._leaders: dict[Replica, int] = {}
+        self._repairs: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        partitions.role_followers.append(self.role_changed)
+
+    def role_changed(self, replica: Replica) -> None:
+        """A replica began, ended, or has another role."""
+        before = self._leaders.pop(replica, None)
+        if before is not None:
+            self._fetchers[before].remove(replica)
+        if self._is_closed or not replica.is_follower or replica.leader_id == NO_LEADER:
+            return
+        self._leaders[replica] = replica.leader_id
+        self._fetcher(replica.leader_id).add(replica)
+
+    def _fetcher(self, leader_id: int) -> Fetcher:
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = Fetcher(
+                leader_id,
+                Fetching(self._partitions.node_id, self._replica_epoch, self._limits),
+                self._fetch,
+                self,
+                self._clock_ms,
+                self._events,
+                partition_max_bytes=self._partition_max_bytes,
+                longest_backoff_ms=self._limits.longest_delay_ms,
+            )
+        return fetcher
+
+    def diverged(self, replica: Replica, leader: tuple[int, int]) -> None:
+        """See `Repair`."""
+        log = replica.log
+        end_offset = end_after_divergence(leader, log.end_offset_for_epoch, log.end_offset)
+        committed_end = replica.progress.committed.offset if log.config.acks_all_durable else 0
+        if end_offset < committed_end and not replica.may_lose_committed:
+            replica.fail(
+                InvariantError(
+                    f"broker {replica.leader_id} leads in epoch {replica.leader_epoch} and has offsets only"
+                    f" up to {end_offset}, though all before {committed_end} is committed"
+                )
+            )
+            return
+        if end_offset < log.start_offset:
+            self.out_of_range(replica)
+            return
+        logger.info(
+            "replica_truncated",
+            topic=replica.topic,
+            partition=replica.partition,
+            leader_id=replica.leader_id,
+            end_offset=end_offset,
+            end_offset_before=log.end_offset,
+        )
+        self._begin(self._partitions.truncate(replica, end_offset, self._catalog))
+
+    def out_of_range(self, replica: Replica) -> None:
+        """See `Repair`."""
+        self._begin(self._start_over(replica))
+
+    async def _start_over(self, replica: Replica) -> None:
+        try:
+            snapshot = await self._fetch_snapshot(
+                replica.leader_id, replica.topic, replica.partition, replica.leader_epoch
+            )
+        except ApiError as error:
+            logger.warning(
+                "replica_not_started_over",
+                topic=replica.topic,
+                partition=replica.partition,
+                leader_id=replica.leader_id,
+                error=str(error),
+                advice="it is tried again; see what the leader logs",
+            )
+            await asyncio.sleep(self._limits.longest_delay_ms / 1000)
+            self.role_changed(replica)
+            return
+        logger.warning(
+            "replica_started_over",
+            topic=replica.topic,
+            partition=replica.partition,
+            leader_id=replica.leader_id,
+            end_offset_before=replica.log.end_offset,
+            advice="nothing to do: the leader has deleted what would follow the records here",
+        )
+        await self._partitions.start_over(replica, snapshot, self._catalog)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._repairs.add(task)
+        task.add_done_callback(self._repaired)
+
+    def _repaired(self, task: asyncio.Task[None]) -> None:
+        self._repairs.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            advice = "restart the broker; and report this"
+            logger.error("replica_not_repaired", error=repr(error), advice=advice, exc_info=error)
+
+    async def close(self) -> None:
+        """Fetch nothing more; repairs that are under way end."""
+        self._is_closed = True
+        for fetcher in self._fetchers.values():
+            await fetcher.close()
+        if self._repairs:
+            await asyncio.wait(self._repairs)

@@ -1,0 +1,119 @@
+"""What a replica knows while it leads a partition with followers, in one epoch.
+
+Owns the members of the maximal in-sync set (those in the catalog and those that are being added), who may be
+added to it and who has to leave, and how many bytes clients may read when what is committed moves.
+
+Invariants: a follower that is being added counts as a member from before the commit that adds it until it is
+certain that no such commit is stored; nothing is committed while the catalog has a replica that may lead
+without being in sync, because that one would lack it.
+
+Pure: the time is passed in, in milliseconds of one clock. Source: KIP-497 and Kafka's Partition (maximal
+in-sync set).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+
+from tidelog.broker.cluster.catalog import PartitionAssignment
+from tidelog.broker.cluster.in_sync import InSyncWanted
+from tidelog.broker.replicas.followers import Followers
+from tidelog.broker.replicas.progress import Progress
+
+_MOST_PASSAGES = 1024
+_NEVER = 1 << 31
+
+
+class Leadership:
+    """Of one replica."""
+
+    def __init__(self, assigned: PartitionAssignment, epoch_start: int, now_ms: float) -> None:
+        self.assigned = assigned
+        self.epoch_start = epoch_start
+        """Where the log ended when the epoch began."""
+        self._followers = Followers(epoch_start, now_ms)
+        self._start_offsets: dict[int, int] = {}
+        """Where the logs of followers begin."""
+        self._joining: dict[int, int] = {}
+        """Broker id -> the replica epoch under which it is being added."""
+        self._passages: deque[tuple[int, int]] = deque()
+        """(end offset, bytes appended up to it), for those that are not visible yet."""
+
+    @property
+    def _others(self) -> list[int]:
+        return [each for each in self.assigned.isr if each != self.assigned.leader_id]
+
+    def tell(self, progress: Progress, least: int) -> None:
+        """Let `progress` follow the in-sync set, of which at least so many members are needed.
+
+        While others are eligible to lead, nothing is committed, whatever their brokers hold for the least.
+        """
+        progress.set_in_sync(self._others, self._joining, _NEVER if self.assigned.elr else least)
+
+    def has_others_eligible(self, least: int) -> bool:
+        """Whether replicas outside the in-sync set are eligible, although so many are in sync."""
+        return bool(self.assigned.elr) and len(self.assigned.isr) >= least
+
+    def fetched(
+        self,
+        broker_id: int,
+        replica_epoch: int,
+        offset: int,
+        start_offset: int,
+        end_offset: int,
+        now_ms: float,
+    ) -> None:
+        """As `Followers.fetched`, by a follower whose log begins at `start_offset`."""
+        self._start_offsets[broker_id] = start_offset
+        self._followers.fetched(broker_id, replica_epoch, offset, end_offset, now_ms)
+
+    def low_watermark(self, own_start_offset: int, live: Container[int]) -> int:
+        """Where the log begins on this replica and on those of the other live brokers."""
+        others = (each for each in self.assigned.replicas if each != self.assigned.leader_id and each in live)
+        return min((self._start_offsets.get(each, -1) for each in others), default=own_start_offset)
+
+    def may_join(self, broker_id: int, high_watermark: int) -> bool:
+        """Whether a follower that fetched is to be added to the in-sync set."""
+        return (
+            broker_id not in self.assigned.isr
+            and broker_id not in self._joining
+            and self._followers.may_join(broker_id, high_watermark)
+        )
+
+    def begin_joining(self, high_watermark: int) -> dict[int, int]:
+        """The followers that are to be added now, and under which epochs; they count from now on."""
+        joining = {
+            each: self._followers.replica_epoch(each)
+            for each in self.assigned.replicas
+            if each != self.assigned.leader_id and self.may_join(each, high_watermark)
+        }
+        self._joining |= joining
+        return joining
+
+    def end_joining(self, joined: Iterable[int]) -> None:
+        """The catalog shows whether these were added, or never will."""
+        for each in joined:
+            self._joining.pop(each, None)
+
+    def late(self, end_offset: int, now_ms: float, lag_ms: float) -> frozenset[int]:
+        """Who has to leave the in-sync set, as `Followers.late`."""
+        return self._followers.late(self._others, end_offset, now_ms, lag_ms)
+
+    def wanted(self, joining: dict[int, int], leaving: Iterable[int] = ()) -> InSyncWanted:
+        """The change of the in-sync set, in this epoch."""
+        return InSyncWanted(self.assigned.leader_epoch, joining, frozenset(leaving))
+
+    def note_written(self, end_offset: int, appended_bytes: int) -> None:
+        """So many bytes were appended up to the end of the log."""
+        if len(self._passages) == _MOST_PASSAGES:
+            self._passages.pop()
+        self._passages.append((end_offset, appended_bytes))
+
+    def visible_bytes(self, before: int, high_watermark: int) -> int:
+        """How many bytes the high watermark has passed by now, `before` before: more than that, and at
+        places that were noted exactly so many."""
+        passages, visible = self._passages, before + 1
+        while passages and passages[0][0] <= high_watermark:
+            visible = max(visible, passages.popleft()[1])
+        return visible
