@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, CookieJar
 
+from tests.conformance.raw import batch, connected
 from tests.several.processes import Processes, children_of, has_ended, processes
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
@@ -23,6 +24,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.client import Admin, Consumer, NewTopic, Producer
 from tidelog.pipeline.offsets import Place
 from tidelog.pipeline.segments.data_folders import bounds_in_files, by_place, find_segments
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
 
 TOPIC = "t"
@@ -169,8 +171,13 @@ async def test_processes_end_by_themselves_when_the_first_is_killed_and_the_next
 async def test_partitions_move_when_the_number_of_processes_changes_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
-    async with processes(tmp_path / "data", 1) as broker:
+    settings = {"producer.id.unknown.sequence": "accept"}
+    async with processes(tmp_path / "data", 1, **settings) as broker:
         await create(broker)
+        async with connected(broker.running.port) as client:
+            await client.create("other")
+            made_up = batch("an id that no broker gave hinders no start", 9_999_999, 0)
+            assert await client.produce(made_up, topic="other") == (ErrorCode.NONE, 0)
         for number, count in enumerate((1, 4, 2, 3, 1)):
             if number:
                 assert await broker.stop() == 0

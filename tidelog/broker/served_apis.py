@@ -314,12 +314,15 @@ ROWS: Final = (
 )
 # fmt: on
 SERVED_APIS: Mapping[ApiKey, ServedApi] = {row.key: row for row in ROWS}
+BETWEEN_BROKERS: Final = frozenset((ApiKey.FETCH_SNAPSHOT, ApiKey.ASK_CONSOLE))
+"""No client asks for these, so a broker alone does not name them."""
 
 
 def build_handlers(services: Services) -> dict[ApiKey, Handler]:
     """The handler of each row, over open services. Call it on the running loop."""
     access = AccessControl(services)
-    owners: dict[type, Any] = {MetadataHandler: MetadataHandler(services, advertised_api_keys())}
+    advertised = SERVED_APIS if services.membership is not None else SERVED_APIS.keys() - BETWEEN_BROKERS
+    owners: dict[type, Any] = {MetadataHandler: MetadataHandler(services, advertised_api_keys(advertised))}
     handlers = {}
     for row in SERVED_APIS.values():
         owner = _owner_of(row.handler)

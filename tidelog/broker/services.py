@@ -336,7 +336,9 @@ async def open_services(
         if membership is None:
             await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(
-            held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest, is_alone=membership is None
+            *(held[0], cluster.catalog, partitions, disk),
+            is_newest=store.is_newest,
+            may_skip=membership is None or _may_have_made_up_ids(settings.config),
         )
     except BaseException:
         await _give_up(group_commit, store, logs)
@@ -599,13 +601,13 @@ async def _begin_producer_ids(
     disk: Disk,
     *,
     is_newest: bool,
-    is_alone: bool,
+    may_skip: bool,
 ) -> None:
     """Start new producer ids above all ids that were handed out.
 
     The catalog may be older than the logs. Then all batches on the disk are read, because an open log forgets
-    producers and a log that is not open was not asked. Among others this is an error: they may have given out
-    ids meanwhile that the logs here know.
+    producers and a log that is not open was not asked. Unless `may_skip` this is an error: other brokers may
+    have given out ids meanwhile that the logs here know.
     """
     data_dir = partitions.logs.data_dir
     highest = partitions.highest_producer_id
@@ -616,7 +618,7 @@ async def _begin_producer_ids(
         logger.info("logs_read_for_producer_ids", folders=len(folders), advice=_READ_FOR_IDS)
     for folder in folders:
         highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
-    if highest >= catalog.next_producer_id and not is_alone:
+    if highest >= catalog.next_producer_id and not may_skip:
         raise DataFolderError(
             f"the catalog is older than the logs in {data_dir}, or a client made up a producer id: they have "
             f"the id {highest}, and the catalog would give ids from {catalog.next_producer_id} on. If it was "
@@ -625,6 +627,12 @@ async def _begin_producer_ids(
             "rebuild-catalog`"
         )
     ids.begin_above(highest, is_newest=is_newest)
+
+
+def _may_have_made_up_ids(config: BrokerConfig) -> bool:
+    """Whether the logs of processes may have ids that clients made up, which say nothing of the catalog. Over
+    etcd, whose members are restored apart from the logs, they are refused all the same."""
+    return config.producer_id_unknown_sequence == "accept" and not config.cluster_store.startswith(ETCD)
 
 
 def _apply_changed(settings: BrokerSettings, catalog: Catalog) -> None:
