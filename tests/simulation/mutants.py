@@ -43,7 +43,7 @@ class Mutant(NamedTuple):
     rule: str
     patched: tuple[tuple[object, str, Callable[[Any], Any]], ...]
     seed: int
-    """The first that finds it."""
+    """The first to be tried."""
     is_rare: bool = False
     """Whether it takes many seeds, too many for each run of the tests."""
 
@@ -250,11 +250,13 @@ MUTANTS: Final = {
         "a block of producer ids is taken from the newest catalog",
         ((ProducerIds, "_reserve", _planned_once),),
         0,
+        is_rare=True,
     ),
     "cut off": Mutant(
         "a broker that is cut off coordinates nothing",
         ((cut_off, "refused_while_cut_off", _unrefused),),
         1,
+        is_rare=True,
     ),
     "sync": Mutant("what is answered is synced", ((VirtualDisk, "fdatasync", _nothing),), 0, is_rare=True),
 }
