@@ -27,7 +27,7 @@ from tidelog.broker.cluster.catalog import TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 
-FLIPS = 10
+FLIPS = 4
 SEED = 20
 
 
@@ -79,7 +79,7 @@ def refusal(message: str) -> str:
 def used_bits(name: str, data: bytes, rng: random.Random) -> Iterator[tuple[int, int]]:
     """Positions and bits in bytes that are not zero, and in SQLite's header."""
     used = [at for at, byte in enumerate(data) if byte]
-    header = range(0, 100, 9) if name == DATABASE else ()
+    header = range(0, 100, 24) if name == DATABASE else ()
     for at in [*header, *(rng.choice(used) for _ in range(FLIPS))]:
         yield at, 1 << rng.randrange(8)
 
@@ -110,8 +110,9 @@ async def test_a_file_that_is_cut_off_loses_no_fact_in_silence(
 ) -> None:
     source: Path = getattr(folders, state)
     data = (source / name).read_bytes()
-    ends = {0, 1, 99, len(data) - 1, *random.Random(SEED).sample(range(len(data)), 4)}
-    ends |= {at + 1 for at, byte in enumerate(data) if byte == 10 and name == COPY}
+    ends = {0, 1, 99, len(data) - 1, *random.Random(SEED).sample(range(len(data)), 2)}
+    if name == COPY:
+        ends |= set(random.Random(SEED).sample([at + 1 for at, byte in enumerate(data) if byte == 10], 3))
     # A crash and a copy that is cut: nothing proves any more where SQLite's log ended.
     expected = "refused" if (state, name) == ("crashed", COPY) else "all"
     for end in ends:
