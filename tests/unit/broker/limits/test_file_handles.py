@@ -1,7 +1,7 @@
 """Out of file handles is not damage: whatever cannot be opened is asked for again, and nothing is lost.
 
 A run of all that takes handles is repeated, and each time a few handles in a row are refused, from another
-place on: from the first, the third, and so on, so that each is refused in one of the runs.
+place on: from the first, the fourth, and so on, so that each is refused in one of the runs.
 """
 
 import errno
@@ -152,9 +152,9 @@ def check_whole(services: Services) -> None:
 
 
 async def test_wherever_handles_are_gone_the_work_goes_on_when_they_are_back(tmp_path: Path) -> None:
-    first, was_refused = -1, True
+    first, was_refused = 1 - REFUSALS, True
     while was_refused:
-        first += REFUSALS - 1
+        first += REFUSALS
         folder, disk = tmp_path / str(first), Handles()
         before = open_files()
         services = await opened(folder, disk=disk)
@@ -183,9 +183,9 @@ async def test_a_start_without_handles_fails_whole_and_the_next_one_finds_everyt
     await life(services)
     await services.close(clean=clean)
     before = open_files()
-    first, was_refused = -1, True
+    first, was_refused = 1 - REFUSALS, True
     while was_refused:
-        first += REFUSALS - 1
+        first += REFUSALS
         folder, disk = tmp_path / str(first), Handles()
         shutil.copytree(tmp_path / "data", folder)
         disk.lack_from(first)
