@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.cluster import remote_store
 from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, ProducerIdsReserved, TopicCreated
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.remote_store import RemoteStore
@@ -73,14 +74,18 @@ async def test_commits_of_one_client_are_loaded_and_watched_by_others(tmp_path: 
         assert [each async for each in commits] == []
 
 
-async def test_a_commit_whose_store_ended_before_its_answer_is_settled_by_its_nonce(tmp_path: Path) -> None:
+async def test_a_commit_whose_store_ended_before_its_answer_is_settled_by_its_nonce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with served(tmp_path) as there:
         client = RemoteStore(there.path)
         stored, lost = uuid.uuid4(), uuid.uuid4()
         await client.commit([ProducerIdsReserved(1000)], 0, nonce=stored)
         await there.end()
-        with pytest.raises(OSError):
-            await client.commit([ProducerIdsReserved(2000)], 1, nonce=lost)
+        with monkeypatch.context() as patch:
+            patch.setattr(remote_store, "PATIENCE_SECONDS", 0.1)
+            with pytest.raises(OSError):
+                await client.commit([ProducerIdsReserved(2000)], 1, nonce=lost)
         await there.begin()
         assert await client.settle(stored, 0)
         assert not await client.settle(lost, 1)
