@@ -52,6 +52,13 @@ async def stored(broker: Processes, count: int, topic: str = TOPIC) -> list[int]
         return sorted([int((await consumer.getone()).value or b"") for _ in range(count)])
 
 
+async def port_of_first_partition(broker: Processes) -> int:
+    """Where the process listens that leads partition 0 of the topic."""
+    async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        leader = (await admin.describe_topics([TOPIC]))[0].partitions[0].leader
+        return next(each.port for each in (await admin.describe_cluster()).brokers if each.node_id == leader)
+
+
 def partitions_in(broker: Processes) -> dict[int, set[str]]:
     """Process -> the folders of the topic that it has."""
     places = {0: broker.data_dir, **{n: broker.data_dir / "processes" / str(n) for n in range(1, 9)}}
@@ -159,12 +166,17 @@ async def test_processes_end_by_themselves_when_the_first_is_killed_and_the_next
     async with processes(tmp_path / "data", 2) as broker:
         await create(broker)
         await produce(broker, range(40))
+        made_up = 900_000
+        async with connected(await port_of_first_partition(broker)) as client:
+            assert (await client.produce(batch("40", made_up, 0)))[0] == ErrorCode.NONE
         left = children_of(broker.running.pid or 0)
         assert len(left) == 3
         await broker.running.kill_9()
         await broker.start()
         assert has_ended(left)
-        assert await stored(broker, 40) == list(range(40))
+        assert await stored(broker, 41) == list(range(41))
+        async with connected(await port_of_first_partition(broker)) as client:
+            assert await client.producer_id() > made_up
         assert await broker.stop() == 0
 
 

@@ -70,7 +70,7 @@ from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.manager import DataFolderError, LogManager
+from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -78,6 +78,7 @@ from tidelog.protocol.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
+    from tidelog.broker.coordinator.noted_bound import NotedBound
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.protocol import message_types as types
@@ -312,14 +313,20 @@ async def open_services(
         cluster = await _cluster(store, settings)
         peers = Peers(settings, cluster.catalog, events)
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
+        noted = None
         if isinstance(store, SharedStore):
+            from tidelog.broker.coordinator.noted_bound import NotedBound
+
             peers.check_settings()
+            noted = NotedBound(cluster, disk, config.data_dir)
             # The processes of one machine end their sessions when they end.
             until_refused = peers.until_refused if config.cluster_store.startswith(ETCD) else None
-            membership = await _registered(cluster, store, settings, disk, identity, listeners, until_refused)
+            membership = await _registered(
+                cluster, store, settings, disk, identity, listeners, until_refused, noted
+            )
         else:
             await asyncio.to_thread(claim, disk, config.data_dir, identity)
-        held.append(ProducerIds(cluster, steady_ms))
+        held.append(ProducerIds(cluster, steady_ms, noted))
         partitions = Partitions(
             logs,
             topic_settings,
@@ -336,9 +343,7 @@ async def open_services(
         if membership is None:
             await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
         await _begin_producer_ids(
-            *(held[0], cluster.catalog, partitions, disk),
-            is_newest=store.is_newest,
-            may_skip=membership is None or _may_have_made_up_ids(settings.config),
+            held[0], cluster.catalog, partitions, disk, is_newest=store.is_newest, is_alone=membership is None
         )
     except BaseException:
         await _give_up(group_commit, store, logs)
@@ -541,11 +546,12 @@ async def _registered(
     identity: FolderIdentity,
     listeners: Sequence[Listener],
     until_refused: Callable[[int], Awaitable[None]] | None,
+    noted: NotedBound,
 ) -> Membership:
     """The broker with a session, registered as one that does not serve yet.
 
     Raises StoreError where another broker is the one of this id, or this data folder is not its last one;
-    DataFolderError, OSError.
+    DataFolderError where the catalog is an older one, or another cluster's; OSError.
     """
     from tidelog.broker.cluster.membership import Membership
 
@@ -562,8 +568,9 @@ async def _registered(
     await membership.begin()
     lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
     starts = await asyncio.to_thread(starts_of, disk, config.data_dir)
-    membership.check(starts.directory_id, starts.incarnations, lost)
     await asyncio.to_thread(claim, disk, config.data_dir, identity)
+    await noted.begin()
+    membership.check(starts.directory_id, starts.incarnations, lost)
     registered = cluster.catalog.brokers.get(config.node_id)
     await asyncio.to_thread(
         note_start,
@@ -601,38 +608,24 @@ async def _begin_producer_ids(
     disk: Disk,
     *,
     is_newest: bool,
-    may_skip: bool,
+    is_alone: bool,
 ) -> None:
     """Start new producer ids above all ids that were handed out.
 
     The catalog may be older than the logs. Then all batches on the disk are read, because an open log forgets
-    producers and a log that is not open was not asked. Unless `may_skip` this is an error: other brokers may
-    have given out ids meanwhile that the logs here know.
+    producers and a log that is not open was not asked. Among others it is not older (`noted_bound`): an id
+    above its bound was made up by a client, which makes no start read all batches.
     """
     data_dir = partitions.logs.data_dir
     highest = partitions.highest_producer_id
-    if is_newest and highest < catalog.next_producer_id:
+    if is_newest and (highest < catalog.next_producer_id or not is_alone):
         folders = [data_dir / f"{topic}-{index}" for topic, index in sorted(partitions.unopened)]
     else:
         folders = await asyncio.to_thread(log_folders, disk, data_dir)
         logger.info("logs_read_for_producer_ids", folders=len(folders), advice=_READ_FOR_IDS)
     for folder in folders:
         highest = max(highest, await asyncio.to_thread(highest_producer_id_in, disk, folder))
-    if highest >= catalog.next_producer_id and not may_skip:
-        raise DataFolderError(
-            f"the catalog is older than the logs in {data_dir}, or a client made up a producer id: they have "
-            f"the id {highest}, and the catalog would give ids from {catalog.next_producer_id} on. If it was "
-            "put back from a backup, stop all brokers. Then let it skip the ids: with etcd by `tidelog "
-            "cluster raise-producer-ids` at each broker, with several processes by `tidelog storage "
-            "rebuild-catalog`"
-        )
     ids.begin_above(highest, is_newest=is_newest)
-
-
-def _may_have_made_up_ids(config: BrokerConfig) -> bool:
-    """Whether the logs of processes may have ids that clients made up, which say nothing of the catalog. Over
-    etcd, whose members are restored apart from the logs, they are refused all the same."""
-    return config.producer_id_unknown_sequence == "accept" and not config.cluster_store.startswith(ETCD)
 
 
 def _apply_changed(settings: BrokerSettings, catalog: Catalog) -> None:

@@ -112,7 +112,7 @@ def move_to_etcd(config_file: Settings = None, assignments: Assignments = None) 
 
 @app.command("raise-producer-ids")
 def raise_producer_ids(config_file: Settings = None, assignments: Assignments = None) -> None:
-    """Let a catalog in etcd that was restored give out no producer id that this broker's logs know.
+    """Let a catalog in etcd that was restored give out no producer id that this broker knows.
 
     Run it at each broker, while all brokers are stopped. Give the settings with which the broker runs.
     """

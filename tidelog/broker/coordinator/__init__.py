@@ -6,6 +6,7 @@
 - `group_types`: groups of both types: each request goes to the machine of its group's type
 - `lag`: how far groups are behind, for metrics and pages
 - `log_journal`: the log of an internal partition as the journal of a coordinator
+- `noted_bound`: the highest bound of producer ids that this broker saw in the catalog, in its data folder
 - `offset_metrics`: committed offsets and lag on `/metrics`
 - `participation`: asks the coordinator of a transaction on another broker whether partitions take part
 - `pending_records`: records of transactions that are open: they count once their transaction commits

@@ -8,8 +8,11 @@ while a block is being reserved, and gets a retriable error when a reservation f
 On the event loop.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,15 +22,22 @@ from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.coordinator import producer_ids
 from tidelog.protocol.errors import ApiError, ErrorCode
 
+if TYPE_CHECKING:
+    from tidelog.broker.coordinator.noted_bound import NotedBound
+
 logger = structlog.get_logger(__name__)
 
 
 class ProducerIds:
     """Hands out producer ids of this broker's blocks."""
 
-    def __init__(self, cluster: Cluster, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, cluster: Cluster, clock_ms: Callable[[], int], noted: NotedBound | None = None
+    ) -> None:
+        """`noted` is for a broker among others."""
         self._clock_ms = clock_ms
         self._cluster = cluster
+        self._noted = noted
         self._catalog = cluster.catalog
         self._first = cluster.catalog.next_producer_id
         self._allocator = producer_ids.ProducerIdAllocator(self._first)
@@ -46,8 +56,8 @@ class ProducerIds:
                 "producer_ids_behind_logs",
                 next_producer_id=self._first,
                 highest_in_logs=highest_seen,
-                advice="the catalog is older than the logs beside it; no producer id is given twice, but "
-                "topics and settings are as of then",
+                advice="no producer id is given twice. Where a catalog was put back, topics and settings are "
+                "as of then; else a client made the id up",
             )
         self._first = producer_ids.above_all_issued(max(self._first - 1, highest_seen))
         self._allocator = producer_ids.ProducerIdAllocator(self._first)
@@ -94,6 +104,8 @@ class ProducerIds:
 
         try:
             end = (await self._cluster.change(plan)).next_producer_id
+            if self._noted is not None:
+                await self._noted.note(end)
         except producer_ids.ProducerIdsExhausted as error:
             self._allocator.block_failed(self._clock_ms())
             logger.error("producer_ids_exhausted", error=str(error))
@@ -103,7 +115,7 @@ class ProducerIds:
             logger.error(
                 "producer_ids_not_reserved",
                 error=str(error),
-                advice="check where the catalog is stored; producers that start now will retry",
+                advice="check where the catalog is stored, and the disk; producers that start now will retry",
             )
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
         else:
@@ -112,6 +124,8 @@ class ProducerIds:
             self._reservation = None
 
     async def close(self) -> None:
-        """Wait until a running reservation is done."""
+        """Wait until a running reservation is done, then note no more bounds."""
         if self._reservation is not None:
             await asyncio.wait([self._reservation])
+        if self._noted is not None:
+            await self._noted.close()

@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 from tidelog.broker.cluster.catalog import (
     INTERNAL_TOPIC_CONFIGS,
     INTERNAL_TOPICS,
+    NO_ID,
     Catalog,
     PartitionAssignment,
     Topic,
@@ -105,7 +106,10 @@ class CatalogRebuilding:
             next_producer_id,
             newest_revision + 1,
             deleted,
-            old.catalog.brokers.values() if old is not None else (),
+            # No incarnation: the folders are those that count, whatever the old catalog says.
+            [each._replace(incarnation=NO_ID) for each in old.catalog.brokers.values()]
+            if old is not None
+            else (),
             old.catalog.broker_configs if old is not None else None,
             old.catalog.acls if old is not None else (),
             old.catalog.users if old is not None else None,
@@ -246,7 +250,7 @@ class CatalogRebuilding:
         highest = highest_producer_id_below(self._disk, self._data_dir)
         if old is not None and highest > known:
             self._notes.append(
-                f"the logs have producer id {highest}, the old catalog gave none above {known}"
+                f"the folders know producer id {highest}, the old catalog gave none above {known}"
             )
         return above_all_issued(max(known, highest)), highest > known
 

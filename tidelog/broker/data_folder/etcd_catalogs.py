@@ -63,7 +63,7 @@ async def move_to_etcd(config: BrokerConfig, disk: Disk) -> bool:
 
 
 async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
-    """Let the catalog in etcd give no producer id that a log of this data folder knows.
+    """Let the catalog in etcd give no producer id that this data folder knows.
 
     Returns the next one that it gives. Raises StoreError, OSError.
     """

@@ -30,6 +30,7 @@ from tidelog.broker.storage.checkpoints import (
     BOOT_ID,
     LOG_START_OFFSETS,
     META_PROPERTIES,
+    PRODUCER_IDS_BOUND,
     RECOVERY_POINTS,
     CheckpointError,
     TopicPartition,
@@ -42,7 +43,7 @@ from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, LOCK_FILE, DataFolder
 from tidelog.broker.storage.process_folders import PROCESSES, folder_of, process_folders
 
 _OFFSETS: Final = (RECOVERY_POINTS, LOG_START_OFFSETS)
-_OWN_FILES: Final = (*_OFFSETS, BOOT_ID, CLEAN_SHUTDOWN, LOCK_FILE, META_PROPERTIES)
+_OWN_FILES: Final = (*_OFFSETS, BOOT_ID, CLEAN_SHUTDOWN, LOCK_FILE, META_PROPERTIES, PRODUCER_IDS_BOUND)
 _Offsets = dict[TopicPartition, int]
 logger = structlog.get_logger(__name__)
 

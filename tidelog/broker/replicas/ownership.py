@@ -77,11 +77,12 @@ def note_start(
 ) -> None:
     """Let the folder know of a start, durably, before the catalog does. Raises OSError.
 
-    The one that the catalog knows as `registered` stays, and those after it: their commits may still arrive.
+    The one that the catalog knows as `registered` stays, and the newest ones: commits of those after it may
+    still arrive, and a catalog that was put back knows one before it.
     """
-    known = starts.incarnations
-    kept = known[known.index(registered) :] if registered in known else ()
-    noted = (*kept[:1], *kept[1:][-_STARTS_KEPT:], incarnation)
+    newest = starts.incarnations[-_STARTS_KEPT:]
+    kept = {registered} & set(starts.incarnations[:-_STARTS_KEPT])
+    noted = (*filter(None, kept), *newest, incarnation)
     checkpoints.write_identity(disk, data_dir, identity, starts._replace(incarnations=noted))
 
 

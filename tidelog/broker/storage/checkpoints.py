@@ -25,6 +25,8 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 CLEANED_OFFSET = "cleaned-offset-checkpoint"
 """Ours, and in each partition's folder: Kafka takes any gap for a cleaned one."""
 FIRST_DIRTY_OFFSET = "cleaner-offset-checkpoint"
+PRODUCER_IDS_BOUND = "producer-ids-bound-checkpoint"
+"""Ours: the highest bound of producer ids that a broker among others saw in the catalog."""
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 _DIRECTORY_ID = "directory.id"
@@ -110,18 +112,18 @@ def write_leader_epochs(
     disk.replace_file(path, contents, syncs_name=syncs_name)
 
 
-def read_cleaned_offset(disk: Disk, path: Path) -> int:
-    """0 when there is no file. Raises CheckpointError."""
+def read_number(disk: Disk, path: Path) -> int:
+    """The one number in a file, 0 when there is no file. Raises CheckpointError."""
     if not disk.exists(path):
         return 0
     entries = _entries(disk, path, 1)
     if len(entries) != 1 or not entries[0][0].isdigit():
-        raise CheckpointError(f"{path}: expected one offset, got {entries}")
+        raise CheckpointError(f"{path}: expected one number, got {entries}")
     return int(entries[0][0])
 
 
-def write_cleaned_offset(disk: Disk, path: Path, offset: int) -> None:
-    disk.replace_file(path, _contents([str(offset)]))
+def write_number(disk: Disk, path: Path, number: int) -> None:
+    disk.replace_file(path, _contents([str(number)]))
 
 
 def read_topic_id(disk: Disk, folder: Path) -> UUID | None:

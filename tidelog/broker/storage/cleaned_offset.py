@@ -33,12 +33,12 @@ class CleanedOffset:
     def load(self) -> str | None:
         """Read the file; returns what was wrong with it, if anything. Raises OSError."""
         try:
-            self.offset = checkpoints.read_cleaned_offset(self._disk, self._path)
+            self.offset = checkpoints.read_number(self._disk, self._path)
         except checkpoints.CheckpointError as error:
             self.offset = _EVERYWHERE
             return str(error)
         with suppress(checkpoints.CheckpointError):  # The cleaner then begins at the start of the log.
-            first_dirty = checkpoints.read_cleaned_offset(
+            first_dirty = checkpoints.read_number(
                 self._disk, self._path.with_name(checkpoints.FIRST_DIRTY_OFFSET)
             )
             self.offset = max(self.offset, first_dirty)
@@ -64,4 +64,4 @@ class CleanedOffset:
         Raises OSError.
         """
         with self._saving:
-            checkpoints.write_cleaned_offset(self._disk, self._path, max(offset, self.offset))
+            checkpoints.write_number(self._disk, self._path, max(offset, self.offset))

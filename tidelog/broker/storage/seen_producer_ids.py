@@ -8,10 +8,12 @@ Blocking, and as slow as the disk: use it only where a plain start does not give
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
+from tidelog.broker.storage.checkpoints import PRODUCER_IDS_BOUND, CheckpointError, read_number
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.local_segment import DELETED_SUFFIX, LOG_SUFFIX
 from tidelog.broker.storage.process_folders import process_folders
@@ -37,9 +39,15 @@ def log_folders(disk: Disk, data_dir: Path) -> list[Path]:
 
 
 def highest_producer_id_below(disk: Disk, data_dir: Path) -> int:
-    """The highest in all folders of all processes of a data folder, or -1. Raises OSError."""
-    folders = [each for place in process_folders(data_dir).values() for each in log_folders(disk, place)]
-    return max((highest_producer_id_in(disk, each) for each in folders), default=-1)
+    """The highest that any process of a data folder knows to be given, or -1. Raises OSError."""
+    highest = -1
+    for place in process_folders(data_dir).values():
+        # With a note that is damaged, only the logs count.
+        with suppress(CheckpointError):
+            highest = max(highest, read_number(disk, place / PRODUCER_IDS_BOUND) - 1)
+        for folder in log_folders(disk, place):
+            highest = max(highest, highest_producer_id_in(disk, folder))
+    return highest
 
 
 def highest_producer_id_in(disk: Disk, folder: Path) -> int:

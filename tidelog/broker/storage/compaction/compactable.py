@@ -46,7 +46,7 @@ class Compactable:
         self._deleted: list[Path] = []
         self._has_lost_aborted = False
         try:
-            self.first_dirty_offset = checkpoints.read_cleaned_offset(disk, self._path)
+            self.first_dirty_offset = checkpoints.read_number(disk, self._path)
         except checkpoints.CheckpointError:
             self.first_dirty_offset = 0  # All is cleaned again.
         if self.first_dirty_offset > segments.active.end_offset:
@@ -138,5 +138,5 @@ class Compactable:
 
     def save_first_dirty(self, offset: int) -> None:
         """All before `offset` went through a map and was swapped in. Blocking; raises OSError."""
-        checkpoints.write_cleaned_offset(self._disk, self._path, offset)
+        checkpoints.write_number(self._disk, self._path, offset)
         self.first_dirty_offset = offset
