@@ -21,6 +21,7 @@ from tidelog.broker.cluster.catalog import (
 from tidelog.broker.cluster.registration import replica_epoch_of
 from tidelog.broker.cluster.store import BrokerSession
 from tidelog.broker.cluster.store_sharing import StoreMember
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FetchPartition, FetchPartitionResult, FetchRequest, encode_fetch_request
 from tidelog.protocol.records import RecordBatchBuilder, iter_batches
@@ -100,6 +101,11 @@ async def test_acks_all_waits_for_what_the_follower_holds_durably(tmp_path: Path
         async with connected(cluster[1].port) as another:
             listed = await another.ask(ApiKey.LIST_OFFSETS, 7, values)
             assert listed.topics[0].partitions[0].error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+            # Who has read all of it from the leader before does not find its log cut.
+            epoch = {"partition": 0, "current_leader_epoch": 1, "leader_epoch": 0}
+            values = {"replica_id": -1, "topics": [{"topic": "t", "partitions": [epoch]}]}
+            ended = await another.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, values)
+            assert ended.topics[0].partitions[0].end_offset == 1
         assert (await follower.fetch(1)).error_code == ErrorCode.FENCED_LEADER_EPOCH
         follower.leader_epoch = 1
         for stale in (1, follower._epoch ^ 1):
@@ -112,6 +118,27 @@ async def test_acks_all_waits_for_what_the_follower_holds_durably(tmp_path: Path
         assert (await follower.fetch(2, last_epoch=0)).diverging_epoch == (0, 1)
         assert (await follower.fetch(1, last_epoch=3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert isr(cluster) == (1, 2)
+
+
+async def test_who_joined_counts_also_while_this_broker_follows_earlier_changes(tmp_path: Path) -> None:
+    async with led(tmp_path, 1 << 30) as (cluster, client, follower):
+        services = cluster[1].services
+        replica, sets = services.replicas["t", 0], services.in_sync_sets
+        assert sets is not None
+        alone = cluster.topic("t").partitions[0]._replace(isr=(1,), partition_epoch=1)
+        await services._cluster.change(lambda _: PartitionsChanged(TOPIC_ID, {0: alone}))
+        async with services.partitions.disk_work:
+            making = asyncio.create_task(services.topics.create("u", NewTopic(num_partitions=2)))
+            await until(services.topics._reconciler._busy.locked)
+            await follower.fetch(0)
+            await until(lambda: sets.counts().expands == 1)
+            assert isr(cluster) == (1, 2)
+            await client.send_batch(batch())
+            await until(lambda: replica.log.flushed_end_offset == 1)
+            assert replica.high_watermark == 0
+        await making
+        assert (await follower.fetch(1, last_epoch=0)).high_watermark == 1
+        assert (await client.receive_result()).error_code == ErrorCode.NONE
 
 
 async def client_of(cluster: Brokers, offset: int) -> FetchPartitionResult:

@@ -186,6 +186,8 @@ class Membership:
         """
         if is_other_folder(self._cluster.catalog, self._broker, incarnations):
             node_id, least = self._broker.node_id, self._least_in_sync
+            # Else a leader may add the start of before again, by what it fetched.
+            await self._fence(self._cluster.catalog.brokers[node_id])
             topics = list(self._cluster.catalog.topics())
             await self._change_all(
                 [

@@ -3,7 +3,8 @@
 Owns the three answers. For a consumer the end of the log is the high watermark, so no answer names an offset
 that a crash could undo. What was appended before the request arrived may have been acknowledged with acks=1,
 so the answer waits until it is durable here; it does not wait for followers: a new leader that does not know
-yet what they hold says OFFSET_NOT_AVAILABLE. A follower gets the ends of all that is written.
+yet what they hold says OFFSET_NOT_AVAILABLE, and that an epoch ended where its log ended when it was elected,
+because consumers may have read that far. A follower gets the ends of all that is written.
 
 Invariants: a partition fails alone; a partition named twice in one request is INVALID_REQUEST, because its
 two answers could not be distinguished. Searches by timestamp may read the disk and run in a thread.
@@ -148,7 +149,7 @@ class OffsetsHandler(GuardedHandler):
         replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
         if replica_id < 0:
-            end_offset = min(end_offset, replica.high_watermark)
+            end_offset = min(end_offset, replica.highest_read)
         return {"leader_epoch": epoch, "end_offset": end_offset}
 
     async def delete_records(

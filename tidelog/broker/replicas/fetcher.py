@@ -205,7 +205,8 @@ class Fetcher:
         if written:
             await asyncio.gather(*(each.flushed_as_follower() for each in written), return_exceptions=True)
         for replica in written:
-            if self._replicas.get(_key(replica)) is replica and replica.is_follower:
+            is_flushed = replica.log.end_offset == replica.log.flushed_end_offset  # Else another epoch began.
+            if self._replicas.get(_key(replica)) is replica and replica.is_follower and is_flushed:
                 self._ask_from_end(replica)
         if response.error_code != ErrorCode.NONE:
             raise ApiError(error_code(response.error_code))

@@ -4,7 +4,8 @@ Owns a fetcher for each leader, and the repairs: a log that diverges from its le
 ends before its leader's begins starts over there, with what the leader knows of producers before that.
 
 Invariants: a replica is with one fetcher at most, that of the leader that it follows; a repair works on a
-replica that no fetcher has, and ends with another replica of the role of then.
+replica that no fetcher has, as the leader of one epoch says, and ends with another replica of the role of
+then, or does nothing where another epoch began first.
 
 Event loop only.
 """
@@ -112,23 +113,21 @@ class Fetchers:
             end_offset=end_offset,
             end_offset_before=log.end_offset,
         )
-        self._begin(self._partitions.truncate(replica, end_offset, self._catalog))
+        self._begin(self._partitions.truncate(replica, replica.leader_epoch, end_offset, self._catalog))
 
     def out_of_range(self, replica: Replica) -> None:
         """See `Repair`."""
-        self._begin(self._start_over(replica))
+        self._begin(self._start_over(replica, replica.leader_id, replica.leader_epoch))
 
-    async def _start_over(self, replica: Replica) -> None:
+    async def _start_over(self, replica: Replica, leader_id: int, leader_epoch: int) -> None:
         try:
-            snapshot = await self._fetch_snapshot(
-                replica.leader_id, replica.topic, replica.partition, replica.leader_epoch
-            )
+            snapshot = await self._fetch_snapshot(leader_id, replica.topic, replica.partition, leader_epoch)
         except ApiError as error:
             logger.warning(
                 "replica_not_started_over",
                 topic=replica.topic,
                 partition=replica.partition,
-                leader_id=replica.leader_id,
+                leader_id=leader_id,
                 error=str(error),
                 advice="it is tried again; see what the leader logs",
             )
@@ -139,11 +138,11 @@ class Fetchers:
             "replica_started_over",
             topic=replica.topic,
             partition=replica.partition,
-            leader_id=replica.leader_id,
+            leader_id=leader_id,
             end_offset_before=replica.log.end_offset,
             advice="nothing to do: the leader has deleted what would follow the records here",
         )
-        await self._partitions.start_over(replica, snapshot, self._catalog)
+        await self._partitions.start_over(replica, leader_epoch, snapshot, self._catalog)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

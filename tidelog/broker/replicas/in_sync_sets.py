@@ -173,8 +173,13 @@ class InSyncSets:
         )
 
         def end_joining() -> None:
+            topic = self._cluster.catalog.topic_by_id(topic_id)
+            if topic is None:
+                return
             for each in wanted:
-                each.replica.end_joining(each.leadership, each.change.joining)
+                # Not as the replica knows it, which may hear of this change later.
+                assigned = topic.partitions[each.replica.partition]
+                each.replica.end_joining(each.leadership, each.change.joining, assigned)
 
         try:
             delta = await self._cluster.change(plan, end_joining)

@@ -158,12 +158,12 @@ class Partitions:
     def change_role(self, topic: Topic, index: int, before: Role, role: Role) -> None:
         """Let a replica lead or follow from now on, or know of other replicas."""
         replica = self.replicas.get((topic.name, index))
-        if replica is None:
-            return
-        if before.leader_epoch == role.leader_epoch:
+        if replica is None or role.leader_epoch < replica.leader_epoch:
+            return  # It began, after a repair, with a later role.
+        replica.may_lose_committed |= is_unclean(before, role)
+        if role.leader_epoch == replica.leader_epoch:
             replica.set_assigned(role.assigned)
         else:
-            replica.may_lose_committed |= is_unclean(before, role)
             self._take_role(replica, role)
 
     def _take_role(self, replica: Replica, role: Role) -> None:
@@ -181,29 +181,41 @@ class Partitions:
         for follower in self.role_followers:
             follower(replica)
 
-    async def truncate(self, replica: Replica, end_offset: int, catalog: Catalog) -> None:
-        """Cut the log of a follower back. Another replica takes its place, in the role of then."""
+    async def truncate(self, replica: Replica, leader_epoch: int, end_offset: int, catalog: Catalog) -> None:
+        """Cut the log of a follower back, as the leader of this epoch says, unless another epoch has begun.
+        Another replica takes its place, in the role of then."""
         name, index = replica.topic, replica.partition
         await self._exchange(
-            replica, lambda: self.logs.truncate_to(name, index, end_offset, self._clock_ms()), catalog
+            replica,
+            leader_epoch,
+            lambda: self.logs.truncate_to(name, index, end_offset, self._clock_ms()),
+            catalog,
         )
 
-    async def start_over(self, replica: Replica, snapshot: bytes, catalog: Catalog) -> None:
-        """Empty the log of a follower, which begins from now on where the leader's snapshot of its producers
-        ends. Another replica takes its place, in the role of then."""
+    async def start_over(
+        self, replica: Replica, leader_epoch: int, snapshot: bytes, catalog: Catalog
+    ) -> None:
+        """Empty the log of a follower, which begins from now on where the snapshot of its producers ends that
+        the leader of this epoch gave; otherwise as `truncate`."""
         name, index = replica.topic, replica.partition
         await self._exchange(
-            replica, lambda: self.logs.start_over(name, index, snapshot, self._clock_ms()), catalog
+            replica,
+            leader_epoch,
+            lambda: self.logs.start_over(name, index, snapshot, self._clock_ms()),
+            catalog,
         )
 
-    async def _exchange(self, replica: Replica, change: Callable[[], PartitionLog], catalog: Catalog) -> None:
+    async def _exchange(
+        self, replica: Replica, leader_epoch: int, change: Callable[[], PartitionLog], catalog: Catalog
+    ) -> None:
         key = replica.topic, replica.partition
         with suppress(ApiError):
             await replica.flushed_as_follower()
-        if self.replicas.get(key) is not replica:
+        if self.replicas.get(key) is not replica or replica.leader_epoch != leader_epoch:
             return
         replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         del self.replicas[key]
+        self._tell(replica)
         await self.flushed(replica)
         try:
             async with self.disk_work:

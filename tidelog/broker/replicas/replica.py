@@ -432,6 +432,12 @@ class Replica:
         return leadership is not None and self.progress.high_watermark < leadership.epoch_start
 
     @property
+    def highest_read(self) -> int:
+        """Up to where clients may have read, of this leader or of one before it."""
+        leadership, high_watermark = self.leadership, self.progress.high_watermark
+        return high_watermark if leadership is None else max(high_watermark, leadership.epoch_start)
+
+    @property
     def is_behind(self) -> bool:
         """Whether records that were appended, and perhaps acknowledged with acks=1, are not visible yet."""
         return self.stopped is None and self.log.end_offset > self.progress.high_watermark
@@ -582,10 +588,14 @@ class Replica:
         self._follow_in_sync_set()
         return joining
 
-    def end_joining(self, leadership: Leadership, joined: Iterable[int]) -> None:
-        """As `Leadership.end_joining`, of the leadership in which they began to."""
-        leadership.end_joining(joined)
-        self._follow_in_sync_set()
+    def end_joining(
+        self, leadership: Leadership, joined: Iterable[int], assigned: PartitionAssignment
+    ) -> None:
+        """As `Leadership.end_joining`, of the leadership in which they began to. `assigned` is what the
+        catalog says now; where another epoch has begun, they count until this replica hears of it."""
+        if self.leadership is leadership and assigned.leader_epoch == self.leader_epoch:
+            leadership.end_joining(joined)
+            self.set_assigned(assigned)
 
     def check_follower(self, broker_id: int) -> None:
         """Raise ApiError unless this replica leads, and that broker has another one."""
@@ -635,12 +645,16 @@ class Replica:
             self._tell_watchers()
 
     def set_assigned(self, assigned: PartitionAssignment) -> None:
-        """What the catalog says of the replicas from now on, within the same epoch."""
-        if self.stopped is not None:
+        """What the catalog says of the replicas, within the same epoch. What it said before it said what is
+        known here is left out."""
+        leadership = self.leadership
+        if self.stopped is not None or (
+            leadership is not None and assigned.partition_epoch < leadership.assigned.partition_epoch
+        ):
             return
         self.in_sync_count = len(assigned.isr)
-        if self.leadership is not None:
-            self.leadership.assigned = assigned
+        if leadership is not None:
+            leadership.assigned = assigned
         elif len(assigned.replicas) > 1:
             from tidelog.broker.replicas.leadership import Leadership
 

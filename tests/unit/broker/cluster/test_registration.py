@@ -1,5 +1,6 @@
 """A broker starts with the data folder that it had last, or an operator gives up what another one had."""
 
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -9,11 +10,17 @@ from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
     Catalog,
+    Change,
     PartitionAssignment,
     Topic,
+    TopicCreated,
 )
+from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.cluster.registration import registering
+from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.cluster.store_sharing import StoreSharing
 
 FOLDER, LAST = uuid4(), uuid4()
 NEW = BrokerRegistration(1, (), uuid4(), FOLDER, is_fenced=True)
@@ -61,3 +68,30 @@ def test_less_than_it_had_is_refused_until_just_that_loss_is_accepted(
         with pytest.raises(StoreError, match=f"{why}.*broker.lost.incarnation={LAST.hex}"):
             registering(before, NEW, known, word)
     assert registering(before, NEW, known, LAST) == BrokerRegistered(NEW)
+
+
+async def test_no_leader_may_add_what_a_lost_folder_had_fetched(tmp_path: Path) -> None:
+    sharing = StoreSharing(SqliteStore(tmp_path / "cluster.db", node_id=0))
+    store = sharing.member()
+    cluster = Cluster(await store.load(), store)
+    for broker in (BrokerRegistration(1, (), uuid4()), BrokerRegistration(2, (), LAST, FOLDER)):
+        await cluster.change(lambda _, broker=broker: BrokerRegistered(broker))
+    topic = Topic("t", uuid4(), (PartitionAssignment(1, 0, (1, 2), (1, 2)),))
+    await cluster.change(lambda _: TopicCreated(topic))
+    steps: list[tuple[tuple[int, ...], bool]] = []
+
+    def note(_: Change) -> None:
+        assigned = cluster.catalog.topic_by_id(topic.topic_id).partitions[0]  # type: ignore[union-attr]
+        steps.append((assigned.isr, cluster.catalog.brokers[2].is_fenced))
+
+    cluster.follow(note)
+    membership = Membership(
+        cluster, store, BrokerRegistration(2, ()), session_timeout_ms=1_000, least_in_sync=lambda _: 1
+    )
+    await membership.begin()
+    membership.check(uuid4(), (), None)
+    await membership.register((), None)
+    assert steps == [((1, 2), True), ((1,), True), ((1,), True)]
+    assert cluster.catalog.brokers[2].incarnation == membership.incarnation
+    await cluster.close()
+    await sharing.close()

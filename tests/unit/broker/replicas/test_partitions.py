@@ -10,6 +10,7 @@ from tests.unit.broker.replicas.test_reconciler import Gate
 from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.replicas.roles import Role
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.protocol.errors import ErrorCode
 
@@ -66,6 +67,21 @@ async def test_a_leader_epoch_that_no_leader_had_costs_no_record_and_no_partitio
     assert len(log.recovery.file_problems) == 2
     await stored(services, b"v")
     assert log.end_offset == 4
+    await services.close()
+
+
+async def test_what_the_leader_of_an_earlier_epoch_said_changes_nothing(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    topic: Any = await services.topics.create("t")
+    await stored(services, b"v")
+    replica, partitions, assigned = services.replicas["t", 0], services.partitions, topic.partitions[0]
+    replica.follow(2, 7)
+    await partitions.truncate(replica, 1, 0, services.catalog)
+    await partitions.start_over(replica, 1, b"", services.catalog)
+    before, now = (Role(is_leader=True, assigned=assigned._replace(leader_epoch=each)) for each in (0, 1))
+    partitions.change_role(topic, 0, before, now)
+    assert services.replicas["t", 0] is replica
+    assert (replica.leader_epoch, replica.is_follower, replica.log.end_offset) == (2, True, 1)
     await services.close()
 
 
