@@ -142,7 +142,11 @@ async def test_what_is_read_and_what_is_written_count_together(cluster: Brokers)
 
 
 @pytest.mark.usefixtures("versions")
-@pytest.mark.parametrize("restarted", ["the coordinator", "a leader"])
+@pytest.mark.parametrize(
+    ("restarted", "versions"),
+    [("the coordinator", "one epoch"), ("a leader", "an epoch for each transaction")],
+    indirect=["versions"],
+)
 async def test_markers_reach_all_partitions_once_the_broker_that_was_killed_serves_again(
     cluster: Brokers, restarted: str
 ) -> None:
@@ -182,7 +186,6 @@ async def test_a_transaction_that_is_left_open_is_aborted_on_all_brokers(cluster
     assert await committed(cluster, "out", 0) == []
 
 
-@pytest.mark.usefixtures("versions")
 async def test_transactions_move_with_the_leader_of_their_partition(cluster: Brokers) -> None:
     async with producer(cluster, 2) as writer:
         await writer.begin_transaction()
