@@ -1,6 +1,7 @@
 """A running broker for Spark's tests, and batches put into its log exactly as a test built them."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,15 +25,15 @@ _TIME_MS = 1_700_000_000_000
 _TIMEOUT_MS = int(DEADLINE_SECONDS * 1000)
 
 
-class Running:
+class Running(ABC):
     """Brokers on an event loop of its own thread, since Spark's tests are synchronous."""
 
     def __init__(self, loop: LoopThread) -> None:
         self._loop = loop
 
     @property
-    def bootstrap_servers(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def bootstrap_servers(self) -> str: ...
 
     def run(self, work: Any) -> Any:
         """Wait for a coroutine on the brokers' loop."""
