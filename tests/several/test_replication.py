@@ -20,7 +20,7 @@ from tidelog.client import Consumer, Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
-SHORT = {"broker_session_timeout_ms": 1_000}
+SHORT = {"broker_session_timeout_ms": 1_000, "replica_fetch_wait_max_ms": 50}
 
 
 @pytest.fixture
@@ -123,16 +123,50 @@ async def test_what_a_leader_had_alone_is_cut_off_when_it_follows(cluster: Broke
     await until(
         lambda: all(leader not in each.services.catalog.topic("t").partitions[0].isr for each in others)  # type: ignore[union-attr]
     )
-    stale.replica("t", 0).append_as_leader(one_batch(b"nobody else has it"), stale.clock_ms())
-    await stale.replica("t", 0).flushed()
-    assert stale.replica("t", 0).high_watermark == 0
+    alone = stale.replicas["t", 0]
+    alone.append_as_leader(one_batch(b"nobody else has it"), stale.clock_ms())
+    await alone.flushed()
+    assert alone.high_watermark == 0
     async with Producer(bootstrap_servers=others[0].bootstrap_servers) as producer:
         await until(lambda: others[0].services.leader_of("t", 0) not in (leader, NO_LEADER))
         await producer.send_and_wait("t", b"kept", partition=0)
+    await served(cluster, leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     await cluster.reconnect(leader)
     await in_sync(cluster, 3)
     assert stale.replicas["t", 0].log.flushed_end_offset == 1
     assert await values(cluster, 1) == [b"kept"]
+
+
+async def served(cluster: Brokers, leader: int, code: ErrorCode) -> None:
+    """From now on a leader answers consumers and producers with this code."""
+    latest = {"partition_index": 0, "timestamp": -1}
+    listed = {"replica_id": -1, "topics": [{"name": "t", "partitions": [latest]}]}
+    asked = {"topic": "t", "partitions": [{"partition": 0, "leader_epoch": 0}]}
+    found: set[int] = set()
+    async with connected(cluster[leader].port) as client:
+        while found != {code}:
+            offsets = await client.ask(ApiKey.LIST_OFFSETS, 7, listed)
+            epochs = await client.ask(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, {"replica_id": -1, "topics": [asked]}
+            )
+            found = {
+                (await client.produce(batch(-1, -1, -1), acks=1))[0],
+                (await client.fetch()).error_code,
+                offsets.topics[0].partitions[0].error_code,
+                epochs.topics[0].partitions[0].error_code,
+            }
+
+
+async def test_a_leader_without_the_store_serves_while_all_that_may_be_elected_fetch(
+    cluster: Brokers,
+) -> None:
+    leader = cluster.leader_of("t", 0)
+    for node_id in (1, 2, 3):
+        await cluster.cut_off(node_id)
+    assert cluster[leader].services.is_cut_off
+    await served(cluster, leader, ErrorCode.NONE)
+    await cluster.kill(leader % 3 + 1)
+    await served(cluster, leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 async def test_a_disk_that_fails_costs_a_broker_its_leadership(cluster: Brokers) -> None:

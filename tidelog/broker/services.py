@@ -185,6 +185,17 @@ class Services:
         """The broker that is the controller; -1 where none is."""
         return self.node_id if self.membership is None else self.membership.controller_id
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether others may change what this broker does not hear of."""
+        return self.membership is not None and self.membership.is_cut_off
+
+    def check_not_replaced(self, replica: Replica) -> None:
+        """Raise ApiError where this broker is cut off, and another one may lead by now: see
+        `handlers.cut_off`."""
+        if self.is_cut_off:
+            replica.check_not_replaced(self.config.broker_session_timeout_ms / 2)
+
     def is_live(self, node_id: int) -> bool:
         """Whether a broker may serve, as the catalog says; this one does."""
         if node_id == self.node_id:
@@ -219,6 +230,8 @@ class Services:
             raise self.missing(topic, partition)
         if replica.stopped is not None:
             raise ApiError(replica.stopped)
+        if replica.leadership is not None:
+            self.check_not_replaced(replica)
         replica.check_leader_epoch(leader_epoch)
         return replica
 

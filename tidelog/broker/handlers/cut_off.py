@@ -2,7 +2,15 @@
 
 Owns the list. Others may have fenced such a broker, and it does not hear of that, nor of a topic that was
 deleted or made anew. So it coordinates nothing: a group or a transaction has one coordinator at a time.
-Records are written and read as before: a partition has one replica, so nobody else can have newer ones.
+
+Records are written and read as before where the partition has one replica: nobody else can have newer
+ones. A partition with followers is served while every other replica that may be elected (in sync, eligible,
+or being added) fetches from this one in its epoch: who does that, does not lead and knows of no other leader.
+The last fetch may be half a session timeout old, so what another leader accepted is missed at most for so
+long. Where nobody else may be elected, it is served without end. Otherwise clients get
+NOT_LEADER_OR_FOLLOWER, and look for the new leader (`Services.check_not_replaced`). What acks=all
+acknowledges, is safe in any case.
+
 Producer ids come from a block that the catalog gave to this broker alone. Metadata may be old, as it may be
 at every broker; the leader that it names says so.
 

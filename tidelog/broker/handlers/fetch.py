@@ -14,6 +14,7 @@ Invariants:
 - a follower gets what is written, which the leader flushes at the same time; it has durably what lies before
   the offset from which it fetches, which counts once per request, where the follower's log agrees with this
   one and the catalog has the start of that broker that fetches;
+- a request of a fetch session was sent after the answer to the one before, so after that one had come;
 - a topic that is requested by id is read only under this id, also if its name belongs to another topic by
   then; what may not be read does not show its name;
 - a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
@@ -25,6 +26,7 @@ Partition.updateFollowerFetchState; KIP-516, KIP-903.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -185,13 +187,19 @@ class FetchHandler(GuardedHandler):
         if in_sync_sets is None or not is_registered(catalog, request.replica_id, request.replica_epoch):
             return
         pace = Pace(CHECKS_PER_STEP)
+        asked_after_ms = -math.inf
+        if fetch.session is not None:
+            asked_after_ms = fetch.session.noted_ms
+            fetch.session.noted_ms = asyncio.get_running_loop().time() * 1000
         for topic, wanted in fetch.partitions:
             try:
                 replica = self._replica(fetch, topic, wanted.partition)
                 if _diverging(replica, wanted, request) is not None:
                     continue
                 offset, start_offset = wanted.fetch_offset, wanted.log_start_offset
-                if replica.fetched_by(request.replica_id, request.replica_epoch, offset, start_offset):
+                if replica.fetched_by(
+                    request.replica_id, request.replica_epoch, offset, start_offset, asked_after_ms
+                ):
                     in_sync_sets.join(replica)
             except ApiError:
                 pass  # `_read` answers with it.
@@ -228,6 +236,7 @@ class FetchHandler(GuardedHandler):
     ) -> Steps[_Reading]:
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
         pace, level = Pace(), _level_of(request)
+        is_cut_off = request.replica_id < 0 and self._services.is_cut_off
         left = min(request.max_bytes, self._max_bytes)
         if self._memory.is_short:
             left = min(left, self._memory.share_bytes)
@@ -240,6 +249,8 @@ class FetchHandler(GuardedHandler):
                 yield
             try:
                 replica = self._replica(fetch, topic, wanted.partition)
+                if is_cut_off:
+                    self._services.check_not_replaced(replica)
                 diverging = _diverging(replica, wanted, request)
                 if diverging is not None:
                     must_answer = True

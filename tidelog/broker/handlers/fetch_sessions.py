@@ -19,6 +19,7 @@ Source: KIP-227, KIP-516, Kafka's FetchSession.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -77,7 +78,9 @@ class FetchSession:
     """The partitions that one client requests. `epoch` is the one that its next request must carry. `names`
     holds the name that each id had when it was first found: another topic may have that name later."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "names", "partitions", "session_id", "used_ms")
+    __slots__ = (
+        "by_id", "created_ms", "epoch", "names", "noted_ms", "partitions", "session_id", "used_ms",
+    )  # fmt: skip
 
     def __init__(self, session_id: int, now_ms: int, *, by_id: bool) -> None:
         self.session_id = session_id
@@ -86,6 +89,8 @@ class FetchSession:
         self.epoch = 1
         self.created_ms = now_ms
         self.used_ms = now_ms
+        self.noted_ms = -math.inf
+        """When a follower's last request was noted, on the loop's clock."""
         self.partitions: dict[PartitionKey, _Told] = {}
 
     def update(

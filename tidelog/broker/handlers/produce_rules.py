@@ -83,6 +83,8 @@ class ProduceRules:
             raise self._services.missing(topic, index)
         if isinstance(topic, NamedTopic) and topic.bytes != replica.topic_id.bytes:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)  # Another topic has its name by now.
+        if replica.leadership is not None:
+            self._services.check_not_replaced(replica)
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}.")
         if version < _FIRST_VERSION_WITH_ZSTD and _attributes(records) & _CODEC_MASK == Compression.ZSTD:

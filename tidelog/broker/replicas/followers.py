@@ -4,23 +4,29 @@ Owns both rules. A follower is late when it did not have all of the leader's log
 at which it had, is that of its fetch from the leader's end, or that of the fetch before if it fetches now
 from where the log ended then. A follower outside may join the in-sync set once it holds all that clients may
 read, and all that was written before the leader's epoch. What it holds is what it fetches from: its durable
-end.
+end. Who fetches in an epoch did not know of a later one when it asked, so it did not lead in one.
 
-Invariant: a follower that was started again joins only by what it fetched since.
+Invariants: a follower that was started again joins only by what it fetched since; a request may have waited
+here as long as this broker was stopped, so it was sent only after the answer that it follows.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: Kafka's Replica.updateFetchStateOrThrow,
 Partition.isFollowerOutOfSync and isFollowerInSync; KIP-903.
 """
 
+import math
 from collections.abc import Iterable
 
 
 class _Follower:
-    __slots__ = ("caught_up_ms", "end_offset", "fetched_ms", "leader_end_offset", "replica_epoch")
+    __slots__ = (
+        "asked_ms", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_offset", "replica_epoch",
+    )  # fmt: skip
 
     def __init__(self, caught_up_ms: float) -> None:
         self.replica_epoch = -1
         self.end_offset = -1
+        self.asked_ms = -math.inf
+        """It fetched in this epoch then, or later."""
         self.caught_up_ms = self.fetched_ms = caught_up_ms
         self.leader_end_offset = 1 << 63
         """The end of the leader's log at the last fetch."""
@@ -38,13 +44,21 @@ class Followers:
         self._followers: dict[int, _Follower] = {}
 
     def fetched(
-        self, broker_id: int, replica_epoch: int, offset: int, leader_end_offset: int, now_ms: float
+        self,
+        broker_id: int,
+        replica_epoch: int,
+        offset: int,
+        leader_end_offset: int,
+        now_ms: float,
+        asked_after_ms: float = -math.inf,
     ) -> None:
-        """A follower that was started as `replica_epoch` says holds all before `offset` durably."""
+        """A follower that was started as `replica_epoch` says holds all before `offset` durably. It
+        asked after `asked_after_ms`."""
         follower = self._followers.get(broker_id)
         if follower is None:
             follower = self._followers[broker_id] = _Follower(self._began_ms)
         follower.replica_epoch, follower.end_offset = replica_epoch, offset
+        follower.asked_ms = max(follower.asked_ms, asked_after_ms)
         if offset >= leader_end_offset:
             follower.caught_up_ms = now_ms
         elif offset >= follower.leader_end_offset:
@@ -64,6 +78,11 @@ class Followers:
         if follower is None:
             return now_ms - self._began_ms > lag_ms
         return follower.end_offset != leader_end_offset and now_ms - follower.caught_up_ms > lag_ms
+
+    def have_asked_since(self, broker_ids: Iterable[int], since_ms: float) -> bool:
+        """Whether each of these followers fetched in this epoch after `since_ms`, for certain."""
+        known = (self._followers.get(each) for each in broker_ids)
+        return all(follower is not None and follower.asked_ms >= since_ms for follower in known)
 
     def may_join(self, broker_id: int, high_watermark: int) -> bool:
         """Whether a follower has what each member of the in-sync set has to have."""

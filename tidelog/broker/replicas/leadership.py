@@ -1,7 +1,8 @@
 """What a replica knows while it leads a partition with followers, in one epoch.
 
 Owns the members of the maximal in-sync set (those in the catalog and those that are being added), who may be
-added to it and who has to leave, and how many bytes clients may read when what is committed moves.
+added to it and who has to leave, whether another replica may lead by now, and how many bytes clients may read
+when what is committed moves.
 
 Invariants: a follower that is being added counts as a member from before the commit that adds it until it is
 certain that no such commit is stored; nothing is committed while the catalog has a replica that may lead
@@ -63,10 +64,17 @@ class Leadership:
         start_offset: int,
         end_offset: int,
         now_ms: float,
+        asked_after_ms: float,
     ) -> None:
         """As `Followers.fetched`, by a follower whose log begins at `start_offset`."""
         self._start_offsets[broker_id] = start_offset
-        self._followers.fetched(broker_id, replica_epoch, offset, end_offset, now_ms)
+        self._followers.fetched(broker_id, replica_epoch, offset, end_offset, now_ms, asked_after_ms)
+
+    def may_have_ended(self, since_ms: float) -> bool:
+        """Whether another replica may have been elected before `since_ms`: one that did not fetch in this
+        epoch after it. Whoever else an operator elects, is not known."""
+        others = {*self.assigned.isr, *self.assigned.elr, *self._joining} - {self.assigned.leader_id}
+        return not self._followers.have_asked_since(others, since_ms)
 
     def low_watermark(self, own_start_offset: int, live: Container[int]) -> int:
         """Where the log begins on this replica and on those of the other live brokers."""

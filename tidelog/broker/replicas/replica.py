@@ -537,14 +537,17 @@ class Replica:
         else:
             self.visible_bytes = self.leadership.visible_bytes(self.visible_bytes, high_watermark)
 
-    def fetched_by(self, broker_id: int, replica_epoch: int, offset: int, start_offset: int) -> bool:
-        """A follower holds all from `start_offset` to `offset` durably; whether it is to join the in-sync
-        set."""
+    def fetched_by(
+        self, broker_id: int, replica_epoch: int, offset: int, start_offset: int, asked_after_ms: float
+    ) -> bool:
+        """A follower holds all from `start_offset` to `offset` durably, and asked after that moment of the
+        loop's clock; whether it is to join the in-sync set."""
         leadership, log, progress = self.leadership, self.log, self.progress
         if leadership is None or not log.start_offset <= offset <= log.end_offset:
             return False
         now_ms = self._loop.time() * 1000
-        leadership.fetched(broker_id, replica_epoch, offset, start_offset, log.end_offset, now_ms)
+        end_offset = log.end_offset
+        leadership.fetched(broker_id, replica_epoch, offset, start_offset, end_offset, now_ms, asked_after_ms)
         committed, high_watermark = progress.committed.offset, progress.high_watermark
         progress.follower_flushed_to(broker_id, offset)
         self._progressed(committed, high_watermark)
@@ -606,6 +609,15 @@ class Replica:
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"broker {broker_id} has no replica of {self.topic}-{self.partition} in epoch"
                 f" {self.leader_epoch}",
+            )
+
+    def check_not_replaced(self, within_ms: float) -> None:
+        """Raise ApiError where another broker may have been elected longer than `within_ms` ago."""
+        leadership, now_ms = self.leadership, self._loop.time() * 1000
+        if leadership is not None and leadership.may_have_ended(now_ms - within_ms):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                "this broker cannot reach the cluster's store, nor each replica that may lead in its place",
             )
 
     def tell_waiting(self) -> None:

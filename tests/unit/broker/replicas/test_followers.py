@@ -27,3 +27,16 @@ def test_a_follower_may_join_with_all_that_is_readable_and_all_that_earlier_epoc
     assert followers.may_join(2, 50)
     assert not followers.may_join(2, 51)
     assert followers.replica_epoch(2) == 8
+
+
+def test_who_fetched_when_asked_not_before_the_answer_that_it_follows() -> None:
+    followers = Followers(0, 0)
+    assert followers.have_asked_since((), 9_000)
+    followers.fetched(2, 7, 0, 0, 40)
+    assert not followers.have_asked_since((2,), 0)
+    followers.fetched(2, 7, 0, 0, 90, 40)
+    assert followers.have_asked_since((2,), 40)
+    assert not followers.have_asked_since((2,), 41)
+    assert not followers.have_asked_since((2, 3), 40)
+    followers.fetched(2, 8, 0, 0, 95)  # A session that begins follows no answer.
+    assert followers.have_asked_since((2,), 40)
