@@ -31,6 +31,7 @@ from tidelog.broker.cluster.controller import (
     fencing,
     live_brokers,
     needs_election,
+    offline_replicas,
     without_disk,
     without_session,
 )
@@ -57,6 +58,7 @@ class World:
         assigned = PartitionAssignment(1, 0, BROKERS, BROKERS)
         self.catalog.apply(TopicCreated(Topic("t", TOPIC, (assigned,), configs)))
         self.alive = set(BROKERS)
+        self.offline: set[int] = set()
         self.starts = dict(zip(BROKERS, BROKERS, strict=True))
         self.logs: dict[int, list[tuple[int, int]]] = {each: [] for each in BROKERS}
         self.fetched = dict.fromkeys(BROKERS, (-1, 0, 0))
@@ -79,6 +81,7 @@ class World:
 
     def _start(self, broker: int) -> None:
         self.alive.add(broker)
+        self.offline.discard(broker)
         self.starts[broker] += len(BROKERS)
         self._registered(broker, is_fenced=True)
 
@@ -88,7 +91,18 @@ class World:
 
     def _registered(self, broker: int, *, is_fenced: bool) -> None:
         incarnation = UUID(int=self.starts[broker])
-        self.catalog.apply(BrokerRegistered(BrokerRegistration(broker, (), incarnation, is_fenced=is_fenced)))
+        offline = ((TOPIC, 0),) if broker in self.offline else ()
+        registration = BrokerRegistration(broker, (), incarnation, is_fenced=is_fenced, offline=offline)
+        self.catalog.apply(BrokerRegistered(registration))
+
+    def _fail(self, broker: int) -> None:
+        """Its log fails, and has what it had when it is started again."""
+        if broker in self.alive:
+            self.offline.add(broker)
+            self._registered(broker, is_fenced=self.catalog.brokers[broker].is_fenced)
+
+    def _can(self, broker: int) -> bool:
+        return broker in self.alive - self.offline
 
     def _end(self, broker: int) -> None:
         self.alive.discard(broker)
@@ -101,13 +115,13 @@ class World:
 
     def _write(self, _: int) -> None:
         leader = self.assigned.leader_id
-        if leader in self.alive:
+        if self._can(leader):
             self.written += 1
             self.logs[leader].append((self.assigned.leader_epoch, self.written))
 
     def _fetch(self, broker: int) -> None:
         leader = self.assigned.leader_id
-        if leader in self.alive and broker in self.alive - {leader}:
+        if self._can(leader) and self._can(broker) and broker != leader:
             own, others = self.logs[broker], self.logs[leader]
             same = next(
                 (at for at, (one, other) in enumerate(zip(own, others, strict=False)) if one != other), None
@@ -119,7 +133,7 @@ class World:
 
     def _acknowledge(self, _: int) -> None:
         assigned = self.assigned
-        if assigned.leader_id in self.alive and len(assigned.isr) >= least(self.topic):
+        if self._can(assigned.leader_id) and len(assigned.isr) >= least(self.topic):
             log = self.logs[assigned.leader_id]
             ends = (self._end_of(each) for each in assigned.isr)
             self.acknowledged = max(self.acknowledged, log[: min(ends)], key=len)
@@ -157,11 +171,14 @@ class World:
         for gone in without_session(self.catalog, sessions):
             self.catalog.apply(fencing(self.catalog, gone))
         live = live_brokers(self.catalog)
-        if needs_election(self.topic, live, least(self.topic)):
+        offline = offline_replicas(self.catalog)
+        if needs_election(self.topic, live, offline, least(self.topic)):
             self.catalog.apply(election(self.catalog, TOPIC, least))
-        assert not needs_election(self.topic, live, least(self.topic))
-        in_sync = live & {*self.assigned.isr}
-        assert (self.assigned.leader_id in in_sync) == bool(live & {*self.assigned.isr, *self.assigned.elr})
+        assert not needs_election(self.topic, live, offline, least(self.topic))
+        able = live - self.offline
+        in_sync = able & {*self.assigned.isr}
+        assert (self.assigned.leader_id in in_sync) == bool(able & {*self.assigned.isr, *self.assigned.elr})
+        assert self.assigned.leader_id not in self.offline
         assert not in_sync or in_sync == {*self.assigned.isr}
 
     def _hand_over(self, broker: int) -> None:
@@ -175,7 +192,7 @@ class World:
 
 EVENTS = (
     "start", "register", "end", "lose_disk", "write", "write", "fetch", "fetch", "acknowledge", "join", "lag",
-    "need", "settle", "hand_over",
+    "need", "settle", "hand_over", "fail",
 )  # fmt: skip
 
 
@@ -190,6 +207,16 @@ def test_who_leads_has_what_was_acknowledged(least_members: int, events: list[tu
         leader = world.assigned.leader_id
         if leader != NO_LEADER:
             assert world.logs[leader][: len(world.acknowledged)] == world.acknowledged, what
+
+
+def test_a_replica_whose_log_failed_stays_eligible_and_leads_when_its_broker_is_started_again() -> None:
+    world = World(3)
+    leaders = []
+    for what, broker in (("fail", 1), ("end", 2), ("end", 3), ("start", 1), ("register", 1)):
+        world.happens(what, broker)
+        world.happens("settle", 0)
+        leaders.append(world.assigned.leader_id)
+    assert leaders == [2, 3, NO_LEADER, NO_LEADER, 1]
 
 
 def test_two_controllers_at_once_change_what_one_changes() -> None:

@@ -177,6 +177,16 @@ async def test_a_disk_that_fails_costs_a_broker_its_leadership(cluster: Brokers)
         await producer.send_and_wait("t", b"1", partition=1)
     assigned = cluster.topic("t").partitions[1]
     assert leader not in {assigned.leader_id, *assigned.isr}
+    leader, follower = (await made(cluster, "u", 2)).partitions[0].replicas
+    await cluster.kill(follower)
+    await until(lambda: cluster.topic("u").partitions[0].isr == (leader,))
+    await cluster.agreed()
+    cluster[leader].services.replica("u", 0).fail(OSError(errno.EIO, "I/O error"))
+    # Nobody else has all, so nobody leads until its broker is started again.
+    await until(lambda: cluster.leader_of("u", 0) == NO_LEADER)
+    await cluster.stop(leader)
+    await cluster.start(leader)
+    await until(lambda: cluster.leader_of("u", 0) == leader)
 
 
 async def test_a_lost_disk_is_filled_again_where_others_have_its_records(

@@ -171,6 +171,9 @@ class Services:
             groups.refuse_while(lambda: membership.is_cut_off)
             transactions.refuse_while(lambda: membership.is_cut_off)
             partitions.when_troubled = self._give_up
+            partitions.when_unopened = self._report_offline
+            for topic, index in partitions.unopened:
+                self._report_offline(topic, index)
         self._reconciler = reconciler
         self._cluster = cluster
         self._closed = False
@@ -249,7 +252,14 @@ class Services:
     def _give_up(self, replica: Replica) -> None:
         """Let another broker lead what this one cannot write."""
         if self.membership is not None:
+            if replica.stopped == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._report_offline(replica.topic, replica.partition)
             self.membership.give_up_soon(replica.topic_id, replica.partition)
+
+    def _report_offline(self, topic: str, index: int) -> None:
+        known = self.catalog.topic(topic)
+        if self.membership is not None and known is not None and len(known.partitions[index].replicas) > 1:
+            self.membership.report_offline(known.topic_id, index)
 
     async def hand_over(self) -> None:
         """Let other brokers lead what they can lead, while this one still answers."""

@@ -82,6 +82,8 @@ class BrokerRegistration(NamedTuple):
     rack: str | None = None
     is_fenced: bool = False
     """Whether it leads nothing and gets no new partition, because its session ended."""
+    offline: tuple[tuple[UUID, int], ...] = ()
+    """Topic id and partition of replicas whose logs failed since this start: they may not lead."""
 
 
 class PartitionAssignment(NamedTuple):

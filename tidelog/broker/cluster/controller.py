@@ -8,6 +8,8 @@ Invariants:
 - a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
   leader stays while it lives. Whoever is not live leaves the in-sync set, unless nobody in it lives: then no
   other broker can have led without it;
+- a replica whose log failed counts as one of a broker that is not live, until that is started again. It stays
+  in the sets as such a one does, because it may be the only one with all that is committed;
 - each change of a leader raises both epochs of the partition by one;
 - the controller is the lowest broker that lives. Two that take themselves for it do no harm: each change is
   planned on the newest image, where it is right whoever commits it.
@@ -15,8 +17,9 @@ Invariants:
 Pure. Source: KIP-631 (fencing), KIP-966 (who may lead).
 """
 
-from collections.abc import Callable, Container, Iterable, Set
-from typing import TypeAlias
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Set
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
@@ -34,13 +37,25 @@ from tidelog.broker.cluster.store import BrokerSession
 
 LeastInSync: TypeAlias = Callable[[Topic], int]
 """min.insync.replicas of a topic."""
+Offline: TypeAlias = Mapping[tuple[UUID, int], Set[int]]
+"""Topic id and partition -> the brokers whose replicas are offline."""
 Election: TypeAlias = Callable[[PartitionAssignment, Set[int]], PartitionAssignment | None]
 """A partition and who is live -> the partition as it is to be, or None."""
+_NONE: Final = frozenset[int]()
 
 
 def live_brokers(catalog: Catalog) -> frozenset[int]:
     """Those that are not fenced."""
     return frozenset(node_id for node_id, broker in catalog.brokers.items() if not broker.is_fenced)
+
+
+def offline_replicas(catalog: Catalog) -> Offline:
+    """Those whose logs failed, as their brokers say."""
+    offline: defaultdict[tuple[UUID, int], set[int]] = defaultdict(set)
+    for broker in catalog.brokers.values():
+        for partition in broker.offline:
+            offline[partition].add(broker.node_id)
+    return offline
 
 
 def controller_of(catalog: Catalog, sessions: Set[BrokerSession]) -> int:
@@ -72,9 +87,17 @@ def fencing(catalog: Catalog, broker: BrokerRegistration) -> BrokerRegistered:
     return BrokerRegistered(broker._replace(is_fenced=True))
 
 
-def needs_election(topic: Topic, live: Set[int], least: int) -> bool:
+def needs_election(topic: Topic, live: Set[int], offline: Offline, least: int) -> bool:
     """Whether a partition of a topic has to get another leader, or none, or another in-sync set."""
-    return any(elected(assigned, live, least) is not assigned for assigned in topic.partitions)
+    return any(
+        elected(assigned, _able(live, offline, topic.topic_id, index), least) is not assigned
+        for index, assigned in enumerate(topic.partitions)
+    )
+
+
+def _able(live: Set[int], offline: Offline, topic_id: UUID, index: int) -> Set[int]:
+    """The live brokers that could lead a partition if they had a replica of it."""
+    return live - offline.get((topic_id, index), _NONE)
 
 
 def election(
@@ -88,12 +111,13 @@ def election(
 
     `leaving` is a broker that gives up what another one can have. Raises NothingToChange.
     """
-    topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog)
+    topic, live, offline = catalog.topic_by_id(topic_id), live_brokers(catalog), offline_replicas(catalog)
     changed: dict[int, PartitionAssignment] = {}
     for index, assigned in enumerate(() if topic is None else topic.partitions):
         if only is not None and index not in only:
             continue
-        wanted = live - {leaving} if live - {leaving} & {*assigned.isr} else live
+        able = _able(live, offline, topic_id, index)
+        wanted = able - {leaving} if able - {leaving} & {*assigned.isr} else able
         now = elected(assigned, wanted, least_in_sync(topic))  # type: ignore[arg-type]
         if now is not assigned:
             changed[index] = now
@@ -127,9 +151,13 @@ def election_as_asked(
     elect: Election,
 ) -> PartitionsChanged:
     """The delta that an operator asks for: `elect` is one of the two that follow. Raises NothingToChange."""
-    topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog)
+    topic, live, offline = catalog.topic_by_id(topic_id), live_brokers(catalog), offline_replicas(catalog)
     partitions = () if topic is None else topic.partitions
-    wanted = {index: elect(partitions[index], live) for index in indexes if index < len(partitions)}
+    wanted = {
+        index: elect(partitions[index], _able(live, offline, topic_id, index))
+        for index in indexes
+        if index < len(partitions)
+    }
     changed = {index: now for index, now in wanted.items() if now is not None}
     if not changed:
         raise NothingToChange
@@ -156,14 +184,15 @@ def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> Partitio
 def without_disk(catalog: Catalog, topic_id: UUID, node_id: int, least: LeastInSync) -> PartitionsChanged:
     """The delta by which a broker that lost its disk is in no in-sync and no eligible set of a topic, except
     where it has the only replica. Raises NothingToChange."""
-    topic, live = catalog.topic_by_id(topic_id), live_brokers(catalog) - {node_id}
+    topic, offline = catalog.topic_by_id(topic_id), offline_replicas(catalog)
+    live = live_brokers(catalog) - {node_id}
     changed: dict[int, PartitionAssignment] = {}
     for index, assigned in enumerate(() if topic is None else topic.partitions):
         isr, elr = (tuple(each for each in some if each != node_id) for some in (assigned.isr, assigned.elr))
         if (isr, elr) != (assigned.isr, assigned.elr) and len(assigned.replicas) > 1:
             epoch = assigned.partition_epoch + 1
             left = assigned._replace(isr=isr, elr=elr, partition_epoch=epoch)
-            now = elected(left, live, least(topic))  # type: ignore[arg-type]
+            now = elected(left, _able(live, offline, topic_id, index), least(topic))  # type: ignore[arg-type]
             changed[index] = now._replace(partition_epoch=epoch)
     if not changed:
         raise NothingToChange

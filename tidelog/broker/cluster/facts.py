@@ -191,6 +191,7 @@ def broker_fields(broker: BrokerRegistration) -> dict[str, object]:
         "directory_id": broker.directory_id.hex,
         "rack": broker.rack,
         "is_fenced": broker.is_fenced,
+        **({"offline": [[each.hex, index] for each, index in broker.offline]} if broker.offline else {}),
     }
 
 
@@ -206,6 +207,7 @@ def broker_of(fields: Mapping[str, Any]) -> BrokerRegistration:
         uuid_of(fields["directory_id"]),
         rack,
         is_fenced,
+        tuple((uuid_of(each), whole_number(index, _INT32)) for each, index in fields.get("offline", ())),
     )
 
 

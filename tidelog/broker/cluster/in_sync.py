@@ -67,7 +67,11 @@ def in_sync_change(
         assigned = topic.partitions[index]
         if (assigned.leader_id, assigned.leader_epoch) != (leader_id, leader_epoch):
             continue
-        joined = {each for each, epoch in joining.items() if may_join(catalog, each, epoch)}
+        joined = {
+            each
+            for each, epoch in joining.items()
+            if may_join(catalog, each, epoch) and (topic_id, index) not in catalog.brokers[each].offline
+        }
         now = with_in_sync(assigned, ({*assigned.isr, *joined} - {*leaving}) | {leader_id}, least)
         if now is not assigned:
             changed[index] = now

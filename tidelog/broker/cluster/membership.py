@@ -49,6 +49,7 @@ from tidelog.broker.cluster.controller import (
     fencing,
     live_brokers,
     needs_election,
+    offline_replicas,
     without_disk,
     without_session,
 )
@@ -67,6 +68,8 @@ SETTLE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.5
 """How often the own session is looked at."""
 _RETRY_SECONDS: Final = 0.5
+MOST_OFFLINE: Final = 1000
+"""Replicas of a broker that it reports as offline; of more it gives up only what others have in sync."""
 _AT_ONCE: Final = 100
 """Topics whose leaders are changed in one commit."""
 _STORE_ERRORS = (StoreError, StoreConflict, OSError)
@@ -123,9 +126,12 @@ class Membership:
     @property
     def is_cut_off(self) -> bool:
         """Whether others take this broker for dead, or may, and change what it does not hear of."""
-        return (
-            self._may_lack_session or self._cluster.catalog.brokers.get(self._broker.node_id) == self._broker
-        )
+        return self._may_lack_session or self._is_fenced
+
+    @property
+    def _is_fenced(self) -> bool:
+        known = self._cluster.catalog.brokers.get(self._broker.node_id)
+        return known is not None and known.is_fenced and known.incarnation == self.incarnation
 
     @property
     def _may_lack_session(self) -> bool:
@@ -365,10 +371,10 @@ class Membership:
     async def _elect_all(self) -> None:
         """Let every partition be led as the catalog says who lives."""
         catalog = self._cluster.catalog
-        live = live_brokers(catalog)
+        live, offline = live_brokers(catalog), offline_replicas(catalog)
         wanted = []
         for topic in list(catalog.topics()):
-            if needs_election(topic, live, self._least_in_sync(topic)):
+            if needs_election(topic, live, offline, self._least_in_sync(topic)):
                 wanted.append(topic.topic_id)
             if len(topic.partitions) >= _AT_ONCE:
                 await asyncio.sleep(0)
@@ -388,6 +394,13 @@ class Membership:
         """Let partitions have the leaders that an operator asks for, where they may. Raises StoreError,
         StoreConflict, OSError."""
         await self._change_all([partial(election_as_asked, topic_id=topic_id, indexes=indexes, elect=elect)])
+
+    def report_offline(self, topic_id: UUID, index: int) -> None:
+        """The log of a replica failed: until this broker is started again, another one leads the partition,
+        or none where no other may."""
+        if (topic_id, index) not in self._broker.offline and len(self._broker.offline) < MOST_OFFLINE:
+            self._broker = self._broker._replace(offline=(*self._broker.offline, (topic_id, index)))
+            self._is_due.set()
 
     def give_up_soon(self, topic_id: UUID, index: int) -> None:
         """Let another broker lead a partition that this one cannot write any more, if another one can."""

@@ -60,6 +60,8 @@ class Partitions:
         """Called with each replica that begins, gets another role, or ends."""
         self.when_troubled: Callable[[Replica], None] = lambda _: None
         """Called with each replica whose log failed or has no space."""
+        self.when_unopened: Callable[[str, int], None] = lambda _topic, _index: None
+        """Called with each partition whose log could not be opened."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
@@ -141,6 +143,7 @@ class Partitions:
         if log is None:
             self.unopened.add(key)
             self._metrics.partition_failed()
+            self.when_unopened(*key)
             return
         self._metrics.log_recovered(len(log.recovery.corrupt_snapshots), log.recovery.truncated_bytes)
         replica = self.replicas[key] = Replica(

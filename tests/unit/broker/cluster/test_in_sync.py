@@ -54,6 +54,10 @@ def test_a_leader_changes_what_it_leads_in_its_epoch_with_live_brokers_as_they_f
     catalog = image((1,))
     delta = in_sync_change(catalog, 1, TOPIC_ID, {0: both, 5: both}, 2)
     assert delta.partitions == {0: PartitionAssignment(1, 4, (1, 2, 3), (1, 2), 10)}
+    failed = image((1,))
+    failed.apply(BrokerRegistered(failed.brokers[2]._replace(offline=((TOPIC_ID, 0),))))
+    with pytest.raises(NothingToChange):
+        in_sync_change(failed, 1, TOPIC_ID, {0: both}, 2)
     catalog.apply(BrokerRegistered(catalog.brokers[2]._replace(is_fenced=True)))
     refused = (
         (1, {0: both}),

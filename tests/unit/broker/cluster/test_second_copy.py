@@ -84,7 +84,9 @@ async def test_a_commit_is_in_the_copy_when_it_returns(tmp_path: Path) -> None:
         PartitionsAdded(second.topic_id, assign(2, [1])),
         broker(1, 9092),
         led_anew(second, 0, 2),
-        BrokerRegistered(BrokerRegistration(2, (), uuid4(), uuid4(), "r", is_fenced=True)),
+        BrokerRegistered(
+            BrokerRegistration(2, (), uuid4(), uuid4(), "r", is_fenced=True, offline=((uuid4(), 1),))
+        ),
         broker(1, 9092, 9093),
         TopicDeleted(first.topic_id, (1, 2)),
         TopicDeleted(second.topic_id, (1, 2), (first.topic_id,), 1),
