@@ -33,11 +33,7 @@ from tidelog.protocol import schema
 from tidelog.protocol.messages.declaration import Field, version_in
 from tidelog.protocol.schema import ApiKey
 
-every_message = pytest.mark.parametrize(
-    ("key", "kind"),
-    [(key, kind) for key, kind in MESSAGES if key in KAFKA_APIS],
-    ids=lambda each: each if isinstance(each, str) else each.name,
-)
+KAFKA_MESSAGES = [(key, kind) for key, kind in MESSAGES if key in KAFKA_APIS]
 
 NO_UUID = UUID(int=0)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -123,22 +119,19 @@ def _from_kio_value(field: "dataclasses.Field[Any]", value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-@every_message
-def test_a_declaration_has_the_fields_types_order_nulls_tags_and_defaults_of_kafka_s(
-    key: ApiKey, kind: str
-) -> None:
-    message = message_of(key, kind)
-    for version in versions_of(key):
-        entity_type = kio_type(key, version, kind)
-        assert _described_by_us(message.fields, version) == _described_by_kio(entity_type), (
-            f"version {version}"
-        )
-        assert version_in(version, message.flexible) == entity_type.__flexible__, f"version {version}"
+def test_a_declaration_has_the_fields_types_order_nulls_tags_and_defaults_of_kafka_s() -> None:
+    for key, kind in KAFKA_MESSAGES:
+        message = message_of(key, kind)
+        for version in versions_of(key):
+            where = f"{kind} {key.name}, version {version}"
+            entity_type = kio_type(key, version, kind)
+            assert _described_by_us(message.fields, version) == _described_by_kio(entity_type), where
+            assert version_in(version, message.flexible) == entity_type.__flexible__, where
 
-        read, _ = entity_reader(entity_type)(_encoded(key, version, kind, {}), 0)
-        for field in dataclasses.fields(entity_type):
-            if field.default is not dataclasses.MISSING:
-                assert getattr(read, field.name) == field.default, f"{field.name} in version {version}"
+            read, _ = entity_reader(entity_type)(_encoded(key, version, kind, {}), 0)
+            for field in dataclasses.fields(entity_type):
+                if field.default is not dataclasses.MISSING:
+                    assert getattr(read, field.name) == field.default, f"{field.name} in {where}"
 
 
 def _described_by_us(fields: tuple[Field, ...], version: int) -> list[Any]:
@@ -175,7 +168,9 @@ def _tagged_last(described: Any) -> int:
     return -1 if tag is None else int(tag)
 
 
-@every_message
+@pytest.mark.parametrize(
+    ("key", "kind"), KAFKA_MESSAGES, ids=lambda each: each if isinstance(each, str) else each.name
+)
 def test_kio_reads_and_writes_the_same_values_as_the_same_bytes_in_every_layout(
     key: ApiKey, kind: str
 ) -> None:

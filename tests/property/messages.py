@@ -40,8 +40,7 @@ def _layout_of(fields: tuple[Field, ...], version: int) -> tuple[object, ...]:
 
 
 # All messages share the examples that the profile grants to one test.
-FEW_EXAMPLES = settings(max_examples=max(5, settings().max_examples // 12))
-FEWER_EXAMPLES = settings(max_examples=max(3, settings().max_examples // 20))
+FEWER_EXAMPLES = settings(max_examples=max(2, settings().max_examples // 20))
 
 _SCALARS: Mapping[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
