@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.crew import both_protocols
+from tests.conformance.crew import HEARTBEAT_MS, both_protocols
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
@@ -18,12 +19,15 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 PARTITIONS = 6
+HEARTBEATS = ("group_consumer_heartbeat_interval_ms", "group_consumer_min_heartbeat_interval_ms")
 QUICK: dict[str, Any] = {"retry_backoff_ms": 20, "fetch_max_wait_ms": 20, "heartbeat_interval_ms": 50}
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    async with brokers(tmp_path) as running:
+    # Members of the consumer protocol hear of their partitions with a heartbeat.
+    heartbeat = dict.fromkeys(HEARTBEATS, HEARTBEAT_MS)
+    async with brokers(tmp_path, **heartbeat) as running:
         async with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
             await admin.create_topics([NewTopic("t", PARTITIONS, 1, {})])
         for services in (broker.services for broker in running.running.values()):
@@ -45,11 +49,8 @@ async def filled(cluster: Brokers, count: int) -> None:
             await producer.send("t", b"%d" % number, partition=number % PARTITIONS)
 
 
-@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
-async def test_every_broker_names_the_leader_of_the_partition_as_the_coordinator(
-    cluster: Brokers, topic: str
-) -> None:
-    for leader_id in (1, 2, 3):
+async def test_every_broker_names_the_leader_of_the_partition_as_the_coordinator(cluster: Brokers) -> None:
+    for topic, leader_id in product((OFFSETS_TOPIC, TRANSACTIONS_TOPIC), (1, 2, 3)):
         key = coordinated_by(cluster, leader_id, topic)
         for node_id in (1, 2, 3):
             answer = await asked(
