@@ -141,7 +141,7 @@ async def test_of_drivers_on_copies_of_a_checkpoint_one_commits_its_batch(
         return await CALL(connection, *given, **more)
 
     monkeypatch.setattr(Connection, "call", call)
-    for number in range(8):
+    for number in range(4):
         topic = await broker.create_topic()
         sink = f"sink-{number}"
         rows = {name: (b"%s-1" % name.encode(), b"%s-2" % name.encode()) for name in ("a", "b")}

@@ -193,7 +193,7 @@ def poll_all(consumers: list[Consumer], read: set[bytes]) -> None:
             read.add(message.value())
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_confluent_kafka_shares_the_partitions(broker: RunningBroker, topic: str, strategy: str) -> None:
     group, read = f"group-{topic}", set[bytes]()
     revoked: list[int] = []
