@@ -149,11 +149,12 @@ async def client_of(cluster: Brokers, offset: int) -> FetchPartitionResult:
 
 async def test_a_late_follower_leaves_and_joins_again_when_it_has_all(tmp_path: Path) -> None:
     async with led(tmp_path, 1_000, **{"min.insync.replicas": "2"}) as (cluster, client, follower):
+        counts = cluster[1].services.in_sync_sets
+        assert counts is not None
+        counts._lag_ms = lambda: 100
         await client.send_batch(batch())
         await until(lambda: isr(cluster) == (1,))
         assert cluster.topic("t").partitions[0].elr == (2,)
-        counts = cluster[1].services.in_sync_sets
-        assert counts is not None
         await until(lambda: counts.counts() == (1, 1, 1, 1, 0))
         async with connected(cluster[1].port) as another:
             assert (await another.produce(batch()))[0] == ErrorCode.NOT_ENOUGH_REPLICAS
