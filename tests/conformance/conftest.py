@@ -152,6 +152,12 @@ def logged() -> Iterator[list[Any]]:
 
 
 @pytest.fixture
+def watchful_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of the console look ten times a second whether their visitor is there and may stay."""
+    monkeypatch.setattr("tidelog.broker.console.live._ALIVE_SECONDS", 0.1)
+
+
+@pytest.fixture
 def visitor(broker: RunningBroker) -> "Visitor":
     """Of the console of the module's broker. Only its tests load what checks its answers."""
     from tests.conformance.console_site import Visitor

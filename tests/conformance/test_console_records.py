@@ -184,6 +184,7 @@ async def test_a_download_is_what_the_command_prints(
     assert len(download.text.splitlines()) == 4
 
 
+@pytest.mark.usefixtures("watchful_streams")
 async def test_a_visitor_who_leaves_ends_the_search_and_the_watching(
     broker: RunningBroker, visitor: Visitor, topic: str
 ) -> None:

@@ -99,6 +99,7 @@ async def test_a_wrong_password_is_counted_logged_and_delayed_as_everywhere(
     assert "barley" not in str(logged)
 
 
+@pytest.mark.usefixtures("watchful_streams")
 @pytest.mark.parametrize("change", ["deleted", "another password"])
 async def test_a_change_of_the_user_ends_the_session_and_its_streams(tmp_path: Path, change: str) -> None:
     async with secured(tmp_path) as broker:

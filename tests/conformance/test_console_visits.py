@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from tests.conformance.console_site import Visitor
 from tests.waiting import DEADLINE_SECONDS, until
@@ -60,6 +61,7 @@ async def test_many_visitors_come_first_at_once(tmp_path: Path) -> None:
         assert {each.status for each in answers} == {200}
 
 
+@pytest.mark.usefixtures("watchful_streams")
 async def test_a_visitor_follows_a_bounded_number_of_streams_and_may_leave_and_come_back(
     tmp_path: Path,
 ) -> None:

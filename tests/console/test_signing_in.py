@@ -81,8 +81,9 @@ def test_the_form_asks_for_a_password_and_leads_to_the_wanted_page(console: Cons
 
 
 def test_a_page_that_refreshes_itself_leads_to_the_form_once_the_session_has_ended(
-    console: Console, page: "Page"
+    console: Console, page: "Page", monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidelog.broker.console.live._ALIVE_SECONDS", 0.1)
     console.run(add_user(console.broker, "bob"))
     sign_in(page, console, "bob", PASSWORD)
     page.goto(console.url("/broker"))
