@@ -111,7 +111,7 @@ def test_whatever_is_sent_gets_an_answer_that_is_described(
     operation = SCHEMA[route.path][route.method]
 
     @settings(
-        max_examples=3,
+        max_examples=2,
         derandomize=True,
         database=None,
         deadline=None,

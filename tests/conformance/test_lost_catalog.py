@@ -75,6 +75,7 @@ async def test_a_damaged_catalog_is_restored_or_refused_and_never_an_empty_broke
     assert (await outcome(refused))[0] == "refused"
 
 
+@pytest.mark.parametrize("folder", ["killed"], indirect=True)
 async def test_a_catalog_that_is_gone_is_rebuilt_by_the_command_that_the_refusal_names(folder: Path) -> None:
     lose_the_store(folder)
     what, error = await outcome(folder)
