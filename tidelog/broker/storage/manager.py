@@ -46,8 +46,9 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.producers_before import producers_before
 from tidelog.broker.storage.recovery import ANY_EPOCH
-from tidelog.broker.storage.snapshot import decode_snapshot, write_snapshot
+from tidelog.broker.storage.snapshot import decode_snapshot, snapshots, write_snapshot
 from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
@@ -419,6 +420,10 @@ class LogManager:
             self._checkpoints.note(key, min(log.recovery_point, cut.end_offset), log.start_offset)
             self.write_checkpoints()
             apply_cut(self._disk, cut)
+            if cut.first_offset and not snapshots(self._disk, log.folder):
+                # Of deleted batches nothing else tells.
+                frozen = producers_before(log.producers.view(), cut.first_offset)
+                write_snapshot(self._disk, log.folder, cut.first_offset, frozen)
             shorter = self._open(key, log.folder, log.config, now_ms, is_clean=True)
         except OSError:
             self._unopened = True

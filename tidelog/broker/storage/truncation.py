@@ -35,6 +35,8 @@ class Cut(NamedTuple):
     end_offset: int
     dropped: list[Path]
     """Segments after it, the last one first."""
+    first_offset: int
+    """Where the first segment begins."""
 
 
 def empty_folder(disk: Disk, folder: Path) -> None:
@@ -67,7 +69,7 @@ def find_cut(disk: Disk, folder: Path, offset: int) -> Cut:
     finally:
         segment.close()
     dropped = [folder / f"{base:020d}{LOG_SUFFIX}" for base in reversed(bases) if base > last]
-    return Cut(segment.path, size, end_offset, dropped)
+    return Cut(segment.path, size, end_offset, dropped, bases[0])
 
 
 def apply_cut(disk: Disk, cut: Cut) -> None:

@@ -22,6 +22,7 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.storage.snapshot import snapshots
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 TOPIC_ID = UUID("0fc0a9b6-7b3b-4c38-9d7a-5a5c1f0a2b3c")
@@ -196,3 +197,25 @@ def test_an_offset_that_the_log_does_not_hold_is_refused_and_nothing_changes(tmp
     shorter = logs.truncate_to("topic", 0, 20, NOW_MS)
     assert (shorter.start_offset, shorter.end_offset) == (20, 20)
     logs.close()
+
+
+def test_producers_whose_batches_are_deleted_stay_where_all_snapshots_know_more_than_what_stays(
+    tmp_path: Path,
+) -> None:
+    logs = opened(tmp_path, CountedDisk())
+    log = logs.logs["topic", 0]
+    append(log, batch(9, 0, 0, STEP))
+    for number in range(BATCHES):
+        append(log, batch(number % 3, 0, number // 3 * STEP, STEP))
+    flush(log)
+    log.delete_records_before(60)
+    for _ in range(2):
+        checkpoint(log)
+    assert log.segment_count < BATCHES // 4
+    assert min(each.offset for each in snapshots(Disk(), log.folder)) > 70
+    before = state(log)
+    shorter = logs.truncate_to("topic", 0, 70, NOW_MS)
+    assert shorter.end_offset == 70
+    assert state(shorter)[9] == before[9]
+    assert state(shorter).keys() == before.keys()
+    assert logs.close()
