@@ -127,11 +127,9 @@ async def test_after_the_last_sequence_comes_0(start: Start) -> None:
         assert await client.produce(batch("d", producer_id + 1, 0)) == (0, 22)
 
 
-@pytest.mark.parametrize("acks_all_durable", ["true", "false"])
-async def test_kill_9_with_five_in_flight_stores_each_once_in_order(
-    tmp_path: Path, acks_all_durable: str
-) -> None:
-    process = BrokerProcess(tmp_path / "data", settings={"acks.all.durable": acks_all_durable})
+async def test_kill_9_with_five_in_flight_stores_each_once_in_order(tmp_path: Path) -> None:
+    """Though nothing was made durable: what the system has in memory outlives the process."""
+    process = BrokerProcess(tmp_path / "data", settings={"acks.all.durable": "false"})
     try:
         await process.start()
         async with connected(process.port) as client:
