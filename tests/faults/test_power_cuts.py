@@ -30,9 +30,9 @@ async def test_what_was_acknowledged_outlives_power_cuts(
         await kill_9(self)
 
     monkeypatch.setattr(BrokerProcess, "kill_9", noting_kill_9)
-    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=3)
+    outcome = await run(SEED, 0, tmp_path, lambda text: None, cuts=2)
     assert outcome.findings == [], f"seed {SEED}"
-    cuts = 0 if outcome.left_out else 3
+    cuts = 0 if outcome.left_out else 2
     assert outcome.tried["power cut"] == cuts, outcome.left_out
     assert states == ["T"] * (cuts + bool(cuts))  # The last one is the trial's end.
 

@@ -29,7 +29,7 @@ from tidelog.client import Admin, Consumer, NewTopic, Producer
 from tidelog.client.errors import ClientError
 
 __all__ = ["cluster", "versions"]
-RECORDS = 90
+RECORDS = 40
 """For each broker that is killed."""
 QUICK: dict[str, Any] = {"retry_backoff_ms": 10}
 
@@ -103,6 +103,7 @@ async def copy_while(
 
 
 @pytest.mark.usefixtures("versions")
+@pytest.mark.parametrize("versions", ["one epoch"], indirect=True)
 async def test_every_record_is_copied_once_whichever_broker_is_killed(cluster: Brokers) -> None:
     async def kill(victim: int) -> None:
         await cluster.kill(victim)
