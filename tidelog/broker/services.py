@@ -37,7 +37,7 @@ from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
-from tidelog.broker.configuration.cluster_settings import ETCD
+from tidelog.broker.configuration.cluster_settings import ETCD, UNIX
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.participation import TransactionParticipation
@@ -360,7 +360,8 @@ async def open_services(
             clock_ms=clock_ms,
         )
         fetchers = None
-        if membership is not None:
+        # The processes of one machine keep one replica of each partition, and hand nothing over.
+        if membership is not None and not config.cluster_store.startswith(UNIX):
             fetchers = _fetchers(settings, cluster.catalog, partitions, peers, membership, clock_ms, events)
         reconciler = await _reconciled(cluster, settings, partitions, turns)
         if membership is None:
