@@ -197,7 +197,7 @@ async def test_a_broker_whose_session_ended_is_fenced_and_leads_again_with_a_new
 async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_records(cluster: Brokers) -> None:
     await cluster[1].services.topics.create(OFFSETS_TOPIC)
     await cluster.agreed()
-    group = coordinated_by(cluster, 2)
+    group, group_of_another = coordinated_by(cluster, 2), coordinated_by(cluster, 1)
     (index,) = led_by(cluster.topic("t"), 2)
 
     async def heartbeat() -> int:
@@ -211,6 +211,10 @@ async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_recor
         await until(lambda: cluster[1].services.catalog.brokers[2].is_fenced)
         assert await heartbeat() == ErrorCode.NOT_COORDINATOR
         found = await asked(cluster, 2, ApiKey.FIND_COORDINATOR, 3, key=group, key_type=0)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        found = await asked(cluster, 2, ApiKey.FIND_COORDINATOR, 3, key=group_of_another, key_type=0)
+        assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
+        found = await asked(cluster, 2, ApiKey.FIND_COORDINATOR, 3, key="transactional id", key_type=1)
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await asked(cluster, 2, ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)).error_code == 0
         await producer.send_and_wait("t", b"1", partition=index)

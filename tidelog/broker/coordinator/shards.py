@@ -132,6 +132,7 @@ class Shards(Generic[MachineT]):
         """Create the topic unless it exists. Raises ApiError(COORDINATOR_NOT_AVAILABLE)."""
         if self.partition_count:
             return
+        self._refuse_if_cut_off()
         try:
             await self._topics.create(self._kind.topic)
         except ApiError as error:
@@ -140,13 +141,19 @@ class Shards(Generic[MachineT]):
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message) from error
 
     def check(self, key: str) -> None:
-        """Raise ApiError(COORDINATOR_NOT_AVAILABLE) if the key's partition is not served."""
+        """Raise ApiError(COORDINATOR_NOT_AVAILABLE) if this broker does not serve the key's partition."""
+        self._refuse_if_cut_off()
         try:
             shard = self.of(key)
         except ApiError as error:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
         if shard.failure is not None:
             raise again(shard.failure)
+
+    def _refuse_if_cut_off(self) -> None:
+        if self._is_cut_off():
+            message = "this broker cannot reach the cluster's store"
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
 
     def of(self, key: str) -> Shard[MachineT]:
         """The shard of a group or a transactional id. Raises ApiError."""

@@ -12,7 +12,8 @@ NOT_LEADER_OR_FOLLOWER, and look for the new leader (`Services.check_not_replace
 acknowledges, is safe in any case.
 
 Producer ids come from a block that the catalog gave to this broker alone. Metadata may be old, as it may be
-at every broker; the leader that it names says so.
+at every broker; the leader that it names says so. FindCoordinator names the other brokers in the same way
+(`Shards.check` refuses the keys of this one): clients such as franz-go take a refusal of it for final.
 
 The codes are those after which clients look for the coordinator again.
 """
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 CODES: Final[Mapping[ApiKey, ErrorCode]] = {
-    ApiKey.FIND_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ApiKey.LIST_GROUPS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ApiKey.LIST_TRANSACTIONS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     **dict.fromkeys(
