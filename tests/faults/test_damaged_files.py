@@ -13,7 +13,7 @@ from faults.damage.sample import batch_of
 from tidelog.protocol.records import read_batch_header
 
 SEED = 21
-ROUNDS = 3
+ROUNDS = 2
 CRC_AT, CHECKED_FROM = 17, 21
 
 
