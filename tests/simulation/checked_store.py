@@ -2,8 +2,8 @@
 
 Owns the rules of the store (`tidelog.broker.cluster.store`) and of the catalog's commits (`controller`), each
 checked when it could be broken: a revision has one commit; a commit that was denied is never stored; a watch
-gives each commit once; nobody fences a broker that has a session; a leader is a live in-sync replica, in a
-higher epoch than the one before.
+gives each commit once; nobody fences a broker that runs and has a session; a leader is a live in-sync
+replica, in a higher epoch than the one before.
 """
 
 import base64
@@ -42,6 +42,8 @@ class StoreFacts:
         """Every delta that was stored."""
         self.digests: dict[int, bytes] = {}
         self.find = find
+        self.runs: Callable[[int, UUID], bool] = lambda _node_id, _incarnation: True
+        """Whether this start of a broker has not ended."""
         self._etcd = etcd
         self._stored: set[bytes] = set()
         self._denied: dict[bytes, str] = {}
@@ -86,7 +88,8 @@ class StoreFacts:
     def _check(self, delta: Delta, writer: int) -> None:
         if isinstance(delta, BrokerRegistered) and delta.broker.is_fenced:
             node_id, incarnation = delta.broker.node_id, delta.broker.incarnation
-            if writer != node_id and self.session_of(node_id) == incarnation.hex.encode():
+            has_session = self.session_of(node_id) == incarnation.hex.encode()
+            if writer != node_id and has_session and self.runs(node_id, incarnation):
                 self.find(f"broker {writer} fences broker {node_id}, which has a session")
         elif isinstance(delta, PartitionsChanged):
             topic = self.catalog.topic_by_id(delta.topic_id)

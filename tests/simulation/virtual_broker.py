@@ -11,6 +11,7 @@ from contextvars import Context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+from uuid import UUID
 
 from tests.simulation.checked_store import CheckedStore, StoreFacts
 from tests.simulation.virtual_disk import Platter, VirtualDisk
@@ -82,6 +83,16 @@ class VirtualBroker:
     @property
     def is_alive(self) -> bool:
         return not self.node.is_dead
+
+    def runs(self, incarnation: UUID) -> bool:
+        """Whether this is the start of now, and serves."""
+        services = self.services
+        return (
+            self.is_alive
+            and services is not None
+            and services.membership is not None
+            and services.membership.incarnation == incarnation
+        )
 
     def start(self, dies_at_write: int | None = None) -> None:
         """Begin a life, which ends at that write if one is given."""

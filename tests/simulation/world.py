@@ -143,6 +143,7 @@ class World:
         settings["transaction_state_log_num_partitions"] = shape.brokers
         self.brokers = [self._broker(node_id, settings) for node_id in range(1, shape.brokers + 1)]
         self.address = ",".join(broker.address for broker in self.brokers)
+        self.facts.runs = lambda node_id, incarnation: self.brokers[node_id - 1].runs(incarnation)
         self._copies: dict[int, tuple[int, Platter]] = {}
         """By broker: an older disk, and the last life that it has seen."""
         self._opened_life = dict.fromkeys(range(1, shape.brokers + 1), 0)
