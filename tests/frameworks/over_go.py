@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.deadline import deadline
-from tests.spark.brokers import running_broker
+from tests.several.served import ONE, PROCESSES
+from tests.spark.brokers import running_cluster
 
 _MODULE = "github.com/twmb/franz-go@v1.22.2"
 _SUM = "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="
@@ -48,9 +49,18 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return _built(tmp_path_factory.mktemp("go") / "kgo.test")
 
 
-def test_groups_lose_and_repeat_nothing_while_connections_are_cut(program: Path, tmp_path: Path) -> None:
-    """Each connection of a client lives for 0.5 to 1.5 s, while members of a chain of groups come and go."""
-    with deadline("franz-go's test", _SECONDS), running_broker(tmp_path / "data") as broker:
+@pytest.mark.parametrize("way", [ONE, PROCESSES])
+def test_groups_lose_and_repeat_nothing_while_connections_are_cut(
+    program: Path, tmp_path: Path, way: str
+) -> None:
+    """Each connection of a client lives for 0.5 to 1.5 s, while members of a chain of groups come and go.
+
+    Delivery is at least once: what a member read and had not committed when it was fenced is read again, and
+    the test calls that "saw double offset". So it needs a machine on which answers take far less time than a
+    connection lives, with one broker as well. It is a fault of the broker if an offset is fetched that is
+    lower than the last acknowledged commit: KGO_LOG_LEVEL=debug shows both.
+    """
+    with deadline("franz-go's test", _SECONDS), running_cluster(way, tmp_path) as broker:
         settings = {
             "KGO_SEEDS": broker.bootstrap_servers,
             "KGO_TEST_RF": "1",
