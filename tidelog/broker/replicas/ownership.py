@@ -96,7 +96,10 @@ def settle_strays(logs: LogManager, catalog: Catalog) -> None:
     for found in logs.found_partitions():
         topic = catalog.topic(found.topic)
         is_known = topic is not None and topic.has_partition(found.partition)
-        if found.topic_id in catalog.deleted or (not is_known and logs.holds_nothing(found)):
+        # Another broker may have created a topic of this name after this one ended while it did.
+        is_other = topic is not None and found.topic_id not in (None, topic.topic_id)
+        is_needless = (is_other or not is_known) and logs.holds_nothing(found)
+        if found.topic_id in catalog.deleted or is_needless:
             needless.append(found)
         elif not is_known:
             unknown.append(found)

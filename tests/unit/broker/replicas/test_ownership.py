@@ -339,3 +339,15 @@ def test_a_folder_keeps_its_id_and_the_starts_whose_registration_may_still_arriv
 def test_a_folder_whose_id_cannot_be_read_is_another_one(tmp_path: Path, line: str) -> None:
     (tmp_path / META_PROPERTIES).write_text(f"version=1\ncluster.id=c\nnode.id=1\n{line}\n")
     assert starts_of(Disk(), tmp_path).incarnations == ()
+
+
+async def test_an_empty_folder_that_a_creation_left_gives_way_to_the_topic_that_another_broker_created(
+    tmp_path: Path,
+) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t")
+    await services.close()
+    write_topic_id(Disk(), tmp_path / "t-0", uuid4())
+    services = await opened(tmp_path)
+    assert services.replicas["t", 0].high_watermark == 0
+    await services.close()
