@@ -17,6 +17,7 @@ from tests.simulation.virtual_loop import Node
 from tidelog.broker.cluster.catalog import (
     NO_LEADER,
     BrokerRegistered,
+    BrokerRegistration,
     Catalog,
     Delta,
     PartitionsChanged,
@@ -41,9 +42,11 @@ class StoreFacts:
         self.made: set[str] = set()
         """Every delta that was stored."""
         self.digests: dict[int, bytes] = {}
+        self.lost_disks: dict[int, UUID | None] = {}
+        """Brokers that are started with another disk, and under which incarnation each had the right one."""
         self.find = find
         self.runs: Callable[[int, UUID], bool] = lambda _node_id, _incarnation: True
-        """Whether this start of a broker has not ended."""
+        """Whether this start of a broker accepts connections."""
         self._etcd = etcd
         self._stored: set[bytes] = set()
         self._denied: dict[bytes, str] = {}
@@ -86,6 +89,8 @@ class StoreFacts:
         self.digests[commit.revision] = digest(self.catalog)
 
     def _check(self, delta: Delta, writer: int) -> None:
+        if isinstance(delta, BrokerRegistered) and delta.broker.node_id in self.lost_disks:
+            self._check_lost_disk(delta.broker)
         if isinstance(delta, BrokerRegistered) and delta.broker.is_fenced:
             node_id, incarnation = delta.broker.node_id, delta.broker.incarnation
             has_session = self.session_of(node_id) == incarnation.hex.encode()
@@ -102,9 +107,20 @@ class StoreFacts:
                 if now.leader_epoch <= before.leader_epoch or now.partition_epoch <= before.partition_epoch:
                     self.find(f"{where} gets another leader in the same epoch: {before} became {now}")
                 if now.leader_id != NO_LEADER and (
-                    now.leader_id not in before.isr or broker is None or broker.is_fenced
+                    now.leader_id not in (*before.isr, *before.elr) or broker is None or broker.is_fenced
                 ):
                     self.find(f"{where} gets a leader that is no live in-sync replica: {before} became {now}")
+
+    def _check_lost_disk(self, broker: BrokerRegistration) -> None:
+        """A broker that registers with another disk is in no in-sync and in no eligible set."""
+        node_id = broker.node_id
+        if broker.incarnation == self.lost_disks[node_id]:
+            return
+        for topic in self.catalog.topics():
+            for assigned in topic.partitions:
+                if node_id in (*assigned.isr, *assigned.elr):
+                    self.find(f"broker {node_id} starts with another disk, or an older one: {assigned}")
+        del self.lost_disks[node_id]
 
 
 def digest(catalog: Catalog) -> bytes:

@@ -34,7 +34,7 @@ from tidelog.broker.cluster import etcd_client, etcd_session, etcd_store, member
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
-from tidelog.broker.replicas import replica
+from tidelog.broker.replicas import fetcher, replica
 from tidelog.client.producer import producer
 from tidelog.wire.connection import Connection
 
@@ -127,6 +127,7 @@ def _patched(
             patch.object(etcd_session, "time", monotonic),
             patch.object(etcd_session, "random", real(f"leases {seed}")),
             patch.object(etcd_store, "time", monotonic),
+            patch.object(fetcher, "random", real(f"fetchers {seed}")),
             patch.object(membership, "time", monotonic),
             patch.object(replica, "time", monotonic),
             # Timestamps have more bytes or fewer, so they decide where a segment ends.
@@ -145,13 +146,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = lambda _: None
     began, done, failed = time.monotonic(), Counter[str](), 0
     seed = options.first
-    shape = ALONE if options.brokers == 1 else Shape(brokers=options.brokers)
+    shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas)
     while seed < options.first + options.seeds and time.monotonic() - began < options.seconds:
         run = play(seed, shape)
         done += run.done

@@ -85,13 +85,14 @@ class VirtualBroker:
         return not self.node.is_dead
 
     def runs(self, incarnation: UUID) -> bool:
-        """Whether this is the start of now, and serves."""
+        """Whether this is the start of now, and accepts connections."""
         services = self.services
         return (
             self.is_alive
             and services is not None
             and services.membership is not None
             and services.membership.incarnation == incarnation
+            and self.network.endpoints[self.address].accept is not None
         )
 
     def start(self, dies_at_write: int | None = None) -> None:

@@ -35,6 +35,7 @@ from faults.transactions.observation import CommittedFollowers, committed_positi
 from faults.transactions.processor import process
 from tests.simulation.checked_store import StoreFacts
 from tests.simulation.cluster_checks import ClusterChecks
+from tests.simulation.replica_checks import ReplicaChecks
 from tests.simulation.virtual_broker import Handlers, VirtualBroker
 from tests.simulation.virtual_disk import Platter
 from tests.simulation.virtual_etcd import MEMBERS, StoreFaults, VirtualEtcd
@@ -135,12 +136,19 @@ class World:
         self.etcd = VirtualEtcd(self.network, random.Random(f"etcd {seed}"))
         self.facts = StoreFacts(self.etcd, self._find)
         self.checks = ClusterChecks(self.facts, self._find)
+        self.replica_checks = ReplicaChecks(self.facts, self._find)
         self._folder = folder
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
         settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((100, 1_000, 60_000))
         settings["offsets_topic_num_partitions"] = shape.brokers
         settings["transaction_state_log_num_partitions"] = shape.brokers
+        settings["min_insync_replicas"] = min(2, shape.replicas)
+        settings["offsets_topic_replication_factor"] = shape.replicas
+        settings["transaction_state_log_replication_factor"] = shape.replicas
+        settings["replica_lag_time_max_ms"] = (
+            self.rng.choice((1_000, 3_000)) if shape.replicas > 1 else 30_000
+        )
         self.brokers = [self._broker(node_id, settings) for node_id in range(1, shape.brokers + 1)]
         self.address = ",".join(broker.address for broker in self.brokers)
         self.facts.runs = lambda node_id, incarnation: self.brokers[node_id - 1].runs(incarnation)
@@ -185,8 +193,10 @@ class World:
         )
 
     def _opened(self, broker: VirtualBroker, services: Services, handlers: Handlers) -> Handlers:
-        if broker.node_id in self._foreign:
-            self._find(f"broker {broker.node_id} starts with another disk, or an older one")
+        if self._foreign.pop(broker.node_id, None) is not None:
+            if self.shape.replicas == 1 or broker.node_id in self.facts.lost_disks:
+                self._find(f"broker {broker.node_id} starts with another disk, or an older one")
+            self.run.done["disks that were replaced"] += 1
         self._opened_life[broker.node_id] = broker.lives
         return self.checks.opened(services, handlers)
 
@@ -196,6 +206,7 @@ class World:
         self.run.done[f"failed starts: {type(error).__name__}"] += 1
         if is_refused and broker.node_id in self._foreign:
             self.run.done["refused disks"] += 1
+            self.facts.lost_disks.pop(broker.node_id, None)
             broker.kill(cuts_power=False, platter=self._foreign.pop(broker.node_id))
         elif is_refused or not isinstance(error, StoreError):
             self._find(f"broker {broker.node_id} did not start: {error!r}")
@@ -229,7 +240,9 @@ class World:
             node.kill()
         for broker in self.brokers:
             broker.disk.close_all()
-        await asyncio.gather(looking, return_exceptions=True)
+        seen = (await asyncio.gather(looking, return_exceptions=True))[0]
+        if isinstance(seen, Exception):
+            raise seen
         self.loop.bury()
         self.run.done["lives of brokers"] = sum(broker.lives for broker in self.brokers)
         self.run.done["power cuts"] = sum(broker.power_cuts for broker in self.brokers)
@@ -296,20 +309,20 @@ class World:
         while True:
             for broker in self.brokers:
                 self.checks.look(broker)
+            if self.shape.replicas > 1:
+                self.replica_checks.look(self.brokers)
             for place in PLACES:
                 replica = self._leading(place)
-                if replica is not None and replica.stopped is None:
+                if replica is not None and replica.stopped is None and not replica.is_behind_its_epoch:
                     ends = replica.ends
                     self.ends[place].append(Ends(ends.last_stable, ends.high_watermark))
             await asyncio.sleep(_LOOK_S * self.rng.random())
 
     def _leading(self, place: Place) -> Any:
-        """The replica that leads a partition; None where its broker does not serve."""
-        for broker in self.brokers:
-            replica = None if broker.services is None else broker.services.replicas.get(place)
-            if replica is not None and not replica.is_follower:
-                return replica
-        return None
+        """The replica that leads a partition, in the highest epoch; None where its broker does not serve."""
+        replicas = (broker.services and broker.services.replicas.get(place) for broker in self.brokers)
+        leading = [each for each in replicas if each is not None and not each.is_follower]
+        return max(leading, key=lambda replica: replica.leader_epoch, default=None)
 
     def _start_other(self, machine: str) -> None:
         programs = {
@@ -411,6 +424,8 @@ class World:
         node_id, folder = broker.node_id, self._folder / f"disk-{len(self.run.done)}-{self.rng.random()}"
         if node_id in self._foreign or not broker.is_alive or broker.services is None:
             return
+        if self.shape.replicas > 1 and self._foreign:
+            return
         life, copy = self._copies.get(node_id, (0, None))
         if copy is None and rng.random() < 0.6:
             self._copies[node_id] = (self._opened_life[node_id], broker.platter.copied_to(folder))
@@ -423,6 +438,8 @@ class World:
             folder.mkdir()
             copy = Platter(folder)
         self._foreign[node_id] = broker.platter
+        if self.shape.replicas > 1:
+            self.facts.lost_disks[node_id] = self.facts.catalog.brokers[node_id].incarnation
         broker.kill(cuts_power=rng.random() < 0.5, platter=copy)
 
     def _break_way(self) -> None:
@@ -519,6 +536,11 @@ class World:
         while not self._is_stable():
             if self.loop.time() > end:
                 self.run.find(Kind.HANGING, "a transaction is open long after its timeout")
+                break
+            await asyncio.sleep(0.1)
+        while self.shape.replicas > 1 and (difference := self.replica_checks.difference(self.brokers)):
+            if self.loop.time() > end:
+                self.run.find(Kind.BROKEN_RULE, f"replicas do not become equal: {difference}")
                 break
             await asyncio.sleep(0.1)
 
