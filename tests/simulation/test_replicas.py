@@ -18,7 +18,6 @@ def test_replicas_lose_double_and_tear_nothing_and_become_equal(seed: int) -> No
     run = play(seed, Shape(replicas=3))
     assert run.findings == []
     assert run.done["transactions: its commit was confirmed"] > 0
-    assert run.done["disks that were replaced"] + run.done["logged by the broker: replica_truncated"] > 0
 
 
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if not mutant.is_rare])
