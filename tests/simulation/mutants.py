@@ -1,6 +1,7 @@
-"""Brokers that lack one rule of the design each, and a seed with which the simulation finds that.
+"""Brokers that lack one rule of the design each, and what finds that: a scenario, or a seed.
 
-Owns the table. `python -m tests.simulation.mutants NAME` looks for more seeds. A rule that no seed misses is
+Owns the table. `python -m tests.simulation.mutants NAME` looks for more seeds. A rule is found only by the
+checker of what it promises: an alarm or a run that hangs does not count. A rule that no schedule needs is
 superfluous, or the simulation is too weak.
 """
 
@@ -17,9 +18,10 @@ from unittest.mock import patch
 from uuid import UUID
 
 from faults.checker import Finding
+from tests.simulation import scenarios
+from tests.simulation.scenarios import Scenario
 from tests.simulation.transactions import play
-from tests.simulation.virtual_disk import VirtualDisk
-from tests.simulation.world import Shape
+from tests.simulation.world import Run, Shape
 from tidelog.broker import services
 from tidelog.broker.cluster import controller, image_difference, membership
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
@@ -33,6 +35,7 @@ from tidelog.broker.handlers import cut_off
 from tidelog.broker.replicas import replica
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage import producer_memory
+from tidelog.broker.storage.log_types import FlushWork
 
 HUNT: Final = Shape(settle_s=60, stops_at_finding=True)
 
@@ -42,7 +45,11 @@ class Mutant(NamedTuple):
 
     rule: str
     patched: tuple[tuple[object, str, Callable[[Any], Any]], ...]
-    seed: int
+    finding: str
+    """What the checker of this rule says, in part."""
+    scenario: Scenario | None = None
+    """What needs the rule; None where a seed does."""
+    seed: int = 0
     """The first to be tried."""
     is_rare: bool = False
     """Whether it takes many seeds, too many for each run of the tests."""
@@ -94,8 +101,8 @@ def _whatever_session(commit: Any) -> Any:
 
 
 def _same_epoch(elected: Any) -> Any:
-    def changed(assigned: PartitionAssignment, live: Any) -> PartitionAssignment:
-        now: PartitionAssignment = elected(assigned, live)
+    def changed(assigned: PartitionAssignment, *arguments: Any) -> PartitionAssignment:
+        now: PartitionAssignment = elected(assigned, *arguments)
         if now is assigned:
             return now
         return now._replace(leader_epoch=assigned.leader_epoch, partition_epoch=assigned.partition_epoch)
@@ -103,17 +110,18 @@ def _same_epoch(elected: Any) -> Any:
     return changed
 
 
-def _anyone(_: Any) -> Any:
-    def elected(assigned: PartitionAssignment, live: Any) -> PartitionAssignment:
-        if assigned.leader_id in live:
-            return assigned
-        leader_id = min(live, default=NO_LEADER)
-        if leader_id == assigned.leader_id:
-            return assigned
+def _anyone(elected: Any) -> Any:
+    def changed(assigned: PartitionAssignment, live: Any, least: int) -> PartitionAssignment:
+        now: PartitionAssignment = elected(assigned, live, least)
+        leader_id = next((each for each in assigned.replicas if each in live), NO_LEADER)
+        if now.leader_id != NO_LEADER or leader_id == NO_LEADER:
+            return now
         epochs = assigned.leader_epoch + 1, assigned.partition_epoch + 1
-        return assigned._replace(leader_id=leader_id, leader_epoch=epochs[0], partition_epoch=epochs[1])
+        return assigned._replace(
+            leader_id=leader_id, isr=(leader_id,), leader_epoch=epochs[0], partition_epoch=epochs[1]
+        )
 
-    return elected
+    return changed
 
 
 def _any_disk(_: Any) -> Any:
@@ -192,73 +200,109 @@ def _unrefused(_: Any) -> Any:
 
 MUTANTS: Final = {
     "commit": Mutant(
-        "a commit is compared with the newest revision", ((Layout, "commit", _commit_anyway),), 0
+        "a commit is compared with the newest revision",
+        ((Layout, "commit", _commit_anyway),),
+        "a commit builds on revision",
     ),
     "nonce": Mutant(
         "a commit without an answer is known by its nonce",
         ((EtcdStore, "_head_and_nonce", _without_nonce),),
-        0,
-        is_rare=True,
+        "a commit is stored, and its broker was told",
+        Scenario(scenarios.answer_of_a_commit_is_lost),
     ),
     "fence": Mutant(
         "what settles a commit keeps it from arriving later",
         ((EtcdStore, "settle", _unfenced),),
-        0,
-        is_rare=True,
+        "a commit was stored after its broker was told",
+        Scenario(scenarios.commit_arrives_after_it_was_given_up),
     ),
     "reload": Mutant(
         "after a watch that failed, followers get all that has changed",
         ((image_difference, "difference", _without_last),),
-        0,
-        is_rare=True,
+        "has another image at revision",
+        Scenario(scenarios.journal_is_gone_when_a_broker_comes_back, brokers=2),
     ),
     "guard": Mutant(
-        "a watch that stays behind begins anew", ((_Watch, "compare", _nothing),), 0, is_rare=True
+        "a watch that stays behind begins anew",
+        ((_Watch, "compare", _nothing),),
+        "a broker stays behind the store",
+        Scenario(scenarios.member_that_is_watched_hangs),
     ),
     "clock": Mutant(
         "a session is counted from before its keepalive was sent",
         ((EtcdSession, "_prolong", _from_the_answer),),
-        0,
-        is_rare=True,
+        "has no session and does not know it",
+        Scenario(scenarios.answer_of_the_last_keepalive_is_late),
     ),
     "session": Mutant(
-        "a broker is fenced only without a session", ((Layout, "commit", _whatever_session),), 0
+        "a broker is fenced only without a session",
+        ((Layout, "commit", _whatever_session),),
+        "which has a session",
     ),
-    "epoch": Mutant("each start leads in an epoch of its own", ((controller, "elected", _same_epoch),), 0),
-    "in-sync": Mutant("only an in-sync replica leads", ((controller, "elected", _anyone),), 0),
-    "disk": Mutant("another disk is refused", ((membership, "registering", _any_disk),), 0),
-    "copy": Mutant("an older copy of the disk is refused", ((membership, "registering", _any_copy),), 0),
+    "epoch": Mutant(
+        "each start leads in an epoch of its own",
+        ((controller, "elected", _same_epoch),),
+        "gets another leader in the same epoch",
+        Scenario(scenarios.broker_starts_again),
+    ),
+    "in-sync": Mutant(
+        "only an in-sync replica leads",
+        ((controller, "elected", _anyone),),
+        "gets a leader that is no live in-sync replica",
+        Scenario(scenarios.replica_is_alone_that_is_not_in_sync, brokers=2),
+    ),
+    "disk": Mutant(
+        "another disk is refused",
+        ((membership, "registering", _any_disk),),
+        "starts with another disk, or an older one",
+        Scenario(scenarios.broker_starts_with_an_empty_disk),
+    ),
+    "copy": Mutant(
+        "an older copy of the disk is refused",
+        ((membership, "registering", _any_copy),),
+        "starts with another disk, or an older one",
+        Scenario(scenarios.broker_starts_with_an_older_disk),
+    ),
     "note": Mutant(
         "the disk knows of a start before the catalog does",
         ((services, "note_start", _note_later), (Membership, "register", _register_first)),
-        0,
+        "did not start",
         is_rare=True,
     ),
     "marker": Mutant(
-        "a marker is answered when it is durable", ((Replica, "committed", _at_once),), 0, is_rare=True
+        "a marker is answered when it is durable", ((Replica, "committed", _at_once),), "", is_rare=True
     ),
     "coordinator": Mutant(
         "a marker of an earlier coordinator is refused",
         ((producer_memory, "check_marker", _unchecked_coordinator),),
-        0,
-        is_rare=True,
+        "a record is visible before its transaction is committed",
+        Scenario(scenarios.marker_of_an_earlier_coordinator_arrives, brokers=2, has_epochs=False),
     ),
     "late marker": Mutant(
-        "a late marker ends no later transaction", ((replica, "is_late", _never),), 0, is_rare=True
+        "a late marker ends no later transaction",
+        ((replica, "is_late", _never),),
+        "a record is visible before its transaction is committed",
+        Scenario(scenarios.marker_arrives_within_the_next_transaction, brokers=2),
     ),
     "ids": Mutant(
         "a block of producer ids is taken from the newest catalog",
         ((ProducerIds, "_reserve", _planned_once),),
-        0,
-        is_rare=True,
+        "is given twice",
+        Scenario(scenarios.two_brokers_reserve_at_once, brokers=2),
     ),
     "cut off": Mutant(
         "a broker that is cut off coordinates nothing",
         ((cut_off, "refused_while_cut_off", _unrefused),),
-        1,
+        "has no session and answers",
+        seed=1,
         is_rare=True,
     ),
-    "sync": Mutant("what is answered is synced", ((VirtualDisk, "fdatasync", _nothing),), 0, is_rare=True),
+    "sync": Mutant(
+        "what is answered is synced",
+        ((FlushWork, "_sync", _nothing),),
+        "an acknowledged record is missing",
+        Scenario(scenarios.power_is_cut_after_an_answer),
+    ),
 }
 
 
@@ -272,11 +316,16 @@ def without(mutant: Mutant) -> Iterator[None]:
 
 
 def found_by(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, Finding] | None:
-    """The first of these seeds that finds that the rule is lacking, and what it finds."""
+    """The first of these seeds that finds that the rule is lacking, and what the rule's checker says; the
+    number of a scenario is 0."""
+    runs: Iterable[tuple[int, Callable[[], Run]]] = ((seed, partial(play, seed, HUNT)) for seed in seeds)
+    if mutant.scenario is not None:
+        runs = [(0, mutant.scenario.play)]
     with without(mutant):
-        for seed in seeds:
-            if findings := play(seed, HUNT).findings:
-                return seed, findings[0]
+        for seed, run in runs:
+            for finding in run().findings:
+                if mutant.finding in finding.text:
+                    return seed, finding
     return None
 
 

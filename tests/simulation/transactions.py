@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +32,7 @@ from tests.simulation.world import ALONE, Run, Shape, World
 from tidelog.broker import services as broker_services
 from tidelog.broker.cluster import etcd_client, etcd_session, etcd_store, membership
 from tidelog.broker.cluster.store import StoreError
+from tidelog.broker.handlers import fetch
 from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
 from tidelog.broker.replicas import fetcher, replica
@@ -42,13 +43,13 @@ _WITHOUT_STORE = ("cluster_store_failed", "producer_ids_not_reserved")
 """Errors that brokers may log while etcd does not answer."""
 
 
-def play(seed: int, shape: Shape = ALONE) -> Run:
+def play(seed: int, shape: Shape = ALONE, world: Callable[..., World] = World) -> Run:
     """Play one seed in a folder of its own."""
     with _without_remains():
-        return _played(seed, shape)
+        return _played(seed, shape, world)
 
 
-def _played(seed: int, shape: Shape) -> Run:
+def _played(seed: int, shape: Shape, world: Callable[..., World]) -> Run:
     folder = memory_folder() or Path(tempfile.mkdtemp())
     loop = VirtualLoop(random.Random(f"loop {seed}"))
     alarms: list[str] = []
@@ -59,8 +60,7 @@ def _played(seed: int, shape: Shape) -> Run:
         with _patched(seed, loop, alarms, events, has_epochs=has_epochs):
             loop.set_exception_handler(lambda _, context: _note(alarms, context))
             asyncio.set_event_loop(loop)
-            world = World(seed, folder, loop, shape, has_epochs=has_epochs)
-            run = loop.run_until_complete(world.play())
+            run = loop.run_until_complete(world(seed, folder, loop, shape, has_epochs=has_epochs).play())
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -120,6 +120,7 @@ def _patched(
         with (
             patch.object(random, "Random", seeded),
             patch.object(os, "urandom", drawn.randbytes),
+            patch.object(fetch, "secrets", SimpleNamespace(randbelow=drawn.randrange)),
             patch.object(broker_services, "GroupCommit", VirtualGroupCommit),
             patch.object(broker_connection, "time", clock),
             patch.object(memory_guard, "time", clock),

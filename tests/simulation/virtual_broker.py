@@ -72,6 +72,8 @@ class VirtualBroker:
         self.platter = Platter(folder)
         self.keeps_dying = True
         """Whether a life may end soon after it began."""
+        self.patiences_s = (1.0, 5.0)
+        """How long a request to etcd may be tried. With little patience, more commits are in doubt."""
         self._settings = settings
         self._opened = opened
         self._failed = failed
@@ -133,8 +135,7 @@ class VirtualBroker:
             **self._settings,
         )
         metrics = Metrics()
-        # With little patience, more commits are in doubt.
-        patience_s = self.rng.choice((1.0, 5.0))
+        patience_s = self.rng.choice(self.patiences_s)
         store = CheckedStore(self.etcd, node, self.facts, config.broker_session_timeout_ms, patience_s)
         services = await open_services(
             config,

@@ -24,6 +24,8 @@ class Platter:
         self.folder = folder
         self.synced: dict[int, int] = {}
         self.named: set[int] = set()
+        self.cuts_all = False
+        """Whether a power cut removes all that is not durable, instead of a part."""
 
     def copied_to(self, folder: Path) -> "Platter":
         """Another disk with what this one has now, all of it durable."""
@@ -37,7 +39,17 @@ class Platter:
 
     def cut_power(self, rng: random.Random) -> int:
         """Remove a part of what is not durable. Returns the number of bytes."""
-        return cut_power(self.folder, self.synced, self.named, rng)
+        return cut_power(self.folder, self.synced, self.named, _All() if self.cuts_all else rng)
+
+
+class _All(random.Random):
+    """Draws the loss of everything."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def randint(self, a: int, b: int) -> int:
+        return a
 
 
 class VirtualDisk(Disk):

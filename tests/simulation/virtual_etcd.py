@@ -78,6 +78,8 @@ class VirtualEtcd:
         self.loop: VirtualLoop = network.loop
         self.rng = rng
         self.faults = StoreFaults()
+        self.most_lease_slack_s = 0.5
+        """etcd looks for leases that ended twice a second."""
         self.revision = 1
         self.on_change: list[Callable[[str, bytes], None]] = []
         """Called with each key that is put, and its value."""
@@ -119,6 +121,20 @@ class VirtualEtcd:
             if not values[0].version:
                 del self._values[name]
                 self._keys.remove(name)
+
+    # What there is
+
+    def member_watched_by(self, node: Node) -> str:
+        """The member at which a broker watches."""
+        return next(
+            member
+            for member, watchers in self._watchers.items()
+            if any(watcher.node is node for watcher in watchers)
+        )
+
+    def lease_ends(self) -> list[float]:
+        """When each lease ends, if it is not kept alive."""
+        return [lease.ends for lease in self._leases.values()]
 
     # What a member does
 
@@ -246,8 +262,7 @@ class VirtualEtcd:
         return {"kvs": kvs[: limit or None]} if kvs else {}
 
     def _set_lease(self, number: int, seconds: int, now: float) -> None:
-        # etcd looks for leases that ended twice a second.
-        ends = now + seconds + self.rng.choice((0, self.rng.random() * 0.5))
+        ends = now + seconds + self.rng.choice((0, self.rng.random() * self.most_lease_slack_s))
         self._leases[number] = _Lease(seconds, ends)
         self.loop.call_at(ends, self._look_at_lease, number, context=Context())
 

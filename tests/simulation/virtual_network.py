@@ -57,6 +57,8 @@ class Network:
         self.counts: dict[str, int] = {}
         self.in_order: set[str] = set()
         """Machines of which nothing arrives late."""
+        self.loses: Callable[[Node, bytes], bool] | None = None
+        """Whether a request of a node is lost with its connection; None where only chance decides."""
         self._closed: dict[tuple[str, str], list[_Sent]] = {}
 
     def count(self, what: str) -> None:
@@ -134,9 +136,10 @@ class Network:
             return
         self.count("late requests of nobody")
         machine = link.server.node.machine
-        self.loop.call_later(self.rng.random() * self.faults.ghost_s, self._deliver_ghost, machine, frame)
+        self.loop.call_later(self.rng.random() * self.faults.ghost_s, self.deliver, machine, frame)
 
-    def _deliver_ghost(self, machine: str, frame: bytes) -> None:
+    def deliver(self, machine: str, frame: bytes) -> None:
+        """A request arrives at a broker, and nobody hears the answer."""
         for endpoint in self.endpoints.values():
             if endpoint.accept is not None and endpoint.node is not None and endpoint.node.machine == machine:
                 link = Link(self, None, None, endpoint.node, endpoint.accept)
@@ -190,6 +193,9 @@ class Link:
                 self.client.receive_soon(data)
             return
         network, faults = self.network, self.network.faults
+        if network.loses is not None and end.node is not None and network.loses(end.node, data):
+            self.cut_soon()
+            return
         drawn = network.rng.random()
         if drawn < faults.cut_before:
             network.count("requests lost")

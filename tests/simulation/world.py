@@ -252,10 +252,10 @@ class World:
             self._judge(along)
         return self.run
 
-    async def _play(self) -> CommittedFollowers:
+    async def _play(self) -> CommittedFollowers | None:
         for broker in self.brokers:
             broker.start()
-        await self._until_served()
+        await self.until_served()
         await self.observer.start(self._prepare())
         followers = self.observer.start(self._followers())
         for slot in range(_SLOTS):
@@ -270,7 +270,7 @@ class World:
         await self.observer.start(self._observe(along))
         return along
 
-    async def _until_served(self) -> None:
+    async def until_served(self) -> None:
         """All brokers live, and lead what they have."""
         end = self.loop.time() + self.shape.settle_s
         while not self._are_served():
@@ -525,7 +525,7 @@ class World:
                 continue
             with suppress(ClientError):
                 history.positions = await committed_positions(self.jobs)
-        await self._until_served()
+        await self.until_served()
         if self.others:
             await self._settle_others()
         self.is_settling = True

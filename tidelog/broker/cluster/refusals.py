@@ -36,10 +36,10 @@ class Refusals:
 
     def watch(self, brokers: Iterable[BrokerRegistration]) -> None:
         """Watch these, and no others."""
-        wanted = set(brokers)
-        for broker in self._watches.keys() - wanted:
+        wanted = dict.fromkeys(brokers)
+        for broker in [each for each in self._watches if each not in wanted]:
             self._watches.pop(broker).cancel()
-        for broker in wanted - self._watches.keys():
+        for broker in [each for each in wanted if each not in self._watches]:
             self._watches[broker] = asyncio.get_running_loop().create_task(self._watch(broker))
 
     async def _watch(self, broker: BrokerRegistration) -> None:

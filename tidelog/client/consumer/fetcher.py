@@ -101,7 +101,8 @@ class Fetcher:
         if self._is_closed:
             return
         leader_of = self._cluster.image.leader
-        for topic, leader in {(key.topic, leader_of(key)) for key in self._readers if self._is_lost(key)}:
+        lost = ((key.topic, leader_of(key)) for key in self._readers if self._is_lost(key))
+        for topic, leader in dict.fromkeys(lost):
             # What has no leader, or one that does not answer, must not delay the others.
             work = partial(self._find_positions, topic, leader)
             self._spawn(("positions", topic, leader), work)

@@ -1,0 +1,283 @@
+"""Schedules that are written down, each for one rule of the design: which fault happens at which step.
+
+Owns the scenarios. The brokers, etcd and the network are those of `world`, and nothing else goes wrong. Each
+scenario waits for what happens next, never for a time in which it may happen.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from faults.checker import Kind
+from faults.readback import COMMITTED, read_all
+from tests.simulation.transactions import play
+from tests.simulation.virtual_broker import VirtualBroker
+from tests.simulation.virtual_disk import Platter
+from tests.simulation.virtual_etcd import MEMBERS
+from tests.simulation.virtual_loop import Node, VirtualLoop
+from tests.simulation.world import Run, Shape, World
+from tidelog.broker.cluster.catalog import PartitionAssignment, ProducerIdsReserved
+from tidelog.client import Admin, NewTopic, Producer
+from tidelog.protocol.schema import ApiKey
+
+_TOPIC: Final = "t"
+_STEP_S: Final = 0.001
+_LONGEST_S: Final = 20.0
+_GONE_S: Final = 4.0
+"""Longer than a session holds."""
+
+
+class Scenario(NamedTuple):
+    """`steps` are taken once all brokers serve."""
+
+    steps: "Callable[[Stage], Coroutine[Any, Any, None]]"
+    brokers: int = 1
+    has_epochs: bool = True
+    """Whether each transaction has an epoch of its own."""
+
+    def play(self) -> Run:
+        shape = Shape(self.brokers, settle_s=60, stops_at_finding=True)
+
+        def stage(seed: int, folder: Path, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> Stage:
+            return Stage(self, seed, folder, loop, shape, has_epochs=has_epochs)
+
+        return play(int(self.has_epochs), shape, stage)
+
+
+class Stage(World):
+    """A world in which only a scenario breaks something."""
+
+    def __init__(self, scenario: Scenario, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._scenario = scenario
+        self.etcd.most_lease_slack_s = 0.0
+        for broker in self.brokers:
+            broker.patiences_s = (1.0,)
+            broker.keeps_dying = False
+
+    async def _play(self) -> None:
+        for broker in self.brokers:
+            broker.start()
+        await self.until_served()
+        await self.observer.start(self._scenario.steps(self))
+
+    async def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for it; what does not come about in time is found."""
+        end = self.loop.time() + _LONGEST_S
+        while not condition():
+            if self.loop.time() > end:
+                self.run.find(Kind.BROKEN_RULE, what)
+                return
+            await asyncio.sleep(_STEP_S)
+
+    def close(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> None:
+        for source in sources:
+            for target in targets:
+                self.network.close_way(source, target)
+
+    def change(self, broker: VirtualBroker) -> "asyncio.Task[Any]":
+        """Begin a change of the catalog."""
+        assert broker.services is not None
+        cluster = broker.services._cluster
+        return broker.node.start(
+            cluster.change(lambda catalog: ProducerIdsReserved(catalog.next_producer_id + 1))
+        )
+
+    async def start_again(self, broker: VirtualBroker, platter: Platter | None = None) -> None:
+        life = broker.lives
+        broker.kill(cuts_power=False, platter=platter)
+        await self.until(lambda: broker.lives > life and broker.services, "a broker does not start again")
+        await self.until_served()
+
+    def lose_all_that_is_not_durable(self, broker: VirtualBroker) -> None:
+        broker.platter.cuts_all = True
+        broker.kill(cuts_power=True)
+
+    def empty_disk(self) -> Platter:
+        (folder := self._folder / "empty").mkdir()
+        return Platter(folder)
+
+    def copy_of(self, platter: Platter) -> Platter:
+        return platter.copied_to(self._folder / "copy")
+
+    async def start_with(self, broker: VirtualBroker, platter: Platter) -> None:
+        """Start a broker with a disk that is not its own; it gets its own one back once it is refused."""
+        self._foreign[broker.node_id] = broker.platter
+        await self.start_again(broker, platter)
+
+    async def make_topic(self, replicas: int = 1) -> None:
+        """One partition for each broker."""
+        async with Admin(bootstrap_servers=self.address) as admin:
+            await admin.create_topics([NewTopic(_TOPIC, len(self.brokers), replicas)])
+        await self.until_served()
+
+    def led_by(self, topic: str, partition: int) -> VirtualBroker:
+        return self.brokers[self.assigned(topic, partition).leader_id - 1]
+
+    def assigned(self, topic: str, partition: int) -> PartitionAssignment:
+        found = self.facts.catalog.topic(topic)
+        assert found is not None
+        return found.partitions[partition]
+
+
+async def answer_of_a_commit_is_lost(stage: Stage) -> None:
+    broker = stage.brokers[0]
+    before = stage.facts.catalog.revision
+    stage.close(MEMBERS, (broker.machine,))
+    change = stage.change(broker)
+    await stage.until(lambda: stage.facts.catalog.revision > before, "a commit does not arrive")
+    await stage.loop.after(2.5)  # The broker gave up waiting for an answer, and asks what became of it.
+    stage.network.open_all_ways()
+    await change
+
+
+async def commit_arrives_after_it_was_given_up(stage: Stage) -> None:
+    broker = stage.brokers[0]
+    assert broker.services is not None
+    client: Any = broker.services._cluster._store._client  # type: ignore[attr-defined]
+    member = MEMBERS[client._next % len(MEMBERS)]
+    stage.etcd.stop(member)
+    (failure,) = await asyncio.gather(stage.change(broker), return_exceptions=True)
+    assert isinstance(failure, Exception)
+    stage.etcd.go_on(member)
+    await stage.loop.after(1)
+
+
+async def journal_is_gone_when_a_broker_comes_back(stage: Stage) -> None:
+    broker, other = stage.brokers
+    life = broker.node
+    stage.close(MEMBERS, (broker.machine,))
+    stage.close((broker.machine,), MEMBERS)
+    stage.etcd.restart()
+    for _ in range(30):
+        await stage.change(other)
+    last = stage.facts.catalog.revision
+    stage.network.open_all_ways()
+    await stage.until(
+        lambda: broker.services is not None and broker.services.catalog.revision >= last,
+        "a broker stays behind the store",
+    )
+    await stage.loop.after(1)
+    assert life is broker.node
+
+
+async def member_that_is_watched_hangs(stage: Stage) -> None:
+    broker = stage.brokers[0]
+    stage.etcd.stop(stage.etcd.member_watched_by(broker.node))
+    change = stage.change(broker)
+    await stage.until(change.done, "a broker stays behind the store")
+
+
+async def answer_of_the_last_keepalive_is_late(stage: Stage) -> None:
+    broker = stage.brokers[0]
+    before = stage.etcd.lease_ends()
+    stage.close(MEMBERS, (broker.machine,))
+    await stage.until(lambda: stage.etcd.lease_ends() != before, "a session is not kept")
+    await stage.loop.after(0.45)
+    stage.network.open_all_ways()
+    await stage.loop.after(_STEP_S)
+    stage.close((broker.machine,), MEMBERS)
+    await stage.loop.after(_GONE_S)
+
+
+async def two_brokers_reserve_at_once(stage: Stage) -> None:
+    stage.close(tuple(broker.machine for broker in stage.brokers), MEMBERS)
+    wanted = [
+        broker.node.start(broker.services.producer_ids.next())
+        for broker in stage.brokers
+        if broker.services is not None
+    ]
+    await stage.loop.after(0.1)
+    stage.network.open_all_ways()
+    await asyncio.gather(*wanted)
+
+
+async def broker_starts_again(stage: Stage) -> None:
+    await stage.make_topic()
+    await stage.start_again(stage.brokers[0])
+
+
+async def broker_starts_with_an_empty_disk(stage: Stage) -> None:
+    await stage.make_topic()
+    await stage.start_with(stage.brokers[0], stage.empty_disk())
+
+
+async def broker_starts_with_an_older_disk(stage: Stage) -> None:
+    await stage.make_topic()
+    broker = stage.brokers[0]
+    copy = stage.copy_of(broker.platter)
+    await stage.start_again(broker)
+    await stage.start_with(broker, copy)
+
+
+async def replica_is_alone_that_is_not_in_sync(stage: Stage) -> None:
+    """The leader went on without its follower, and is gone when that comes back."""
+    await stage.make_topic(replicas=2)
+    leader = stage.led_by(_TOPIC, 0)
+    (follower,) = (broker for broker in stage.brokers if broker is not leader)
+    follower.node.pause()
+    await stage.until(lambda: stage.assigned(_TOPIC, 0).isr == (leader.node_id,), "no follower is left out")
+    leader.node.pause()
+    follower.node.resume()
+    await stage.until(lambda: stage.assigned(_TOPIC, 0).leader_id != leader.node_id, "no leader is fenced")
+    leader.node.resume()
+    await stage.until_served()
+
+
+async def power_is_cut_after_an_answer(stage: Stage) -> None:
+    await stage.make_topic()
+    async with Producer(bootstrap_servers=stage.address) as producer:
+        await producer.send_and_wait(_TOPIC, b"1", partition=0)
+        stage.lose_all_that_is_not_durable(stage.brokers[0])
+    await stage.until_served()
+    if await _committed(stage, 0) != [b"1"]:
+        stage.run.find(Kind.MISSING, "an acknowledged record is missing")
+
+
+async def marker_arrives_within_the_next_transaction(stage: Stage) -> None:
+    await _late_marker(stage, lambda _: None)
+
+
+async def marker_of_an_earlier_coordinator_arrives(stage: Stage) -> None:
+    await _late_marker(stage, lambda coordinator: coordinator.kill(cuts_power=False))
+
+
+async def _late_marker(stage: Stage, lost: Callable[[VirtualBroker], object]) -> None:
+    """The first marker is lost with its connection, and arrives within the next transaction."""
+    await stage.make_topic()
+    frames: list[bytes] = []
+    async with Producer(bootstrap_servers=stage.address, transactional_id="x") as producer:
+        await producer.begin_transaction()
+        for partition in range(len(stage.brokers)):
+            await producer.send_and_wait(_TOPIC, b"1", partition=partition)
+
+        def loses(node: Node, frame: bytes) -> bool:
+            if frames or int.from_bytes(frame[4:6], "big") != ApiKey.WRITE_TXN_MARKERS:
+                return False
+            frames.append(frame)
+            coordinator = next(each for each in stage.brokers if each.node is node)
+            senders.append(coordinator)
+            stage.loop.call_soon(lost, coordinator, context=Context())
+            return True
+
+        senders: list[VirtualBroker] = []
+        stage.network.loses = loses
+        await producer.commit_transaction()
+        await stage.until(lambda: frames, "no marker is sent")
+        await producer.begin_transaction()
+        partition = next(
+            each for each in range(len(stage.brokers)) if stage.led_by(_TOPIC, each) is not senders[0]
+        )
+        await producer.send_and_wait(_TOPIC, b"2", partition=partition)
+        stage.network.deliver(stage.led_by(_TOPIC, partition).machine, frames[0])
+        await stage.loop.after(1)
+        if await _committed(stage, partition) != [b"1"]:
+            stage.run.find(Kind.BROKEN_RULE, "a record is visible before its transaction is committed")
+        await producer.abort_transaction()
+
+
+async def _committed(stage: Stage, partition: int) -> list[bytes]:
+    logs = await read_all(stage.address, _TOPIC, len(stage.brokers), 30, lambda _, value: value, COMMITTED)
+    return [each.mark for each in logs[partition]]
