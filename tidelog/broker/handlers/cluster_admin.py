@@ -142,7 +142,10 @@ class ClusterAdminHandler:
 
         elect = elected_as_preferred if election_type == PREFERRED_ELECTION else elected_uncleanly
         results: list[types.ElectLeadersResponseReplicaElectionResultDict] = []
+        pace = Pace()
         for topic, indexes in named.items():
+            if pace.spent():
+                await self._services.turns.next()
             codes = await self._services.turns.run(self._elections(topic, indexes, election_type))
             wanted = [index for index, code in codes.items() if code == ErrorCode.NONE]
             known, membership = self._services.catalog.topic(topic), self._services.membership

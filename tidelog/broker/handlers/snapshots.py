@@ -28,6 +28,7 @@ from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import encode_snapshot
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import read_batch_header
+from tidelog.protocol.steps import Pace
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -58,9 +59,14 @@ class SnapshotsHandler(GuardedHandler):
             return {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID, "topics": []}
         left = min(request.max_bytes, self._services.config.fetch_max_bytes)
         topics: list[types.FetchSnapshotResponseTopicDict] = []
+        pace = Pace()
         for topic in request.topics:
             partitions = []
+            if pace.spent():
+                await self._services.turns.next()
             for asked in topic.partitions:
+                if pace.spent():
+                    await self._services.turns.next()
                 try:
                     answer = await self._piece(request.replica_id, topic.name, asked, left)
                 except ApiError as error:
