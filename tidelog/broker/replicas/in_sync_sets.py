@@ -63,6 +63,8 @@ class InSyncSets:
         self._due: dict[Replica, None] = {}
         self._is_due = asyncio.Event()
         self._is_troubled = False
+        self._in_doubt: list[Callable[[], None]] = []
+        """What ends the joining of changes that failed, once it is known whether they are stored."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -118,6 +120,10 @@ class InSyncSets:
             except TimeoutError:
                 pass
             self._is_due.clear()
+            if not await self._settle():
+                self._is_due.set()
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
             is_stored = await self._change(self._joining())
             if loop.time() >= look_at:
                 is_stored &= await self._change(await self._leaving())
@@ -125,6 +131,18 @@ class InSyncSets:
             if not is_stored:
                 await asyncio.sleep(_RETRY_SECONDS)
                 look_at = loop.time()
+
+    async def _settle(self) -> bool:
+        """Whether it is known of each change that failed what became of it. Nobody joins meanwhile."""
+        if self._in_doubt:
+            try:
+                await self._cluster.settle()
+            except (StoreError, OSError):
+                return False
+            for end_joining in self._in_doubt:
+                end_joining()
+            self._in_doubt.clear()
+        return True
 
     def _joining(self) -> list[_Wanted]:
         due, self._due = self._due, {}
@@ -186,6 +204,7 @@ class InSyncSets:
         except NothingToChange:
             return None
         except (StoreError, StoreConflict, OSError) as error:
+            self._in_doubt.append(end_joining)
             return error
         end_joining()
         for each in wanted:
