@@ -43,7 +43,7 @@ types: $(STAMP) ## run mypy
 	@echo "==> mypy --strict"; $(BIN)/mypy
 
 tests: $(STAMP) ## run every test
-	@echo "==> pytest"; $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@echo "==> pytest"; $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 unit: $(STAMP) ## run the fast tests: under a minute on two cores
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST)
