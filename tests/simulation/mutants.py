@@ -8,7 +8,7 @@ superfluous, or the simulation is too weak.
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import islice
@@ -315,10 +315,10 @@ def without(mutant: Mutant) -> Iterator[None]:
         yield
 
 
-def found_by(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, Finding] | None:
+def found_by(mutant: Mutant, seeds: Iterable[int], shape: Shape = HUNT) -> tuple[int, Finding] | None:
     """The first of these seeds that finds that the rule is lacking, and what the rule's checker says; the
     number of a scenario is 0."""
-    runs: Iterable[tuple[int, Callable[[], Run]]] = ((seed, partial(play, seed, HUNT)) for seed in seeds)
+    runs: Iterable[tuple[int, Callable[[], Run]]] = ((seed, partial(play, seed, shape)) for seed in seeds)
     if mutant.scenario is not None:
         runs = [(0, mutant.scenario.play)]
     with without(mutant):
@@ -329,15 +329,16 @@ def found_by(mutant: Mutant, seeds: Iterable[int]) -> tuple[int, Finding] | None
     return None
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
+def main(arguments: list[str], mutants: Mapping[str, Mutant] = MUTANTS, shape: Shape = HUNT) -> None:
+    """Print for each name the first seed that finds the lack."""
+    parser = argparse.ArgumentParser(description="Look for seeds that find the lack of a rule.")
     parser.add_argument("names", nargs="*", help="all, if none is given")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=20)
     options = parser.parse_args(arguments)
     sys.unraisablehook = lambda _: None
-    for name in options.names or MUTANTS:
-        found = found_by(MUTANTS[name], range(options.first, options.first + options.seeds))
+    for name in options.names or mutants:
+        found = found_by(mutants[name], range(options.first, options.first + options.seeds), shape)
         if found is None:
             print(f"{name}: no seed", flush=True)
         else:

@@ -3,13 +3,11 @@
 `python -m tests.simulation.replica_mutants NAME` looks for seeds that find the lack.
 """
 
-import argparse
 import asyncio
 import sys
 from typing import Any, Final
 
-from tests.simulation.mutants import Mutant, without
-from tests.simulation.transactions import play
+from tests.simulation.mutants import Mutant, main
 from tests.simulation.world import Shape
 from tidelog.broker.cluster import membership
 from tidelog.broker.handlers import fetch
@@ -19,6 +17,8 @@ from tidelog.broker.replicas.progress import Progress
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.hot import FetchPartition
 
+_LACKS: Final = "was committed"
+"""What the checker says of a member that lacks what is committed, or has another batch there."""
 HUNT: Final = Shape(replicas=3, settle_s=60, stops_at_finding=True)
 
 
@@ -89,62 +89,46 @@ MUTANTS: Final = {
     "written": Mutant(
         "a follower asks from what it has on disk",
         ((Fetcher, "_ask_from_end", _from_written_end), (Replica, "flushed_as_follower", _not_awaited)),
-        0,
+        _LACKS,
         is_rare=True,
     ),
     "least": Mutant(
         "with fewer than min.insync.replicas nothing is committed",
         ((Leadership, "tell", _with_any_number),),
-        0,
+        _LACKS,
     ),
     "joining": Mutant(
         "who is being added to the in-sync set counts",
         ((Leadership, "tell", _without_joining),),
-        0,
+        _LACKS,
         is_rare=True,
     ),
     "leaving": Mutant(
         "who leaves the in-sync set counts until that is stored",
         ((Leadership, "late", _left_at_once),),
-        0,
+        _LACKS,
         is_rare=True,
     ),
     "diverging": Mutant(
         "a follower cuts back what its leader does not have",
         ((fetch, "_diverging", _nothing),),
-        3,
+        _LACKS,
+        seed=3,
         is_rare=True,
     ),
     "lost disk": Mutant(
-        "a broker with another disk leaves the in-sync sets", ((membership, "is_other_folder", _never),), 0
+        "a broker with another disk leaves the in-sync sets",
+        ((membership, "is_other_folder", _never),),
+        "starts with another disk, or an older one",
     ),
     "leader's disk": Mutant(
         "what is committed is on the leader's disk too",
         ((Progress, "_advance", _by_written_end),),
-        0,
+        _LACKS,
         is_rare=True,
     ),
 }
 
 
-def main(arguments: list[str]) -> None:
-    """Print for each name the first seed that finds the lack."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.replica_mutants")
-    parser.add_argument("names", nargs="*", help="all, if none is given")
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=20)
-    options = parser.parse_args(arguments)
-    sys.unraisablehook = lambda _: None
-    for name in options.names or MUTANTS:
-        with without(MUTANTS[name]):
-            runs = (play(seed, HUNT) for seed in range(options.first, options.first + options.seeds))
-            found = next((run for run in runs if run.findings), None)
-        if found is None:
-            print(f"{name}: no seed", flush=True)
-        else:
-            finding = found.findings[0]
-            print(f"{name}: seed {found.seed}: {finding.kind}: {finding.text[:200]}", flush=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:], MUTANTS, HUNT)

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.mutants import HUNT, MUTANTS, found_by
 from tests.simulation.transactions import play
 
-_TRIED = 12
+_TRIED = 40
 _BY_SEED = {mutant.seed for mutant in MUTANTS.values() if mutant.scenario is None and not mutant.is_rare}
 
 
