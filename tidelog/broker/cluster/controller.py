@@ -32,7 +32,7 @@ from tidelog.broker.cluster.catalog import (
     PartitionsChanged,
     Topic,
 )
-from tidelog.broker.cluster.in_sync import with_in_sync
+from tidelog.broker.cluster.in_sync import partitions_changed, topic_to_change, with_in_sync
 from tidelog.broker.cluster.store import BrokerSession
 
 LeastInSync: TypeAlias = Callable[[Topic], int]
@@ -111,19 +111,18 @@ def election(
 
     `leaving` is a broker that gives up what another one can have. Raises NothingToChange.
     """
-    topic, live, offline = catalog.topic_by_id(topic_id), live_brokers(catalog), offline_replicas(catalog)
+    topic = topic_to_change(catalog, topic_id)
+    live, offline, least = live_brokers(catalog), offline_replicas(catalog), least_in_sync(topic)
     changed: dict[int, PartitionAssignment] = {}
-    for index, assigned in enumerate(() if topic is None else topic.partitions):
+    for index, assigned in enumerate(topic.partitions):
         if only is not None and index not in only:
             continue
         able = _able(live, offline, topic_id, index)
         wanted = able - {leaving} if able - {leaving} & {*assigned.isr} else able
-        now = elected(assigned, wanted, least_in_sync(topic))  # type: ignore[arg-type]
+        now = elected(assigned, wanted, least)
         if now is not assigned:
             changed[index] = now
-    if not changed:
-        raise NothingToChange
-    return PartitionsChanged(topic_id, changed)
+    return partitions_changed(topic_id, changed)
 
 
 def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> PartitionAssignment:
@@ -151,17 +150,15 @@ def election_as_asked(
     elect: Election,
 ) -> PartitionsChanged:
     """The delta that an operator asks for: `elect` is one of the two that follow. Raises NothingToChange."""
-    topic, live, offline = catalog.topic_by_id(topic_id), live_brokers(catalog), offline_replicas(catalog)
-    partitions = () if topic is None else topic.partitions
+    partitions = topic_to_change(catalog, topic_id).partitions
+    live, offline = live_brokers(catalog), offline_replicas(catalog)
     wanted = {
         index: elect(partitions[index], _able(live, offline, topic_id, index))
         for index in indexes
         if index < len(partitions)
     }
     changed = {index: now for index, now in wanted.items() if now is not None}
-    if not changed:
-        raise NothingToChange
-    return PartitionsChanged(topic_id, changed)
+    return partitions_changed(topic_id, changed)
 
 
 def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
@@ -181,22 +178,23 @@ def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> Partitio
     return _led(assigned._replace(isr=(leader_id,), elr=()), assigned, leader_id)
 
 
-def without_disk(catalog: Catalog, topic_id: UUID, node_id: int, least: LeastInSync) -> PartitionsChanged:
+def without_disk(
+    catalog: Catalog, topic_id: UUID, node_id: int, least_in_sync: LeastInSync
+) -> PartitionsChanged:
     """The delta by which a broker that lost its disk is in no in-sync and no eligible set of a topic, except
     where it has the only replica. Raises NothingToChange."""
-    topic, offline = catalog.topic_by_id(topic_id), offline_replicas(catalog)
-    live = live_brokers(catalog) - {node_id}
+    topic = topic_to_change(catalog, topic_id)
+    live, offline = live_brokers(catalog) - {node_id}, offline_replicas(catalog)
+    least = least_in_sync(topic)
     changed: dict[int, PartitionAssignment] = {}
-    for index, assigned in enumerate(() if topic is None else topic.partitions):
+    for index, assigned in enumerate(topic.partitions):
         isr, elr = (tuple(each for each in some if each != node_id) for some in (assigned.isr, assigned.elr))
         if (isr, elr) != (assigned.isr, assigned.elr) and len(assigned.replicas) > 1:
             epoch = assigned.partition_epoch + 1
             left = assigned._replace(isr=isr, elr=elr, partition_epoch=epoch)
-            now = elected(left, _able(live, offline, topic_id, index), least(topic))  # type: ignore[arg-type]
+            now = elected(left, _able(live, offline, topic_id, index), least)
             changed[index] = now._replace(partition_epoch=epoch)
-    if not changed:
-        raise NothingToChange
-    return PartitionsChanged(topic_id, changed)
+    return partitions_changed(topic_id, changed)
 
 
 def _led(now: PartitionAssignment, before: PartitionAssignment, leader_id: int) -> PartitionAssignment:

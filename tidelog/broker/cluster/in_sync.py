@@ -14,7 +14,13 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import Catalog, NothingToChange, PartitionAssignment, PartitionsChanged
+from tidelog.broker.cluster.catalog import (
+    Catalog,
+    NothingToChange,
+    PartitionAssignment,
+    PartitionsChanged,
+    Topic,
+)
 from tidelog.broker.cluster.registration import replica_epoch_of
 
 
@@ -59,10 +65,10 @@ def in_sync_change(
 ) -> PartitionsChanged:
     """The delta that changes the in-sync sets of partitions of a topic, by their numbers, as their leader
     wants; what does not hold any more is left out. Raises NothingToChange."""
-    topic = catalog.topic_by_id(topic_id)
+    topic = topic_to_change(catalog, topic_id)
     changed: dict[int, PartitionAssignment] = {}
     for index, (leader_epoch, joining, leaving) in wanted.items():
-        if topic is None or not topic.has_partition(index):
+        if not topic.has_partition(index):
             continue
         assigned = topic.partitions[index]
         if (assigned.leader_id, assigned.leader_epoch) != (leader_id, leader_epoch):
@@ -75,6 +81,19 @@ def in_sync_change(
         now = with_in_sync(assigned, ({*assigned.isr, *joined} - {*leaving}) | {leader_id}, least)
         if now is not assigned:
             changed[index] = now
+    return partitions_changed(topic_id, changed)
+
+
+def topic_to_change(catalog: Catalog, topic_id: UUID) -> Topic:
+    """Raises NothingToChange where it is deleted."""
+    topic = catalog.topic_by_id(topic_id)
+    if topic is None:
+        raise NothingToChange
+    return topic
+
+
+def partitions_changed(topic_id: UUID, changed: Mapping[int, PartitionAssignment]) -> PartitionsChanged:
+    """The delta that changes these. Raises NothingToChange where there are none."""
     if not changed:
         raise NothingToChange
     return PartitionsChanged(topic_id, changed)

@@ -197,7 +197,7 @@ class Membership:
             topics = list(self._cluster.catalog.topics())
             await self._change_all(
                 [
-                    partial(without_disk, topic_id=each.topic_id, node_id=node_id, least=least)
+                    partial(without_disk, topic_id=each.topic_id, node_id=node_id, least_in_sync=least)
                     for each in topics
                 ]
             )
