@@ -53,7 +53,7 @@ def test_a_refused_topic_says_why(broker: RunningBroker, admin: AdminClient) -> 
     for topic, code in (
         (NewTopic("taken", 1), KafkaError.TOPIC_ALREADY_EXISTS),
         (NewTopic("bad name", 1), KafkaError.TOPIC_EXCEPTION),
-        (NewTopic("copies", 1, replication_factor=3), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic("copies", 1, replication_factor=9), KafkaError.INVALID_REPLICATION_FACTOR),
         (NewTopic("settings", 1, config={"nope": "1"}), KafkaError.INVALID_CONFIG),
     ):
         with pytest.raises(KafkaException) as refused:
