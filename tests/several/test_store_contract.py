@@ -18,16 +18,11 @@ from tests.simulation.virtual_network import Network
 from tests.unit.broker.cluster.stores import DATABASE, commit, facts_of, fill, topic
 from tests.unit.broker.cluster.test_commit_feed import Watcher
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import (
-    Catalog,
-    ProducerIdsReserved,
-    Topic,
-    TopicCreated,
-    assign,
-)
+from tidelog.broker.cluster.catalog import Catalog, ProducerIdsReserved, Topic, TopicCreated
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.etcd_store import EtcdStore
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.remote_store import RemoteStore
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import (

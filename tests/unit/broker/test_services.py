@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, Topic, TopicCreated, assign
+from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, Topic, TopicCreated
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE

@@ -15,6 +15,7 @@
 - `image_lines`: an image of the catalog as JSON objects, one per line of text
 - `in_sync`: which replicas are in sync, and which may lead without being so
 - `membership`: a broker among others: its session, its registration, and its part as controller
+- `placement`: on which brokers the replicas of new partitions are
 - `refusals`: finds out when the process of another broker has ended
 - `registration`: whether a broker that starts may take the place of the one that the catalog knows
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket

@@ -16,7 +16,8 @@ from tidelog.broker.cluster.catalog import NO_LEADER
 from tidelog.broker.coordinator.remote_transactions import Participation, RemoteTransactions
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
-from tidelog.broker.replicas.replica import MarkerWatch, Replica
+from tidelog.broker.replicas.leader_writes import MarkerWatch
+from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 _ANOTHER_WORD = frozenset(

@@ -37,7 +37,8 @@ from uuid import UUID
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
-from tidelog.broker.replicas.replica import Replica, all_flushed
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead

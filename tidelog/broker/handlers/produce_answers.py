@@ -13,8 +13,9 @@ import asyncio
 from typing import Protocol
 
 from tidelog.broker.handlers.context import LateAnswer
+from tidelog.broker.replicas.leader_writes import Written
 from tidelog.broker.replicas.progress import Mark
-from tidelog.broker.replicas.replica import Replica, Written
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.partition_log import AppendResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProducePartitionResult

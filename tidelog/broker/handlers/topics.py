@@ -14,7 +14,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import MAX_PARTITIONS_PER_REQUEST, Topic
+from tidelog.broker.cluster.catalog import Topic
+from tidelog.broker.cluster.placement import MAX_PARTITIONS_PER_REQUEST
 from tidelog.broker.configuration.topic_settings import check_number_of_settings
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext

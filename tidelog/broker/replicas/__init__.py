@@ -5,8 +5,11 @@
 - `fetchers`: which replicas fetch from which leader, and what brings a log back that cannot follow
 - `fetching`: what a follower asks one leader for, and which of the answers still count
 - `followers`: what the leader of a partition knows of its followers, and who of them is in sync
+- `follower_writes`: what a replica writes and deletes while it follows, as its leader says
 - `group_commit`: one fdatasync for all requests that wait on a log
 - `in_sync_sets`: a broker changes the in-sync sets of the partitions that it leads
+- `leader_followers`: what a replica does with its followers while it leads
+- `leader_writes`: what a replica writes while it leads, and which mark an answer waits for
 - `leadership`: what a replica knows while it leads a partition with followers, in one epoch
 - `log_cleaner`: the broker's log cleaner: finds the dirtiest compacted log and cleans it, one at a time
 - `maintenance`: what a broker does by the clock: checkpoints, retention, expiry of idle producers
@@ -15,7 +18,8 @@
 - `progress`: how far the replicas of a partition have come, and what follows: what is committed, what clients
   may read,
 - `reconciler`: the one place that starts, stops and changes the role of replicas, as the catalog says
-- `replica`: this broker's copy of a partition: role, high watermark, waiting requests
+- `replica`: this broker's copy of a partition, and the change of its role
+- `replica_log`: the log of a partition as this broker holds it, whatever its role
 - `roles`: the role of a broker for a partition
 - `topics`: creates, grows, changes and deletes topics on request
 - `transaction_verifier`: what a partition asks the transaction coordinator

@@ -24,7 +24,8 @@ import structlog
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.cleaner_counts import CleanerCounts
 from tidelog.broker.replicas.partitions import Partitions
-from tidelog.broker.replicas.replica import Replica, all_flushed
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.storage.compaction.cleaner import CleanStats, CleanStoppedError, LogClean, Pacing
 from tidelog.broker.storage.compaction.selection import Cleanable, overdue_ms
 from tidelog.broker.storage.disk import FULL, Disk, advice_on, is_out_of_handles

@@ -25,8 +25,10 @@ from tidelog.broker.cluster.catalog import Catalog, Topic
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
+from tidelog.broker.replicas.leader_writes import MovedStart
 from tidelog.broker.replicas.ownership import settle_strays
-from tidelog.broker.replicas.replica import MovedStart, Replica, all_flushed
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.replicas.roles import Role, is_unclean, partitions_held, role_in
 from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.invariants import InvariantError

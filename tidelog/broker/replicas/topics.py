@@ -34,11 +34,10 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
-    assign,
-    assign_manually,
     collision_key,
 )
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.placement import assign, assign_manually, plan_partitions
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.cluster_settings import UNIX
@@ -180,7 +179,7 @@ class Topics:
                     ErrorCode.INVALID_PARTITIONS,
                     f"The number of partitions of {name} cannot be changed: groups are found by it.",
                 )
-            planned = yield from catalog.plan_partitions(topic, total, assignments, self._brokers())
+            planned = yield from plan_partitions(topic, total, assignments, self._brokers(), catalog.racks())
             self._check_replicas(planned.partitions)
             return planned
 

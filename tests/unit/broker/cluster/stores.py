@@ -26,8 +26,8 @@ from tidelog.broker.cluster.catalog import (
     TopicCreated,
     TopicDeleted,
     UserChanged,
-    assign,
 )
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import ClusterStore
 from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType

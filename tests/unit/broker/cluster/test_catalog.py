@@ -1,13 +1,11 @@
 """The catalog: names, ids, partitions and the codes with which a bad wish is refused."""
 
-from itertools import permutations
 from uuid import UUID, uuid4
 
 import pytest
 
 from tests.unit.broker.cluster.stores import acl
 from tidelog.broker.cluster.catalog import (
-    MAX_PARTITIONS_PER_REQUEST,
     AclsChanged,
     BrokerRegistered,
     BrokerRegistration,
@@ -19,12 +17,10 @@ from tidelog.broker.cluster.catalog import (
     ProducerIdsReserved,
     TopicConfigsChanged,
     TopicDeleted,
-    assign,
-    assign_manually,
     check_topic_name,
 )
+from tidelog.broker.cluster.placement import assign
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.steps import ELEMENTS_PER_STEP, finish
 
 
 def create(catalog: Catalog, name: str, partitions: int = 1) -> UUID:
@@ -74,67 +70,6 @@ def test_a_name_may_come_back_under_another_id(catalog: Catalog) -> None:
     assert topic.topic_id == second
 
 
-def test_partitions_only_grow(catalog: Catalog) -> None:
-    create(catalog, "t", 3)
-    topic = catalog.topic("t")
-    assert topic is not None
-    for total in (3, 2, 0, -1):
-        with refused(ErrorCode.INVALID_PARTITIONS):
-            finish(catalog.plan_partitions(topic, total, None, [1]))
-    catalog.apply(finish(catalog.plan_partitions(topic, 5, None, [1])))
-    grown = catalog.topic("t")
-    assert grown is not None
-    assert len(grown.partitions) == 5
-
-
-def test_manual_assignments_of_new_partitions_must_match_their_number(catalog: Catalog) -> None:
-    create(catalog, "t")
-    topic = catalog.topic("t")
-    assert topic is not None
-    with refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-        finish(catalog.plan_partitions(topic, 3, [[1]], [1]))
-    assert len(finish(catalog.plan_partitions(topic, 3, [[1], [1]], [1])).partitions) == 2
-
-
-@pytest.mark.parametrize("count", [0, -1, MAX_PARTITIONS_PER_REQUEST + 1])
-def test_a_number_of_partitions_out_of_bounds_is_refused(count: int) -> None:
-    with refused(ErrorCode.INVALID_PARTITIONS):
-        assign(count, [1])
-
-
-@pytest.mark.parametrize("factor", [0, -2, 2])
-def test_a_replication_factor_that_cannot_be_is_refused(factor: int) -> None:
-    with refused(ErrorCode.INVALID_REPLICATION_FACTOR):
-        assign(1, [1], factor)
-
-
-@pytest.mark.parametrize(
-    "assignments", [{1: [1]}, {0: []}, {0: [1, 1]}, {0: [2]}, {0: [1], 2: [1]}, {0: [1], 1: []}]
-)
-def test_a_manual_assignment_names_known_brokers_once_from_partition_0(
-    assignments: dict[int, list[int]],
-) -> None:
-    with refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-        finish(assign_manually(assignments, [1]))
-
-
-def test_leaders_are_spread_over_the_brokers() -> None:
-    assert [assigned.leader_id for assigned in assign(4, [1, 2, 3], 2)] == [1, 2, 3, 1]
-    assert assign(4, [1, 2, 3], 2)[2].replicas == (3, 1)
-
-
-def test_those_who_follow_a_leader_are_others_in_the_next_round() -> None:
-    assert {each.replicas for each in assign(6, [1, 2, 3], 2)} == set(permutations((1, 2, 3), 2))
-
-
-def test_the_replicas_of_a_partition_are_in_as_many_racks_as_there_are() -> None:
-    racks = {1: "a", 2: "a", 3: "a", 4: "b", 5: "c"}
-    for assigned in assign(100, [1, 2, 3, 4, 5], 3, racks=racks):
-        assert {racks[each] for each in assigned.replicas} == {"a", "b", "c"}
-    for assigned in assign(100, [1, 2, 3, 4, 5, 6], 5, racks=racks):
-        assert len(set(assigned.replicas)) == 5
-
-
 def test_a_delta_that_does_not_fit_is_a_broken_invariant(catalog: Catalog) -> None:
     for delta in (TopicDeleted(uuid4()), PartitionsAdded(uuid4(), ()), TopicConfigsChanged(uuid4(), {})):
         with pytest.raises(ValueError, match="no topic"):
@@ -148,11 +83,6 @@ def test_a_delta_that_does_not_fit_is_a_broken_invariant(catalog: Catalog) -> No
     catalog.apply(ProducerIdsReserved(2000))
     with pytest.raises(ValueError, match="go back"):
         catalog.apply(ProducerIdsReserved(1000))
-
-
-def test_a_manual_assignment_of_many_partitions_is_checked_in_steps() -> None:
-    steps = assign_manually({index: [1, 2] for index in range(10 * ELEMENTS_PER_STEP)}, [1, 2])
-    assert sum(1 for _ in steps) == 10
 
 
 def test_a_change_says_what_the_topic_was_and_what_it_is(catalog: Catalog) -> None:

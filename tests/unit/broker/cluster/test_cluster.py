@@ -19,9 +19,9 @@ from tidelog.broker.cluster.catalog import (
     Topic,
     TopicCreated,
     TopicDeleted,
-    assign,
 )
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import Commit, StoreError
 from tidelog.broker.cluster_stores import STORE_FILE

@@ -41,9 +41,9 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
-    assign,
 )
 from tidelog.broker.cluster.facts import broker_fields, decoded, delta_fields, delta_of, encoded
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.second_copy import read_copy
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError

@@ -14,8 +14,8 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
-    assign,
 )
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 

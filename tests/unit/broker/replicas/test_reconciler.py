@@ -25,8 +25,8 @@ from tidelog.broker.cluster.catalog import (
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
-    assign,
 )
+from tidelog.broker.cluster.placement import assign
 from tidelog.broker.replicas.reconciler import STEP_COST_REPLICA
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from tests.waiting import until
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.replicas.replica import ACKS_ALL, Replica
+from tidelog.broker.replicas.leader_writes import ACKS_ALL
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import open_services
 from tidelog.broker.storage.log_types import Read
