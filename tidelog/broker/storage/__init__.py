@@ -37,6 +37,7 @@
 - `retention`: which segments of a log are deleted by size and by age
 - `seen_producer_ids`: the highest producer id in any file, for a catalog that may have lost some
 - `segment`: what readers need of a segment, wherever it is kept
+- `segment_reader`: what is read of a segment: batches by offset, by time and by position
 - `segment_batches`: the batches of a segment's file in large pieces, for readers of the whole file
 - `snapshot`: producer state on disk: `%020d.snapshot`, named by the offset up to which it covers the log
 - `swap`: replaces the old segments by cleaned ones, so that a crash leaves either, never a mixture

@@ -3,10 +3,9 @@
 Owns the positions of batches in the file.
 
 Invariants: batches are whole and contiguous from position 0 to `size_bytes`; their offsets are contiguous
-too, except for the gaps that `CleanedOffset` allows; only the last segment of a log grows; an index entry is
-used only after the batch that it points to has confirmed it. Batches that this process has neither written
-nor read are checked (CRC and offset) before a reader gets them, so bytes that a disk changed are not served.
-The leader epoch alone cannot be checked: the CRC does not cover it, and no other place has it.
+too, except for the gaps that `CleanedOffset` allows; only the last segment of a log grows. Batches that this
+process has neither written nor read are checked before a reader gets them, so bytes that a disk changed are
+not served. The leader epoch alone cannot be checked: the CRC does not cover it, and no other place has it.
 
 Reads are safe in any thread, the rest belongs to the loop.
 """
@@ -14,28 +13,22 @@ Reads are safe in any thread, the rest belongs to the loop.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain, dropwhile
 from pathlib import Path
-from struct import Struct
-from typing import cast
 from zlib import crc32
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk, OpenFile
-from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
+from tidelog.broker.storage.file_range import FileRange
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix, may_follow
+from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.log_types import Read
-from tidelog.broker.storage.segment import Place, Slice
+from tidelog.broker.storage.segment_reader import SegmentReader
 from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX, TransactionIndex
 from tidelog.protocol.records import (
-    BATCH_HEADER_SIZE,
     LOG_OVERHEAD,
     BatchHeader,
-    batch_crc_is_valid,
     largest_timestamp,
     pack_prefix,
     read_batch_header,
@@ -50,15 +43,11 @@ DELETED_SUFFIX = ".deleted"
 PREFIX_SIZE = 16
 """What a log writes itself of a batch: the first bytes, up to the leader epoch."""
 _MAX_RELATIVE_OFFSET = 2**31 - 1
-_WALK_BYTES = 8192
 _INDEX_NEXT = 1 << 31
 _UNKNOWN_END = 1 << 62
-_VERIFIED_AT_ONCE = 1 << 20
-"""The most bytes that are checked before a reader gets them, because that may run on the loop."""
-_PLACE = Struct(">qi9xhiqq")
 
 
-class LocalSegment:
+class LocalSegment(SegmentReader):
     """Open files of one segment. Implements `Segment`."""
 
     def __init__(
@@ -75,11 +64,8 @@ class LocalSegment:
         """`suffix` follows the names of files that are not part of the log yet: see `rename_to`."""
         self.base_offset = base_offset
         self.tail = (0, base_offset)
-        """Size in bytes and end offset, set together: a reader in a thread must see both of one moment."""
         self.flushed_tail = (0, base_offset)
-        """The tail as of a flush: readers mostly read up to there."""
         self.unverified = (0, 0)
-        """The bytes that were not checked since the start: first position, end."""
         self.created_ms = created_ms
         self.first_timestamp: int | None = None
         """Largest timestamp of the first batch, for rolling by age; None while unknown."""
@@ -119,12 +105,8 @@ class LocalSegment:
         _, self.offset_index.path, self.time_index.path = self._paths(suffix)
 
     @property
-    def size_bytes(self) -> int:
-        return self.tail[0]
-
-    @property
-    def end_offset(self) -> int:
-        return self.tail[1]
+    def gaps_end_offset(self) -> int:
+        return self._cleaned.offset
 
     def takes(
         self, size: int, timestamp: int, last_offset: int, config: LogConfig, now_ms: int, batches: int = 1
@@ -300,118 +282,8 @@ class LocalSegment:
         finally:
             self.log.release()
 
-    def walk(self, position: int, *, nowait: bool = False) -> Iterator[Place]:
-        """Batches from `position`, which must be the start of one, to the end as it is at the first step.
-
-        Raises CorruptSegmentError.
-        """
-        end, end_offset = self.tail
-        cleaned_offset = self._cleaned.offset
-        expected = self.base_offset if position == 0 else None
-        chunk, chunk_at = memoryview(b""), position
-        while position < end:
-            at = position - chunk_at
-            if at + _PLACE.size > len(chunk):
-                chunk_at, at = position, 0
-                chunk = self.read_bytes(position, min(_WALK_BYTES, end - position), nowait=nowait)
-                if len(chunk) < BATCH_HEADER_SIZE:
-                    raise CorruptSegmentError(f"{self.path}: no batch header at byte {position} of {end}")
-            base_offset, length, attributes, delta, first_timestamp, max_timestamp = _PLACE.unpack_from(
-                chunk, at
-            )
-            size = length + LOG_OVERHEAD
-            if size < BATCH_HEADER_SIZE or position + size > end or not 0 <= delta < end_offset - base_offset:
-                raise CorruptSegmentError(
-                    f"{self.path}: the bytes at {position} are no batch (length {length}, {end - position}"
-                    f" bytes left; offset {base_offset} and {delta} more, the segment ends at {end_offset})"
-                )
-            if expected is not None and not may_follow(base_offset, expected, cleaned_offset):
-                raise CorruptSegmentError(
-                    f"{self.path}: byte {position}: expected a batch of offset {expected}, got {base_offset}"
-                )
-            expected = base_offset + delta + 1
-            latest = largest_timestamp(attributes, first_timestamp, max_timestamp)
-            yield Place(position, size, base_offset, base_offset + delta, latest)
-            position += size
-
-    def find(self, offset: int, *, nowait: bool = False) -> Place | None:
-        """The first batch whose last offset is at least `offset`, or None."""
-        entry = self.offset_index.floor(offset - self.base_offset, nowait=nowait)
-        for place in self.walk_from_entry(entry, nowait=nowait):
-            if place.last_offset >= offset:
-                return place
-        return None
-
-    def walk_from_entry(self, entry: tuple[int, int] | None, *, nowait: bool = False) -> Iterator[Place]:
-        """Batches from an entry of the offset index, or from the start when the batch contradicts it."""
-        if entry is not None and 0 <= entry[1] < self.size_bytes:
-            walk = self.walk(entry[1], nowait=nowait)
-            with suppress(CorruptSegmentError):
-                place = next(walk)
-                if place.last_offset == self.base_offset + entry[0]:
-                    return chain((place,), walk)
-        return self.walk(0, nowait=nowait)
-
-    def batches(self, offset: int, timestamp_ms: int = NO_TIMESTAMP) -> Iterator[Place]:
-        """As `Segment`."""
-        first = offset - self.base_offset
-        if timestamp_ms >= 0:
-            entry = self.time_index.floor(timestamp_ms)
-            if entry is not None and self.time_entry_holds(entry):
-                first = max(first, entry[1])
-        walk = self.walk_from_entry(self.offset_index.floor(first))
-        return dropwhile(lambda place: place.last_offset < offset, walk)
-
-    def read_batch(self, place: Place) -> memoryview:
-        """As `Segment`."""
-        data = self.read_bytes(place.position, place.size_bytes)
-        if not batch_crc_is_valid(data, read_batch_header(data)):
-            raise CorruptSegmentError(f"{self.path}: the batch at byte {place.position} is damaged")
-        return data
-
-    def read(self, wanted: Read, start: int | None = None) -> Slice | None:
-        """As `Segment`."""
-        offset, max_bytes, upper_offset, at_least_one, nowait, by_range = wanted
-        if start is None:
-            found = self.find(offset, nowait=nowait)
-            if found is None:
-                return None
-            start, offset = found.position, found.base_offset
-        unverified, unverified_end = self.unverified
-        is_verified = not unverified <= start < unverified_end
-        if not is_verified:
-            max_bytes = min(max_bytes, _VERIFIED_AT_ONCE)
-        elif start < unverified < unverified_end:
-            max_bytes = min(max_bytes, unverified - start)
-        upper_position = None
-        (size, end_offset), (flushed_size, flushed_end_offset) = self.tail, self.flushed_tail
-        if upper_offset >= end_offset:
-            upper_position, upper_offset = size, end_offset
-        elif upper_offset == flushed_end_offset:
-            upper_position = flushed_size
-        if upper_position is not None and upper_position <= start + max_bytes:
-            cut, next_offset = upper_position, upper_offset
-        else:
-            cut, next_offset = self._cut(start, start + max_bytes, upper_offset, nowait=nowait)
-            if cut == start and at_least_one:
-                first = next(self.walk(start, nowait=nowait))
-                if first.last_offset < upper_offset:
-                    cut, next_offset = first.end, first.last_offset + 1
-        if cut <= start:
-            return None
-        if by_range and is_verified and cut - start >= LEAST_BYTES:
-            stored = self._cached_range(start, cut - start)
-            if stored is not None:
-                return Slice(cast(memoryview, stored), next_offset, cut)
-        data = self.read_bytes(start, cut - start, nowait=nowait)
-        if len(data) != cut - start:
-            raise CorruptSegmentError(
-                f"{self.path}: expected {cut - start} bytes at {start}, got {len(data)}"
-            )
-        return Slice(data, next_offset, cut) if is_verified else self._verified(data, start, offset)
-
-    def _cached_range(self, position: int, size: int) -> FileRange | None:
-        """These bytes, which were checked before, if they can be sent from the page cache."""
+    def cached_range(self, position: int, size: int) -> FileRange | None:
+        """As `SegmentReader`: from the page cache."""
         if not self.log.acquire():
             return None
         stored = FileRange(self.log, position, size)
@@ -444,37 +316,6 @@ class LocalSegment:
                     f" {stored.producer_id}"
                 )
 
-    def _verified(self, data: memoryview, start: int, first_offset: int) -> Slice:
-        """The leading good batches of `data`. Raises CorruptSegmentError when already the first is not."""
-        position, next_offset, problem = good_prefix(data, first_offset, self._cleaned.offset)
-        if problem and not position:
-            raise CorruptSegmentError(f"{self.path}: the batch at byte {start} is damaged: {problem}")
-        first, end = self.unverified
-        if start == first:
-            self.unverified = (start + position, end)
-        return Slice(data[:position], next_offset, start + position)
-
-    def _cut(self, start: int, limit: int, upper_offset: int, *, nowait: bool) -> tuple[int, int]:
-        """The last position up to `limit` where a batch ends below `upper_offset`, and the offset there."""
-        entry = self.offset_index.floor(limit, 1, nowait=nowait)
-        if entry is not None and entry[0] + self.base_offset >= upper_offset:
-            entry = self.offset_index.floor(upper_offset - 1 - self.base_offset, nowait=nowait)
-        walk = self.walk(start, nowait=nowait)
-        if entry is not None and start < entry[1] <= limit:
-            walk = self.walk_from_entry(entry, nowait=nowait)
-        cut, next_offset = start, -1
-        try:
-            for place in walk:
-                if place.position < start:
-                    continue
-                if place.end > limit or place.last_offset >= upper_offset:
-                    return place.position, place.base_offset
-                cut, next_offset = place.end, place.last_offset + 1
-        except CorruptSegmentError:
-            if cut == start:
-                raise  # Else what lies before the damage is given.
-        return cut, next_offset
-
     def load_sealed_indexes(self, index_interval: int) -> bool:
         """Load the index files of a closed segment, and from them its end and its largest timestamp.
 
@@ -488,12 +329,6 @@ class LocalSegment:
         if not (self.load_end(index_interval) and self.load_max_timestamp()):
             return False
         return self.time_index.count > 0 or self.max_timestamp < 0
-
-    def time_entry_holds(self, entry: tuple[int, int]) -> bool:
-        """Whether the batch that an entry of the time index names confirms it."""
-        expected = (self.base_offset + entry[1], entry[0])
-        place = self.find(expected[0])
-        return place is not None and (place.last_offset, place.max_timestamp) == expected
 
     def load_max_timestamp(self) -> bool:
         """Find the largest timestamp by the last entry of the time index and the batches that follow it.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.storage.support import NOW_MS, append, batch, flush, open_log
-from tidelog.broker.storage import local_segment
+from tidelog.broker.storage import segment_reader
 from tidelog.broker.storage.integrity import good_prefix
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
@@ -84,7 +84,7 @@ def test_what_was_checked_once_is_not_checked_again(written: Path, monkeypatch: 
         checked.append(first_offset)
         return good_prefix(data, first_offset, cleaned_offset)
 
-    monkeypatch.setattr(local_segment, "good_prefix", counted)
+    monkeypatch.setattr(segment_reader, "good_prefix", counted)
     for _ in range(3):
         offset = 0
         while offset < log.end_offset:
@@ -99,7 +99,7 @@ def test_what_was_checked_once_is_not_checked_again(written: Path, monkeypatch: 
 def test_a_long_read_of_what_nobody_checked_is_served_in_bounded_pieces(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_segment, "_VERIFIED_AT_ONCE", 3 * ONE)
+    monkeypatch.setattr(segment_reader, "_VERIFIED_AT_ONCE", 3 * ONE)
     log = reopened(written)
     assert log.read(Read(0, 1 << 20, log.end_offset)).next_offset == 3
     assert log.read(Read(3, 1 << 20, log.end_offset)).next_offset == BATCHES
