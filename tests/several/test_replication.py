@@ -90,6 +90,22 @@ async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(clus
     assert {cluster[1].services.replicas["t", index].log.end_offset for index in range(3)} == {6}
 
 
+async def test_a_broker_that_is_back_leads_again_what_it_led(tmp_path: Path) -> None:
+    async with brokers(tmp_path, (1, 2), **SHORT, leader_imbalance_check_interval_seconds=1) as pair:
+        await made(pair, "u", 2)
+        async with Producer(bootstrap_servers=pair.bootstrap_servers) as producer:
+            for node_id in (2, 1):
+                await pair.stop(node_id)
+                for index in range(3):
+                    await producer.send_and_wait("u", b"", partition=index)
+                await pair.start(node_id)
+                await until(
+                    lambda: all(each.leader_id == each.replicas[0] for each in pair.topic("u").partitions)
+                )
+                for index in range(3):
+                    await producer.send_and_wait("u", b"", partition=index)
+
+
 async def test_what_a_leader_had_alone_is_cut_off_when_it_follows(cluster: Brokers) -> None:
     leader = cluster.leader_of("t", 0)
     await cluster.cut_off(leader)

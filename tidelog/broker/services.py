@@ -578,8 +578,12 @@ async def _registered(
     DataFolderError where the catalog is an older one, or another cluster's; OSError.
     """
     from tidelog.broker.cluster.membership import Membership
+    from tidelog.broker.cluster.preferred_leaders import LeaderRebalance
 
     config = settings.config
+    rebalance = LeaderRebalance(
+        config.leader_imbalance_check_interval_seconds, config.leader_imbalance_per_broker_percentage
+    )
     broker = BrokerRegistration(config.node_id, tuple(listeners), rack=config.broker_rack or None)
     membership = Membership(
         cluster,
@@ -588,6 +592,7 @@ async def _registered(
         session_timeout_ms=config.broker_session_timeout_ms,
         least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
         until_refused=until_refused,
+        leader_rebalance=rebalance if config.auto_leader_rebalance_enable else None,
     )
     await membership.begin()
     lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None

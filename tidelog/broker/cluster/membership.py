@@ -16,6 +16,7 @@ Event loop only. Not made for a broker that has its catalog in its own data fold
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -44,6 +45,7 @@ from tidelog.broker.cluster.controller import (
     Election,
     LeastInSync,
     controller_of,
+    elected_as_preferred,
     election,
     election_as_asked,
     fencing,
@@ -53,6 +55,7 @@ from tidelog.broker.cluster.controller import (
     without_disk,
     without_session,
 )
+from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
 from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import (
@@ -97,10 +100,14 @@ class Membership:
         session_timeout_ms: int,
         least_in_sync: LeastInSync,
         until_refused: Callable[[int], Awaitable[None]] | None = None,
+        leader_rebalance: LeaderRebalance | None = None,
     ) -> None:
         """`broker` gets its incarnation here, and its directory id with `register`. `until_refused` returns
-        when the process of a broker has ended; it raises ApiError."""
+        when the process of a broker has ended; it raises ApiError. Without `leader_rebalance` a broker that
+        is back leads only what nobody else may."""
         self._least_in_sync = least_in_sync
+        self._leader_rebalance = leader_rebalance
+        self._rebalances_at = math.inf
         self._refusals = Refusals(until_refused, self._refused) if until_refused else None
         self._cluster = cluster
         self._store = store
@@ -310,6 +317,7 @@ class Membership:
         is_controller = self._sessions is not None and self.controller_id == self._broker.node_id
         if is_controller != self._was_controller:
             self._was_controller = self._are_all_due = is_controller
+            self._rebalance_later()
             logger.info("controller_elected" if is_controller else "controller_resigned", **self._names())
         if self._refusals is not None:
             self._refusals.watch(self._watched(is_controller))
@@ -321,6 +329,22 @@ class Membership:
         for broker in without_session(self._cluster.catalog, self._sessions):
             await self._fence(broker)
         await (self._elect_all() if are_all_due else self._elect(topics))
+        if self._leader_rebalance is not None and time.monotonic() >= self._rebalances_at:
+            self._rebalance_later()
+            await self._rebalance(self._leader_rebalance.percentage)
+
+    def _rebalance_later(self) -> None:
+        if self._leader_rebalance is not None:
+            self._rebalances_at = time.monotonic() + self._leader_rebalance.interval_seconds
+
+    async def _rebalance(self, percentage: int) -> None:
+        wanted = led_by_others(self._cluster.catalog, percentage)
+        await self._change_all(
+            [
+                partial(election_as_asked, topic_id=each, indexes=indexes, elect=elected_as_preferred)
+                for each, indexes in wanted.items()
+            ]
+        )
 
     def _watched(self, is_controller: bool) -> Iterator[BrokerRegistration]:
         """The live brokers whose end this one has to notice."""

@@ -78,6 +78,15 @@ class ClusterSettings:
         "A follower that did not have all of its leader's log for so long leaves the in-sync set.",
         low=1_000,
     )
+    auto_leader_rebalance_enable: bool = _setting(
+        True, "Whether the first replica of a partition leads it again, some time after its broker is back."
+    )
+    leader_imbalance_check_interval_seconds: int = int32_setting(
+        300, "How often the controller looks which partitions are not led by their first replica."
+    )
+    leader_imbalance_per_broker_percentage: int = int32_setting(
+        10, "The share of a broker's partitions that others may lead without its leading them again.", low=0
+    )
     replica_fetch_max_bytes: int = int32_setting(
         1 << 20, "Bytes of one partition that a follower asks for at a time; at least one batch comes.", low=0
     )
