@@ -21,6 +21,7 @@ from bench.comparison import FAILURES, Run
 from bench.results import Results
 from bench.scenarios import brokers, clients, pipeline, processes, startup
 from bench.scenarios.produce_ways import PRODUCE_WAYS
+from bench.scenarios.replicas import REPLICAS
 
 RESULTS = Path(__file__).parent / "results"
 LATEST = RESULTS / "latest.json"
@@ -33,6 +34,7 @@ SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "requests": brokers.REQUESTS,
     "produce-ways": PRODUCE_WAYS,
     "processes": processes.measure,
+    "replicas": REPLICAS,
     "consume": brokers.CONSUME,
     "java": brokers.JAVA,
     "partitions": brokers.PARTITIONS,

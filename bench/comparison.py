@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.loads.process import LoadError, Outcome, run_load
 from bench.results import SUBJECT, Requirement, Results
-from bench.targets.process import Target, TargetError
+from bench.targets.process import Server, TargetError
 from bench.wire import TOPIC, Wire, WireError
 
 FAILURES = (TargetError, LoadError, WireError, OSError)
@@ -78,11 +78,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: Tidelog's and other servers, and the cases."""
+    """A table: Tidelog's and other servers, and the cases. `afterwards` measures more while they run."""
 
     title: str
-    targets: tuple[type[Target], ...]
+    targets: tuple[type[Server], ...]
     cases: tuple[Case, ...]
+    afterwards: Callable[[Results, Server, Run], None] = lambda *_: None
 
     def __call__(self, run: Run) -> Results:
         """Measure. Raises FAILURES when Tidelog is the one that fails."""
@@ -95,10 +96,12 @@ class Comparison:
             ]
             for case in self.cases:
                 _compare(results, case, servers, run)
+            for server in servers:
+                self.afterwards(results, server, run)
         return results
 
 
-def _started(stack: ExitStack, results: Results, make: type[Target], folder: Path) -> Target | None:
+def _started(stack: ExitStack, results: Results, make: type[Server], folder: Path) -> Server | None:
     try:
         return stack.enter_context(make(folder / make.name.replace(" ", "-")))
     except FAILURES as error:
@@ -108,7 +111,7 @@ def _started(stack: ExitStack, results: Results, make: type[Target], folder: Pat
         return None
 
 
-def _compare(results: Results, case: Case, servers: list[Target], run: Run) -> None:
+def _compare(results: Results, case: Case, servers: list[Server], run: Run) -> None:
     present = list(servers)
     for number in range(run.rounds + 1):
         for server in present[::-1] if number % 2 else present[:]:
@@ -125,17 +128,17 @@ def _compare(results: Results, case: Case, servers: list[Target], run: Run) -> N
                 row.add(server.name, measure.of(outcome), outcome.others_share)
 
 
-def _turn(results: Results, case: Case, server: Target, seconds: float, number: int) -> Outcome:
+def _turn(results: Results, case: Case, server: Server, seconds: float, number: int) -> Outcome:
     options = {**case.options, **({"seconds": seconds} if case.is_timed else {})}
     partitions = int(str(options.get("partitions", 1)))
     if case.fill:
         topic = f"{TOPIC}-{'-'.join(map(str, case.fill.values()))}"
         if not number:
             with Wire(server.port) as wire:
-                wire.create_topic(topic)
+                wire.create_topic(topic, replicas=server.replicas)
             run_load(server, "raw_load", topic=topic, **case.fill)
         return run_load(server, case.load, topic=topic, **options)
-    with _topic(server, partitions) as topic:
+    with new_topic(server, partitions) as topic:
         outcome = run_load(server, case.load, topic=topic, **options)
         with Wire(server.port) as wire:
             stored = wire.end_offset(topic, partitions)
@@ -148,12 +151,12 @@ def _turn(results: Results, case: Case, server: Target, seconds: float, number: 
 
 
 @contextmanager
-def _topic(server: Target, partitions: int) -> Iterator[str]:
+def new_topic(server: Server, partitions: int = 1) -> Iterator[str]:
     """A new topic, on a disk that has nothing left to write, until the end of the block."""
     topic = f"{TOPIC}-{next(_numbers)}"
     os.sync()
     with Wire(server.port) as wire:
-        wire.create_topic(topic, partitions)
+        wire.create_topic(topic, partitions, server.replicas)
     try:
         yield topic
     finally:

@@ -5,7 +5,7 @@ Invariant: one request at a time, so the next answer belongs to it. Not for use 
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, Self, TypeVar
 
@@ -75,10 +75,19 @@ class Wire:
         """All topics and brokers."""
         return self.ask(ApiKey.METADATA, _METADATA_VERSION, {"topics": None})
 
-    def create_topic(self, name: str = TOPIC, partitions: int = 1) -> None:
-        """Create `name`, and wait until its partitions answer; a topic that exists already is as good."""
-        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-        values = {"topics": [{**topic, "assignments": [], "configs": []}], "timeout_ms": 30_000}
+    def create_topic(self, name: str = TOPIC, partitions: int = 1, replicas: Sequence[int] = ()) -> None:
+        """Create `name`, and wait until its partitions answer; a topic that exists already is as good.
+
+        `replicas`: the ids of the brokers that have each partition, the leader first. It is this one.
+        """
+        topic: dict[str, object] = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        assignments: list[dict[str, object]] = []
+        if replicas:
+            topic |= {"num_partitions": -1, "replication_factor": -1}
+            assignments = [
+                {"partition_index": index, "broker_ids": list(replicas)} for index in range(partitions)
+            ]
+        values = {"topics": [{**topic, "assignments": assignments, "configs": []}], "timeout_ms": 30_000}
         (result,) = self.ask(ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, values).topics
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             raise WireError(f"CREATE_TOPICS {name}: error {result.error_code}")

@@ -6,11 +6,12 @@ A load that fails, or does not end, raises LoadError with its output. Its proces
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bench.machine import Watch
-from bench.targets.process import Target
+from bench.targets.process import Server, cpu_seconds
 
 TIMEOUT_S = 600
 _LAST_CHARACTERS = 2000
@@ -22,22 +23,33 @@ class LoadError(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a load printed, the CPU seconds that the server used meanwhile, and the part (0 to 1) of all
-    processors' time that neither of them used, but others.
+    """What a load printed, the CPU seconds that each part of the server used meanwhile, and the part (0 to 1)
+    of all processors' time that neither of them used, but others.
     """
 
     numbers: dict[str, Any]
-    server_cpu_s: float
+    cpu_s: Mapping[str, float]
     others_share: float
 
+    @property
+    def server_cpu_s(self) -> float:
+        return sum(self.cpu_s.values())
 
-def run_load(target: Target, load: str, **options: object) -> Outcome:
-    """Run a load against a target. Raises LoadError, or TargetError if the target has ended."""
-    cpu_before, watch = target.cpu_seconds(), Watch([target.pid])
-    numbers = run_program(load, port=target.port, **options)
+
+def run_load(server: Server, load: str, **options: object) -> Outcome:
+    """Run a load against a server. Raises LoadError, or TargetError if the server has ended."""
+    before, pids = cpu_of(server), [pid for part in server.parts().values() for pid in part]
+    watch = Watch(pids)
+    numbers = run_program(load, port=server.port, **options)
     others_share = watch.others_share()
-    target.check_alive()
-    return Outcome(numbers, target.cpu_seconds() - cpu_before, others_share)
+    server.check_alive()
+    used = {part: seconds - before[part] for part, seconds in cpu_of(server).items()}
+    return Outcome(numbers, used, others_share)
+
+
+def cpu_of(server: Server) -> dict[str, float]:
+    """CPU seconds that each part of a server has used so far."""
+    return {part: sum(map(cpu_seconds, pids)) for part, pids in server.parts().items()}
 
 
 def run_program(load: str, **options: object) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Apache Kafka, broker and controller in one process, from its jars in Maven Central, with Kafka's own heap.
 
-It has its own default settings, except for one replica and five partitions of internal topics, a group's
+It has its own default settings, except for the replicas and the five partitions of internal topics, a group's
 first rebalance without delay, and deleted topics that leave the disk at once. `Kafka` acknowledges what is in
 the page cache, as Kafka does by default; `FlushedKafka` what is on the disk, as Tidelog does by default.
 """
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.targets.maven import fetch_program
@@ -16,17 +17,18 @@ from tidelog.pipeline.spark.java import JavaNotFoundError, find_java
 
 BROKER = "org.apache.kafka:kafka_2.13:4.4.0"
 _SETTINGS = """process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
+node.id={node}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
 advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 log.dirs={folder}/logs
 log.segment.delete.delay.ms=0
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor={factor}
 offsets.topic.num.partitions=5
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={factor}
+transaction.state.log.min.isr={least}
+min.insync.replicas={least}
 transaction.state.log.num.partitions=5
 group.initial.rebalance.delay.ms=0
 """
@@ -54,14 +56,25 @@ class Kafka(Target):
         """Raises TargetError where its jars or a Java cannot be had."""
         super().__init__(folder)
         self._java = java(BROKER)
+        self._numbers: dict[str, object] = {}
+        self.controller = free_port()
+        self.belong(1, {1: self.controller}, new_cluster_id())
+
+    def belong(self, node: int, controllers: Mapping[int, int], cluster_id: str, least: int = 1) -> None:
+        """Be this node of those whose controllers have these ports, all of which have each partition; so many
+        have to have a record before it is acknowledged."""
+        voters = ",".join(f"{each}@{HOST}:{port}" for each, port in controllers.items())
+        self._numbers = {"node": node, "voters": voters, "factor": len(controllers), "least": least}
+        self._cluster_id = cluster_id
 
     def prepare(self) -> None:
         """Write its settings and format its folder, which is no part of the time of a start."""
         settings = self.folder / "server.properties"
-        ports = {"host": HOST, "port": self.port, "controller": free_port()}
-        settings.write_text(_SETTINGS.format(**ports, folder=self.folder) + self.more_settings)
+        ports = {"host": HOST, "port": self.port, "controller": self.controller}
+        numbers = {**ports, **self._numbers}
+        settings.write_text(_SETTINGS.format(**numbers, folder=self.folder) + self.more_settings)
         if not (self.folder / "logs").exists():
-            new = ["kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(settings)]
+            new = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(settings)]
             made = subprocess.run([*self._java, *new], capture_output=True, text=True, check=False)
             if made.returncode:
                 raise TargetError(f"kafka could not format {self.folder}: {made.stderr[-1000:]}")

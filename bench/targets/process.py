@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -34,25 +35,62 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class Target(ABC):
-    """One server. `folder` is made for it on the disk that is measured; what it prints goes beside it."""
+class Server(ABC):
+    """What loads run against at `port`: one process, or some that work together."""
 
     name: str
-    ready_timeout_s = READY_TIMEOUT_S
     warm_up_s = 1.0
     """How long a load must run before its speed is the server's."""
-    reuses_address = False
-    """Whether the server sets SO_REUSEADDR: then its port is nobody else's, also before it listens."""
+    replicas: Sequence[int] = ()
+    """The brokers that are to have each partition, the one at `port` first; empty: the server chooses."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = 0
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it and return when it serves. Raises TargetError."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Kill it and wait until it is gone; nothing happens if it never ran."""
+
+    @abstractmethod
+    def check_alive(self) -> None:
+        """Raise TargetError when a process has ended."""
+
+    @abstractmethod
+    def parts(self) -> Mapping[str, Sequence[int]]:
+        """The ids of its processes, by what they do."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Target(Server):
+    """One process. `folder` is made for it on the disk that is measured; what it prints goes beside it."""
+
+    ready_timeout_s = READY_TIMEOUT_S
+    reuses_address = False
+    """Whether the server sets SO_REUSEADDR: then its port is nobody else's, also before it listens."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.started_at = self.seconds_to_ready = 0.0
         self._held: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._output = folder.with_name(f"{folder.name}.out")
 
-    def prepare(self) -> None:  # noqa: B027
+    def prepare(self) -> None:
         """What is to be done in `folder` before each start and is no part of its time."""
 
     @abstractmethod
@@ -73,8 +111,15 @@ class Target(ABC):
             raise TargetError(f"{self.name} does not run")
         return self._process.pid
 
+    def parts(self) -> Mapping[str, Sequence[int]]:
+        return {"server": [self.pid]}
+
     def start(self) -> None:
-        """Start it and return when it has answered its first metadata request. Raises TargetError."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Start it, and do not wait for it. Raises TargetError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self.port:
             self.choose_port()
@@ -84,13 +129,19 @@ class Target(ABC):
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
-        self._wait_ready(self.started_at + self.ready_timeout_s)
-        self.seconds_to_ready = time.perf_counter() - self.started_at
 
-    def _wait_ready(self, deadline: float) -> None:
+    def ask(self) -> None:
+        """Return when it has answered a request. Raises OSError, WireError."""
+        with Wire(self.port, self.ready_timeout_s) as wire:
+            wire.metadata()
+
+    def wait_ready(self) -> None:
+        """Return when it has answered its first request. Raises TargetError."""
+        deadline = self.started_at + self.ready_timeout_s
         while True:
-            with contextlib.suppress(OSError), Wire(self.port, self.ready_timeout_s) as wire:
-                wire.metadata()
+            with contextlib.suppress(OSError):
+                self.ask()
+                self.seconds_to_ready = time.perf_counter() - self.started_at
                 return
             self.check_alive()
             if time.perf_counter() > deadline:
@@ -100,7 +151,6 @@ class Target(ABC):
             time.sleep(_POLL_S)
 
     def check_alive(self) -> None:
-        """Raise TargetError when the process has ended."""
         if self._process is None or self._process.poll() is not None:
             code = None if self._process is None else self._process.returncode
             raise TargetError(f"{self.name} ended with exit code {code}{self._last_words()}")
@@ -113,11 +163,14 @@ class Target(ABC):
             text = output.read().decode(errors="replace")
         return "; it printed:\n" + "\n".join(text.splitlines()[-10:]) if text else ""
 
-    def stop(self) -> None:
-        """Kill it and wait until it is gone; nothing happens if it never ran."""
+    def kill(self) -> None:
+        """Kill it and wait until it is gone; it keeps its port."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def stop(self) -> None:
+        self.kill()
         if self._held is not None:
             self._held.close()
         self.port = 0
@@ -125,17 +178,6 @@ class Target(ABC):
     def cpu_seconds(self) -> float:
         """CPU time the process has used so far, user and system, to 10 ms."""
         return cpu_seconds(self.pid)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def cpu_seconds(pid: int) -> float:
