@@ -92,7 +92,8 @@ _CASES = (
 
 def _afterwards(results: Results, server: Server, run: Run) -> None:
     """What is measured of one cluster at a time. Raises FAILURES."""
-    assert isinstance(server, Cluster)
+    if not isinstance(server, Cluster):
+        raise TypeError(f"expected a cluster, got {server.name}")
     _measure_memory(results, server)
     for number in range(1, run.rounds):
         _measure_gap(results, server, f"{TOPIC}-led-by-last-{number}")

@@ -7,6 +7,7 @@ what the bench makes. Invariant: a part of a cluster is named alike for all: lea
 import shutil
 import time
 import urllib.request
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,9 +51,9 @@ class Cluster(Server):
     nodes: Sequence[Target]
     """In the order of their ids."""
 
+    @abstractmethod
     def prepare(self) -> None:
-        """Make the nodes, and start what they need. Raises TargetError."""
-        raise NotImplementedError
+        """Start what the nodes need. Raises TargetError."""
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
