@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -35,7 +35,8 @@ from tidelog.broker.cluster.controller import (
     without_disk,
     without_session,
 )
-from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change
+from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change, needed
+from tidelog.broker.cluster.reassignment import is_under_way, reassigned
 from tidelog.broker.cluster.registration import replica_epoch_of
 from tidelog.broker.cluster.store import BrokerSession
 
@@ -77,7 +78,12 @@ class World:
         return self.topic.partitions[0]
 
     def happens(self, what: str, broker: int) -> None:
+        before = self.assigned
         getattr(self, f"_{what}")(broker)
+        for gone in {*before.replicas} - {*self.assigned.replicas}:
+            self.logs[gone] = []
+        if is_under_way(before) and not is_under_way(self.assigned) and what == "settle":
+            assert len(self.assigned.isr) >= needed(self.assigned, least(self.topic))
 
     def _start(self, broker: int) -> None:
         self.alive.add(broker)
@@ -121,7 +127,8 @@ class World:
 
     def _fetch(self, broker: int) -> None:
         leader = self.assigned.leader_id
-        if self._can(leader) and self._can(broker) and broker != leader:
+        is_follower = broker in self.assigned.replicas and broker != leader
+        if self._can(leader) and self._can(broker) and is_follower:
             own, others = self.logs[broker], self.logs[leader]
             same = next(
                 (at for at, (one, other) in enumerate(zip(own, others, strict=False)) if one != other), None
@@ -133,7 +140,8 @@ class World:
 
     def _acknowledge(self, _: int) -> None:
         assigned = self.assigned
-        if self._can(assigned.leader_id) and len(assigned.isr) >= least(self.topic):
+        is_enough = not assigned.elr and len(assigned.isr) >= needed(assigned, least(self.topic))
+        if self._can(assigned.leader_id) and is_enough:
             log = self.logs[assigned.leader_id]
             ends = (self._end_of(each) for each in assigned.isr)
             self.acknowledged = max(self.acknowledged, log[: min(ends)], key=len)
@@ -158,6 +166,21 @@ class World:
         if leader in self.alive:
             wanted = {0: InSyncWanted(epoch, joining, leaving)}
             self._apply(lambda: in_sync_change(self.catalog, leader, TOPIC, wanted, least(self.topic)))
+
+    def _keep_only(self, broker: int) -> None:
+        self._reassign((broker,))
+
+    def _keep_others(self, broker: int) -> None:
+        self._reassign([each for each in BROKERS if each != broker])
+
+    def _keep_all(self, broker: int) -> None:
+        self._reassign(sorted(BROKERS, key=lambda each: (each - broker) % 3))
+
+    def _cancel(self, _: int) -> None:
+        self._reassign(None)
+
+    def _reassign(self, replicas: Sequence[int] | None) -> None:
+        self._apply(lambda: reassigned(self.catalog, TOPIC, {0: replicas}, least, {}))
 
     def _need(self, count: int) -> None:
         self.catalog.apply(TopicConfigsChanged(TOPIC, {"min.insync.replicas": str(count)}))
@@ -192,7 +215,7 @@ class World:
 
 EVENTS = (
     "start", "register", "end", "lose_disk", "write", "write", "fetch", "fetch", "acknowledge", "join", "lag",
-    "need", "settle", "hand_over", "fail",
+    "need", "settle", "settle", "hand_over", "fail", "keep_only", "keep_others", "keep_all", "cancel",
 )  # fmt: skip
 
 

@@ -260,7 +260,7 @@ ROWS: Final = (
             each(right.ALTER_TOPIC_CONFIGS, when="it names topics"),
             each(right.ALTER_CLUSTER_CONFIGS, when="it names brokers"),
         )),
-    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, Kind.READ, ClusterAdminHandler.alter_partition_reassignments,
+    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, Kind.CHANGE, ClusterAdminHandler.alter_partition_reassignments,
         failed.top_level_with_message, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, Kind.READ, ClusterAdminHandler.list_partition_reassignments,
         failed.top_level_with_message, (whole(right.DESCRIBE_CLUSTER),)),

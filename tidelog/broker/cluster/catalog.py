@@ -97,6 +97,11 @@ class PartitionAssignment(NamedTuple):
     removing: tuple[int, ...] = ()
     """Those of `replicas` that a reassignment will remove."""
 
+    @property
+    def wanted_replicas(self) -> tuple[int, ...]:
+        """Its replicas once its reassignment, if there is one, is completed."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:

@@ -8,17 +8,20 @@ Invariants:
 - a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
   leader stays while it lives. Whoever is not live leaves the in-sync set, unless nobody in it lives: then no
   other broker can have led without it;
+- a reassignment is completed once all that it adds are in sync, and as many of those that stay as have to be;
 - a replica whose log failed counts as one of a broker that is not live, until that is started again. It stays
   in the sets as such a one does, because it may be the only one with all that is committed;
-- each change of a leader raises both epochs of the partition by one;
+- each change of a leader raises both epochs of the partition by one, and so does each removal of replicas: a
+  leader must not count what a replica had before its folder was removed;
 - the controller is the lowest broker that lives. Two that take themselves for it do no harm: each change is
   planned on the newest image, where it is right whoever commits it.
 
-Pure. Source: KIP-631 (fencing), KIP-966 (who may lead).
+Pure. Source: KIP-631 (fencing), KIP-966 (who may lead), KIP-455 and Kafka's PartitionChangeBuilder
+(reassignments).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -32,7 +35,7 @@ from tidelog.broker.cluster.catalog import (
     PartitionsChanged,
     Topic,
 )
-from tidelog.broker.cluster.in_sync import partitions_changed, topic_to_change, with_in_sync
+from tidelog.broker.cluster.in_sync import needed, partitions_changed, topic_to_change, with_in_sync
 from tidelog.broker.cluster.store import BrokerSession
 
 LeastInSync: TypeAlias = Callable[[Topic], int]
@@ -90,12 +93,12 @@ def fencing(catalog: Catalog, broker: BrokerRegistration) -> BrokerRegistered:
 def needs_election(topic: Topic, live: Set[int], offline: Offline, least: int) -> bool:
     """Whether a partition of a topic has to get another leader, or none, or another in-sync set."""
     return any(
-        elected(assigned, _able(live, offline, topic.topic_id, index), least) is not assigned
+        elected(assigned, able_to_lead(live, offline, topic.topic_id, index), least) is not assigned
         for index, assigned in enumerate(topic.partitions)
     )
 
 
-def _able(live: Set[int], offline: Offline, topic_id: UUID, index: int) -> Set[int]:
+def able_to_lead(live: Set[int], offline: Offline, topic_id: UUID, index: int) -> Set[int]:
     """The live brokers that could lead a partition if they had a replica of it."""
     return live - offline.get((topic_id, index), _NONE)
 
@@ -117,7 +120,7 @@ def election(
     for index, assigned in enumerate(topic.partitions):
         if only is not None and index not in only:
             continue
-        able = _able(live, offline, topic_id, index)
+        able = able_to_lead(live, offline, topic_id, index)
         wanted = able - {leaving} if able - {leaving} & {*assigned.isr} else able
         now = elected(assigned, wanted, least)
         if now is not assigned:
@@ -130,7 +133,9 @@ def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> Partit
 
     `least` is min.insync.replicas: with so many in sync, nobody else may have all that is committed.
     """
-    if assigned.elr and len(assigned.isr) >= min(least, len(assigned.replicas)):
+    if _is_reassigned(assigned, live, least):
+        return elected_without(assigned, assigned.removing, live, least)
+    if assigned.elr and len(assigned.isr) >= needed(assigned, least):
         without = assigned._replace(elr=(), partition_epoch=assigned.partition_epoch + 1)
         return elected(without, live, least)._replace(partition_epoch=without.partition_epoch)
     in_sync = [each for each in assigned.replicas if each in live and each in assigned.isr]
@@ -143,6 +148,31 @@ def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> Partit
     return _led(with_in_sync(assigned, in_sync, least), assigned, leader_id)
 
 
+def _is_reassigned(assigned: PartitionAssignment, live: Set[int], least: int) -> bool:
+    """Whether a reassignment is under way that may be completed."""
+    if not (assigned.adding or assigned.removing):
+        return False
+    staying = {*assigned.wanted_replicas}
+    in_sync = staying & live & {*assigned.isr}
+    return in_sync >= staying & {*assigned.adding} and len(in_sync) >= max(min(least, len(staying)), 1)
+
+
+def elected_without(
+    assigned: PartitionAssignment, removed: Collection[int], live: Set[int], least: int
+) -> PartitionAssignment:
+    """A partition without these replicas, with no reassignment under way, in an epoch of its own."""
+    replicas, isr, elr = (
+        tuple(each for each in some if each not in removed)
+        for some in (assigned.replicas, assigned.isr, assigned.elr)
+    )
+    left = assigned._replace(replicas=replicas, isr=isr, elr=elr, adding=(), removing=())
+    now = elected(left, live, least)
+    is_new_epoch = bool(removed) or now.leader_id != assigned.leader_id
+    return now._replace(
+        leader_epoch=assigned.leader_epoch + is_new_epoch, partition_epoch=assigned.partition_epoch + 1
+    )
+
+
 def election_as_asked(
     catalog: Catalog,
     topic_id: UUID,
@@ -153,7 +183,7 @@ def election_as_asked(
     partitions = topic_to_change(catalog, topic_id).partitions
     live, offline = live_brokers(catalog), offline_replicas(catalog)
     wanted = {
-        index: elect(partitions[index], _able(live, offline, topic_id, index))
+        index: elect(partitions[index], able_to_lead(live, offline, topic_id, index))
         for index in indexes
         if index < len(partitions)
     }
@@ -172,7 +202,9 @@ def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> Parti
 def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
     """A partition that nobody may lead, led by a live replica that may lack acknowledged records: what an
     operator may ask for. None where it needs none, or no replica lives."""
-    leader_id = next((each for each in assigned.replicas if each in live), NO_LEADER)
+    # One that is being added may have nothing at all.
+    replicas = sorted(assigned.replicas, key=assigned.adding.__contains__)
+    leader_id = next((each for each in replicas if each in live), NO_LEADER)
     if assigned.leader_id != NO_LEADER or leader_id == NO_LEADER:
         return None
     return _led(assigned._replace(isr=(leader_id,), elr=()), assigned, leader_id)
@@ -192,7 +224,7 @@ def without_disk(
         if (isr, elr) != (assigned.isr, assigned.elr) and len(assigned.replicas) > 1:
             epoch = assigned.partition_epoch + 1
             left = assigned._replace(isr=isr, elr=elr, partition_epoch=epoch)
-            now = elected(left, _able(live, offline, topic_id, index), least)
+            now = elected(left, able_to_lead(live, offline, topic_id, index), least)
             changed[index] = now._replace(partition_epoch=epoch)
     return partitions_changed(topic_id, changed)
 

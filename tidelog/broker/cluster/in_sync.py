@@ -33,6 +33,13 @@ class InSyncWanted(NamedTuple):
     leaving: Collection[int] = ()
 
 
+def needed(assigned: PartitionAssignment, least: int) -> int:
+    """How many replicas have to be in sync, `least` being min.insync.replicas: all if there are fewer. Those
+    that a reassignment adds do not count before it is completed, so that a partition that gets more replicas
+    accepts records meanwhile."""
+    return min(least, len(assigned.replicas) - len(assigned.adding))
+
+
 def with_in_sync(assigned: PartitionAssignment, in_sync: Collection[int], least: int) -> PartitionAssignment:
     """A partition with this in-sync set, in the order of its replicas, and the eligible leaders that follow
     from it; the same object where it has them.
@@ -41,7 +48,7 @@ def with_in_sync(assigned: PartitionAssignment, in_sync: Collection[int], least:
     """
     isr = tuple(each for each in assigned.replicas if each in in_sync)
     elr: tuple[int, ...] = ()
-    if len(isr) < min(least, len(assigned.replicas)):
+    if len(isr) < needed(assigned, least):
         known = {*assigned.isr, *assigned.elr}
         elr = tuple(each for each in assigned.replicas if each in known and each not in isr)
     if (set(isr), set(elr)) == (set(assigned.isr), set(assigned.elr)):

@@ -39,7 +39,7 @@ def plan_partitions(
             f"The topic {topic.name} currently has {present} partition(s); {total} would not be an increase.",
         )
     check_partition_count(total - present)
-    factor = len(topic.partitions[0].replicas)
+    factor = len(topic.partitions[0].wanted_replicas)
     if assignments is None:
         added = assign(total - present, brokers, factor, begin=topic.topic_id.int + present, racks=racks)
     else:

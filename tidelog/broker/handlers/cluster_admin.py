@@ -1,7 +1,7 @@
 """Administration of a cluster: folders, leaders, replicas, quorum, features.
 
-Invariants: nothing but leaders is changed here; a request that would need another folder, broker or feature
-is refused with Kafka's code. What a request names twice is answered once.
+Invariants: nothing but leaders and replicas is changed here; a request that would need another folder or
+feature is refused with Kafka's code. What a request names twice is answered once.
 
 Source: Kafka's KafkaApis, ReplicaManager, ReplicationControlManager, FeatureControlManager and
 ClientMetricsManager.
@@ -17,14 +17,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.cluster.store import StoreConflict, StoreError
 from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.handlers.metadata import NO_TOPIC_ID
 from tidelog.broker.services import Services
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _LONGEST_MOVABLE = 215
 _TELEMETRY_BYTES = 1_048_576
 _RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
 _CLIENT_METRICS_RESOURCE = 16
+_REASSIGNED_AT_ONCE = 500
+"""Partitions whose reassignment begins with one commit, which is planned in one step of the loop."""
 _Named = dict[str, dict[int, None]]
 _partition_index = attrgetter("partition_index")
 
@@ -195,46 +197,77 @@ class ClusterAdminHandler:
 
     def alter_partition_reassignments(
         self, context: RequestContext, request: types.AlterPartitionReassignmentsRequest
-    ) -> Steps[types.AlterPartitionReassignmentsResponseDict]:
-        """Each partition stays where its replica is; a request for any other broker is refused."""
+    ) -> Steps[Awaitable[types.AlterPartitionReassignmentsResponseDict]]:
+        """Begins or cancels reassignments; of several for one partition the last counts."""
         pace = Pace()
-        answers: dict[str, dict[int, types.AlterPartitionReassignmentsResponsePartitionDict]] = {}
+        wanted: dict[str, dict[int, list[int] | None]] = {}
         for topic in request.topics:
-            partitions = answers.setdefault(topic.name, {})
+            partitions = wanted.setdefault(topic.name, {})
             for partition in topic.partitions:
-                index = partition.partition_index
-                code, message = self._reassignment(topic.name, index, partition.replicas)
-                partitions[index] = {"partition_index": index, "error_code": code, "error_message": message}
-                if pace.spent(1 + len(partition.replicas or ())):
+                partitions[partition.partition_index] = partition.replicas
+                if pace.spent(1 + len(partition.replicas or ()) // NUMBERS_PER_ELEMENT):
                     yield
             if pace.spent():
                 yield
-        responses: list[types.AlterPartitionReassignmentsResponseResponseDict] = [
-            {"name": name, "partitions": list(parts.values())} for name, parts in answers.items()
-        ]
-        return {"error_code": ErrorCode.NONE, "responses": responses}
+        return self._reassign(
+            wanted, may_change_factor=request.allow_replication_factor_change is not False
+        )
 
-    def _reassignment(
-        self, topic: str, index: int, replicas: list[int] | None
-    ) -> tuple[ErrorCode, str | None]:
-        missing = self._missing(topic, index)
-        if missing is not None:
-            return missing, missing.message
-        if replicas is None:
-            code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-            return code, code.message
-        known = self._services.catalog.topic(topic)
-        present = [] if known is None else list(known.partitions[index].replicas)
-        if list(replicas) == present:
-            return ErrorCode.NONE, None
-        expected = f"expected the replicas {present}: partitions cannot be moved to other brokers"
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, expected
+    async def _reassign(
+        self, wanted: dict[str, dict[int, list[int] | None]], *, may_change_factor: bool
+    ) -> types.AlterPartitionReassignmentsResponseDict:
+        responses: list[types.AlterPartitionReassignmentsResponseResponseDict] = []
+        for name, partitions in wanted.items():
+            known, left = self._services.catalog.topic(name), list(partitions.items())
+            topic_id = NO_TOPIC_ID if known is None else known.topic_id
+            refused: dict[int, ApiError] = {}
+            for first in range(0, len(left), _REASSIGNED_AT_ONCE):
+                some = dict(left[first : first + _REASSIGNED_AT_ONCE])
+                try:
+                    refused |= await self._services.topics.reassign(
+                        topic_id, some, may_change_factor=may_change_factor
+                    )
+                except ApiError as error:
+                    refused |= dict.fromkeys(some, error)
+            answers: list[types.AlterPartitionReassignmentsResponsePartitionDict] = [
+                {
+                    "partition_index": index,
+                    "error_code": refused[index].code if index in refused else ErrorCode.NONE,
+                    "error_message": refused[index].message if index in refused else None,
+                }
+                for index in partitions
+            ]
+            responses.append({"name": name, "partitions": answers})
+        return {"error_code": ErrorCode.NONE, "responses": responses}
 
     def list_partition_reassignments(
         self, context: RequestContext, request: types.ListPartitionReassignmentsRequest
-    ) -> types.ListPartitionReassignmentsResponseDict:
-        """The list is always empty."""
-        return {"error_code": ErrorCode.NONE, "topics": []}
+    ) -> Steps[types.ListPartitionReassignmentsResponseDict]:
+        """The partitions that are being reassigned, of these or of all."""
+        from tidelog.broker.cluster.reassignment import is_under_way
+
+        pace = Pace()
+        catalog = self._services.catalog
+        wanted: list[tuple[str, Iterable[int]]] = (
+            [(topic.name, range(len(topic.partitions))) for topic in catalog.topics()]
+            if request.topics is None
+            else [(topic.name, dict.fromkeys(topic.partition_indexes)) for topic in request.topics]
+        )
+        topics: list[types.ListPartitionReassignmentsResponseTopicDict] = []
+        for name, indexes in wanted:
+            known = catalog.topic(name)
+            assignments = () if known is None else known.partitions
+            partitions: list[types.ListPartitionReassignmentsResponsePartitionDict] = []
+            for index in indexes:
+                if 0 <= index < len(assignments) and is_under_way(assignments[index]):
+                    partitions.append(_under_way(index, assignments[index]))
+                if pace.spent():
+                    yield
+            if partitions:
+                topics.append({"name": name, "partitions": partitions})
+            if pace.spent():
+                yield
+        return {"error_code": ErrorCode.NONE, "topics": topics}
 
     def list_config_resources(
         self, context: RequestContext, request: types.ListConfigResourcesRequest
@@ -351,6 +384,17 @@ class ClusterAdminHandler:
             if pace.spent(1 + len(wanted.partitions) // NUMBERS_PER_ELEMENT):
                 yield
         return named
+
+
+def _under_way(
+    index: int, assigned: PartitionAssignment
+) -> types.ListPartitionReassignmentsResponsePartitionDict:
+    return {
+        "partition_index": index,
+        "replicas": list(assigned.replicas),
+        "adding_replicas": [each for each in assigned.adding if each not in assigned.removing],
+        "removing_replicas": list(assigned.removing),
+    }
 
 
 def _updated(wanted: tuple[str, int]) -> types.UpdateFeaturesResponseResultDict:

@@ -40,10 +40,9 @@ class LeaderFollowers(ReplicaLog):
 
     @property
     def least_in_sync(self) -> int:
-        """How many replicas have to be in sync: min.insync.replicas, or all if there are fewer."""
-        if self.leadership is None:
-            return 1
-        return min(self.log.config.min_insync_replicas, len(self.leadership.assigned.replicas))
+        """How many replicas have to be in sync: see `cluster.in_sync.needed`."""
+        leadership = self.leadership
+        return 1 if leadership is None else leadership.needed(self.log.config.min_insync_replicas)
 
     def fetched_by(
         self, broker_id: int, replica_epoch: int, offset: int, start_offset: int, asked_after_ms: float

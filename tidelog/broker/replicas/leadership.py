@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Container, Iterable
 
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.cluster.in_sync import InSyncWanted
+from tidelog.broker.cluster.in_sync import InSyncWanted, needed
 from tidelog.broker.replicas.followers import Followers
 from tidelog.broker.replicas.progress import Progress
 
@@ -51,6 +51,10 @@ class Leadership:
         While others are eligible to lead, nothing is committed, whatever their brokers hold for the least.
         """
         progress.set_in_sync(self._others, self._joining, _NEVER if self.assigned.elr else least)
+
+    def needed(self, least: int) -> int:
+        """How many replicas have to be in sync; `least` is min.insync.replicas."""
+        return needed(self.assigned, least)
 
     def has_others_eligible(self, least: int) -> bool:
         """Whether replicas outside the in-sync set are eligible, although so many are in sync."""

@@ -28,13 +28,16 @@ from tidelog.broker.cluster.catalog import (
     Change,
     Delta,
     FoldersRemoved,
+    NothingToChange,
     PartitionAssignment,
     PartitionsAdded,
+    PartitionsChanged,
     Topic,
     TopicConfigsChanged,
     TopicCreated,
     TopicDeleted,
     collision_key,
+    least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.placement import assign, assign_manually, plan_partitions
@@ -219,6 +222,38 @@ class Topics:
 
         topic = self._cluster.catalog.topic_by_id(topic_id)
         await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))
+
+    async def reassign(
+        self, topic_id: UUID, wanted: Mapping[int, Sequence[int] | None], *, may_change_factor: bool
+    ) -> dict[int, ApiError]:
+        """Begin to give partitions these replicas, or with None restore those of before. Returns why some
+        cannot have them. Raises ApiError."""
+        from tidelog.broker.cluster.reassignment import reassigned
+
+        refused: dict[int, ApiError] = {}
+        default = self._broker_settings.config.min_insync_replicas
+
+        def plan(catalog: Catalog) -> PartitionsChanged:
+            delta = reassigned(
+                catalog,
+                topic_id,
+                wanted,
+                lambda topic: least_in_sync(topic, default),
+                refused,
+                may_change_factor=may_change_factor,
+            )
+            if self._is_one_machine:
+                raise ApiError(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    "The partitions of the processes of one machine are moved by the number of processes: "
+                    "stop the broker and start it with another one.",
+                )
+            return delta
+
+        topic = self._cluster.catalog.topic_by_id(topic_id)
+        with suppress(NothingToChange):
+            await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))
+        return refused
 
     def _gone(self, catalog: Catalog) -> tuple[UUID, ...]:
         """The deleted topics of which this broker has no folder left, and the catalog does not know it yet.
