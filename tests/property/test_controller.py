@@ -7,7 +7,7 @@ from contextlib import suppress
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.broker.cluster.catalog import (
@@ -84,6 +84,7 @@ class World:
             self.logs[gone] = []
         if is_under_way(before) and not is_under_way(self.assigned) and what == "settle":
             assert len(self.assigned.isr) >= needed(self.assigned, least(self.topic))
+            assert {*before.adding} - {*before.removing} <= {*self.assigned.isr}
 
     def _start(self, broker: int) -> None:
         self.alive.add(broker)
@@ -219,6 +220,23 @@ EVENTS = (
 )  # fmt: skip
 
 
+def played(*names: str) -> list[tuple[str, int]]:
+    return [(what, int(broker or 0)) for what, _, broker in (name.partition(" ") for name in names)]
+
+
+GAINED = played("keep_only 1", "settle", "keep_all 1", "settle")
+"""What is added is in sync before it counts."""
+REMOVED_AND_ADDED = played(
+    "write", "fetch 2", "fetch 3", "acknowledge", "keep_only 1", "settle", "keep_all 1", "join 2", "end 1"
+)
+"""What a leader knew of a replica does not count after its folder was removed."""
+TOO_FEW = played("lag 2", "lag 3", "keep_others 3", "settle")
+"""Nothing is taken away while fewer would be in sync than have to be."""
+
+
+@example(1, GAINED)
+@example(2, TOO_FEW)
+@example(1, REMOVED_AND_ADDED)
 @given(
     st.sampled_from((1, 2, 3)),
     st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(BROKERS)), max_size=80),

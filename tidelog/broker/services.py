@@ -362,6 +362,7 @@ async def open_services(
         fetchers = None
         # The processes of one machine keep one replica of each partition, and hand nothing over.
         if membership is not None and not config.cluster_store.startswith(UNIX):
+            partitions.are_moved = True
             fetchers = _fetchers(settings, cluster.catalog, partitions, peers, membership, clock_ms, events)
         reconciler = await _reconciled(cluster, settings, partitions, turns)
         if membership is None:

@@ -17,6 +17,7 @@
 - `membership`: a broker among others: its session, its registration, and its part as controller
 - `placement`: on which brokers the replicas of new partitions are
 - `preferred_leaders`: which partitions the controller gives back to their first replica
+- `reassignment`: how an operator gives a partition other replicas, and takes that back
 - `refusals`: finds out when the process of another broker has ended
 - `registration`: whether a broker that starts may take the place of the one that the catalog knows
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket

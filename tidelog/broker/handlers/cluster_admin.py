@@ -209,9 +209,7 @@ class ClusterAdminHandler:
                     yield
             if pace.spent():
                 yield
-        return self._reassign(
-            wanted, may_change_factor=request.allow_replication_factor_change is not False
-        )
+        return self._reassign(wanted, may_change_factor=request.allow_replication_factor_change is not False)
 
     async def _reassign(
         self, wanted: dict[str, dict[int, list[int] | None]], *, may_change_factor: bool

@@ -3,9 +3,10 @@
 Owns both checks at the start of a broker. `meta.properties` (Kafka's) names the cluster and the broker that
 own the folder. It is written once the first catalog exists; from then on a catalog has to exist.
 
-Invariants: what is removed never held a record, or belongs to a topic that the catalog remembers as deleted.
-Folders of any other topic mean that the catalog was lost, or is an older one. Then nothing is changed and the
-start fails.
+Invariants: what is removed never held a record, belongs to a topic that the catalog remembers as deleted, or
+to a partition that was moved to other brokers since its last record, as the leader epoch shows. Any other
+folder of no partition of this broker means that the catalog was lost, or is an older one. Then nothing is
+changed and the start fails.
 
 Blocking.
 """
@@ -86,10 +87,11 @@ def note_start(
     checkpoints.write_identity(disk, data_dir, identity, starts._replace(incarnations=noted))
 
 
-def settle_strays(logs: LogManager, catalog: Catalog) -> None:
+def settle_strays(logs: LogManager, catalog: Catalog, node_id: int | None = None) -> None:
     """Remove the folders that are not needed. Opening a known partition checks whether its folder fits.
 
-    Raises DataFolderError where folders hold records of partitions that the catalog does not know, OSError.
+    `node_id` is that of this broker where partitions are moved to others, else None. Raises DataFolderError
+    where folders hold records of partitions that the catalog does not know, or not here; OSError.
     """
     needless: list[FoundPartition] = []
     unknown: list[FoundPartition] = []
@@ -99,6 +101,11 @@ def settle_strays(logs: LogManager, catalog: Catalog) -> None:
         # Another broker may have created a topic of this name after this one ended while it did.
         is_other = topic is not None and found.topic_id not in (None, topic.topic_id)
         is_needless = (is_other or not is_known) and logs.holds_nothing(found)
+        if topic is not None and is_known and not is_other and node_id is not None:
+            assigned = topic.partitions[found.partition]
+            is_known = node_id in assigned.replicas
+            # A removal of replicas begins an epoch.
+            is_needless |= not is_known and logs.latest_epoch(found) < assigned.leader_epoch
         if found.topic_id in catalog.deleted or is_needless:
             needless.append(found)
         elif not is_known:

@@ -64,6 +64,8 @@ class Partitions:
         """Called with each replica whose log failed or has no space."""
         self.when_unopened: Callable[[str, int], None] = lambda _topic, _index: None
         """Called with each partition whose log could not be opened."""
+        self.are_moved = False
+        """Whether partitions that are here may be given to other brokers."""
         self.logs = logs
         self.disk_work = asyncio.Lock()
         """Held while logs are opened, removed or checkpointed in a thread: one such job at a time."""
@@ -80,7 +82,8 @@ class Partitions:
         Raises OSError, and DataFolderError if the catalog does not belong to these folders.
         """
         async with self.disk_work:
-            await asyncio.to_thread(settle_strays, self.logs, catalog)
+            node_id = self.node_id if self.are_moved else None
+            await asyncio.to_thread(settle_strays, self.logs, catalog, node_id)
 
     async def open(self, wanted: Sequence[tuple[Topic, Sequence[int]]]) -> None:
         """Open the logs of these partitions of topics, making what is missing.

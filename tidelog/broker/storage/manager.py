@@ -29,10 +29,13 @@ from uuid import UUID
 import structlog
 
 from tidelog.broker.storage.checkpoints import (
+    LEADER_EPOCHS,
     PARTITION_METADATA,
+    CheckpointError,
     TopicPartition,
     is_same_boot,
     note_boot,
+    read_leader_epochs,
 )
 from tidelog.broker.storage.disk import Disk, HandleLimitError, advice_on, is_out_of_handles
 from tidelog.broker.storage.folders import (
@@ -51,6 +54,7 @@ from tidelog.broker.storage.recovery import ANY_EPOCH
 from tidelog.broker.storage.snapshot import decode_snapshot, snapshots, write_snapshot
 from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.types import NO_LEADER_EPOCH
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -177,6 +181,16 @@ class LogManager:
     def holds_nothing(self, found: FoundPartition) -> bool:
         """Whether no record was ever in the folder of a partition that is not open. Raises OSError."""
         return self._folders.holds_nothing((found.topic, found.partition))
+
+    def latest_epoch(self, found: FoundPartition) -> int:
+        """The leader epoch of the last record of a partition that is not open, or a later one where its file
+        is damaged. Raises OSError."""
+        folder = self._folders.path((found.topic, found.partition))
+        try:
+            epochs = read_leader_epochs(self._disk, folder / LEADER_EPOCHS)
+        except CheckpointError:
+            return ANY_EPOCH
+        return epochs[-1][0] if epochs else NO_LEADER_EPOCH
 
     def remove(self, found: Iterable[FoundPartition]) -> None:
         """Remove folders of partitions that are not open. Raises OSError."""

@@ -102,7 +102,7 @@ async def test_nobody_is_elected_for_a_partition_that_is_offline(
         ("unknown", 0, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-async def test_replicas_can_only_be_where_they_are(
+async def test_replicas_can_only_be_on_brokers_that_exist(
     asker: Asker, topic: str, index: int, replicas: list[int] | None, code: ErrorCode
 ) -> None:
     await asker.create("t")

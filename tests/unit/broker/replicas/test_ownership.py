@@ -4,17 +4,21 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from tests.unit.broker.storage.support import flush
+from tests.unit.broker.storage.test_manager import TOPIC_ID, create, kill, manager
 from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opened, stored
+from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.replicas.ownership import claim, note_start, starts_of
+from tidelog.broker.replicas.ownership import claim, note_start, settle_strays, starts_of
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
@@ -351,3 +355,21 @@ async def test_an_empty_folder_that_a_creation_left_gives_way_to_the_topic_that_
     services = await opened(tmp_path)
     assert services.replicas["t", 0].high_watermark == 0
     await services.close()
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_folder_of_a_partition_that_was_moved_away_goes_unless_the_catalog_is_older(
+    tmp_path: Path, is_older: bool
+) -> None:
+    logs = manager(tmp_path)
+    log = create(logs, "t")
+    log.append(batch(), 3, NOW_MS)
+    flush(log)
+    kill(logs)
+    moved = PartitionAssignment(2, 3 if is_older else 4, (2,), (2,))
+    catalog = Catalog("c", [Topic("t", TOPIC_ID, (moved,))])
+    logs = manager(tmp_path)
+    settle_strays(logs, catalog)  # As one that has all partitions.
+    with pytest.raises(DataFolderError) if is_older else nullcontext():
+        settle_strays(logs, catalog, node_id=1)
+    assert [found.topic for found in logs.found_partitions()] == ["t"] * is_older
