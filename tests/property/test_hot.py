@@ -33,7 +33,6 @@ NO_ID = UUID(int=0)
 SKIPPED = (
     "cluster_id",
     "snapshot_id",
-    "node_endpoints",
     "replica_directory_id",
     "high_watermark: expected 8 bytes of tagged field",
 )
@@ -68,6 +67,7 @@ produce_requests = st.builds(
     topics_of(produce_partitions) | one_topic_of(produce_partitions),
 )
 leaders = st.just(hot.NO_LEADER) | st.tuples(int32, int32)
+endpoints = st.lists(st.builds(hot.NodeEndpoint, int32, names, int32, texts), max_size=2)
 produce_results = st.builds(
     hot.ProducePartitionResult,
     index=int32,
@@ -149,7 +149,7 @@ def leader_values(leader: tuple[int, int]) -> dict[str, int]:
     return {"leader_id": leader[0], "leader_epoch": leader[1]}
 
 
-def produce_response_values(topics: Any, throttle_time_ms: int) -> dict[str, Any]:
+def produce_response_values(topics: Any, throttle_time_ms: int, endpoints: Any = ()) -> dict[str, Any]:
     responses = []
     for topic, results in topics:
         partition_responses = []
@@ -162,7 +162,11 @@ def produce_response_values(topics: Any, throttle_time_ms: int) -> dict[str, Any
             ]
             partition_responses.append(values)
         responses.append({**topic_values(topic, "name"), "partition_responses": partition_responses})
-    return {"responses": responses, "throttle_time_ms": throttle_time_ms, "node_endpoints": []}
+    return {
+        "responses": responses,
+        "throttle_time_ms": throttle_time_ms,
+        "node_endpoints": [each._asdict() for each in endpoints],
+    }
 
 
 def fetch_request_values(version: int, request: hot.FetchRequest) -> dict[str, Any]:
@@ -215,7 +219,7 @@ def fetch_response_values(response: hot.FetchResponse) -> dict[str, Any]:
         "error_code": response.error_code,
         "session_id": response.session_id,
         "responses": responses,
-        "node_endpoints": [],
+        "node_endpoints": [each._asdict() for each in response.node_endpoints],
     }
 
 
@@ -247,16 +251,26 @@ def test_produce_requests_equal_the_schema(version: int, request: hot.ProduceReq
     assert produce_request_values(decoded) == expected == produce_request_values(request)
 
 
-@given(version=st.sampled_from(PRODUCE_VERSIONS), topics=produce_topics, throttle_time_ms=int32)
-def test_produce_responses_equal_the_schema(version: int, topics: Any, throttle_time_ms: int) -> None:
+@given(
+    version=st.sampled_from(PRODUCE_VERSIONS),
+    topics=produce_topics,
+    throttle_time_ms=int32,
+    named=endpoints,
+)
+def test_produce_responses_equal_the_schema(
+    version: int, topics: Any, throttle_time_ms: int, named: list[hot.NodeEndpoint]
+) -> None:
     topics = in_version(version, topics)
-    values = produce_response_values(topics, throttle_time_ms)
+    named = named if version >= 10 else []
+    values = produce_response_values(topics, throttle_time_ms, named)
     encoded = outcome(lambda: hot.encode_produce_response(version, topics, throttle_time_ms))
+    if named and encoded is not None:
+        encoded = b"".join(hot.with_node_endpoints([encoded], named))
     assert encoded == outcome(lambda: schema.encode_response(ApiKey.PRODUCE, version, values))
     if encoded is not None:
         decoded = hot.decode_produce_response(version, encoded)
         expected = plain(schema.decode_response(ApiKey.PRODUCE, version, encoded))
-        assert produce_response_values(decoded.topics, decoded.throttle_time_ms) == expected
+        assert produce_response_values(*decoded) == expected
 
 
 @given(version=st.sampled_from(FETCH_VERSIONS), request=fetch_requests)
@@ -283,7 +297,7 @@ def merged(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @given(
     version=st.sampled_from(FETCH_VERSIONS),
-    response=st.builds(hot.FetchResponse, int32, int16, int32, topics_of(fetch_results)),
+    response=st.builds(hot.FetchResponse, int32, int16, int32, topics_of(fetch_results), endpoints),
 )
 def test_fetch_responses_equal_the_schema(version: int, response: hot.FetchResponse) -> None:
     if version < 7:
@@ -294,12 +308,15 @@ def test_fetch_responses_equal_the_schema(version: int, response: hot.FetchRespo
             for name, results in response.topics
         ]
         response = response._replace(topics=topics)
-    response = response._replace(topics=in_version(version, response.topics))
-    throttle_time_ms, error_code, session_id, topics = response
+    named = response.node_endpoints if version >= 16 else []
+    response = response._replace(topics=in_version(version, response.topics), node_endpoints=named)
+    throttle_time_ms, error_code, session_id, topics, _ = response
     values = fetch_response_values(response)
     encoded = outcome(
         lambda: encode_fetch_response(version, error_code, session_id, topics, throttle_time_ms)
     )
+    if named and encoded is not None:
+        encoded = b"".join(hot.with_node_endpoints([encoded], named))
     assert encoded == outcome(lambda: schema.encode_response(ApiKey.FETCH, version, values))
     if encoded is not None:
         decoded = hot.decode_fetch_response(version, encoded)

@@ -18,6 +18,7 @@ from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Topic
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.client import Consumer, Producer
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import NodeEndpoint
 from tidelog.protocol.schema import ApiKey
 
 SHORT = {"broker_session_timeout_ms": 1_000, "replica_fetch_wait_max_ms": 50}
@@ -73,6 +74,28 @@ async def test_a_killed_leader_is_replaced_and_catches_up(cluster: Brokers) -> N
         assert cluster[leader].services.replicas["t", 0].log.flushed_end_offset == 4
         await producer.send_and_wait("t", b"3", partition=0)
     assert await values(cluster, 5) == [b"0", b"once", b"1", b"2", b"3"]
+
+
+async def test_who_does_not_lead_names_the_leader_with_its_address_and_epoch(cluster: Brokers) -> None:
+    await cluster.kill(cluster.leader_of("t", 0))
+    topic = await in_sync(cluster, 2)
+    leader, epoch = topic.partitions[0].leader_id, topic.partitions[0].leader_epoch
+    endpoint = NodeEndpoint(leader, "127.0.0.1", cluster[leader].port)
+    (other,) = cluster.running.keys() - {leader}
+    async with connected(cluster[other].port) as client:
+        once = {"index": 0, "records": batch(await client.producer_id(), 0, 0)}
+        for version, named in ((10, {"name": "t"}), (13, {"topic_id": topic.topic_id})):
+            values = {"acks": -1, "timeout_ms": 1000, "topic_data": [{**named, "partition_data": [once]}]}
+            answer = await client.ask(ApiKey.PRODUCE, version, values)
+            assert answer.topics[0][1][0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert answer.topics[0][1][0].current_leader == (leader, epoch)
+            assert answer.node_endpoints == [endpoint]
+        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1, "current_leader_epoch": 0}
+        topics = [{"topic_id": topic.topic_id, "partitions": [wanted]}]
+        fetched = await client.ask(ApiKey.FETCH, 16, {"max_wait_ms": 0, "min_bytes": 0, "topics": topics})
+        result = fetched.topics[0][1][0]
+        assert result.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (result.current_leader, fetched.node_endpoints) == ((leader, epoch), [endpoint])
 
 
 async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(cluster: Brokers) -> None:

@@ -125,6 +125,10 @@ class Broker:
             events = services.events
             dispatcher = Dispatcher(handlers, metrics, events, services.turns)
             services.quotas.follow(partial(_set_meter, dispatcher, services, metrics))
+            if services.membership is not None:
+                from tidelog.broker.handlers.leader_hints import LeaderHints
+
+                dispatcher.answers.leader_hints = LeaderHints(services)
             server = Server(
                 services.settings,
                 dispatcher,

@@ -12,6 +12,7 @@ For one event loop.
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from tidelog.protocol.errors import ErrorCode
@@ -23,7 +24,15 @@ from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.connection import Connection
 from tidelog.wire.events import logger
 from tidelog.wire.links import Address, Links, result_of
-from tidelog.wire.metadata import EMPTY, ClusterImage, TopicInfo, TopicPartition, apply_metadata
+from tidelog.wire.metadata import (
+    EMPTY,
+    ClusterImage,
+    Node,
+    TopicInfo,
+    TopicPartition,
+    apply_metadata,
+    with_leaders,
+)
 from tidelog.wire.metrics import RequestMetrics
 
 if TYPE_CHECKING:
@@ -35,6 +44,10 @@ _PATIENT_LOOKS = 3
 """How often a topic that brokers may not create is requested before it counts as unknown."""
 _ANSWERS_BEFORE_WARNING = _PATIENT_LOOKS + 2
 _FAILURES_BEFORE_WARNING = 3
+_HEDGE_SECONDS = 1.0
+"""After so long without an answer another broker is asked as well, because the first one may hang."""
+_REPEATABLE = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID})
+"""Requests that two brokers may execute. An id that nobody uses does no harm."""
 
 
 class Cluster:
@@ -64,6 +77,7 @@ class Cluster:
             spawn=self._spawn,
             on_change=self._notify,
             on_trouble=self.request_refresh,
+            on_silence=self.request_refresh,
         )
         self._topics: set[str] = set()
         # Those that a caller wants to exist, for the next request only.
@@ -281,6 +295,15 @@ class Cluster:
             image = image._replace(topics=kept)
         self.image = image
 
+    def leaders_named(
+        self, leaders: Mapping[TopicPartition, tuple[int, int]], endpoints: Iterable[tuple[Any, ...]]
+    ) -> None:
+        """An answer names leaders by (node id, epoch), and (node id, host, port, rack) of nodes (KIP-951)."""
+        image = with_leaders(self.image, leaders, starmap(Node, endpoints))
+        if image is not self.image:
+            self.image = image
+            self._notify()
+
     def _warn_of_unknown(self) -> None:
         """Once for each topic that stays unknown: who reads it waits until it is created."""
         unknown = filter(self._is_unknown, self._topics)
@@ -342,15 +365,29 @@ class Cluster:
         because that says more than a connection error; else the last error.
         """
         error: errors.ClientError = errors.BrokerUnavailableError("no broker is known")
-        for address in self._candidates():
-            try:
-                self._require_open()
-                connection = await self._links.connected(address)
-                return await connection.call(api_key, values)
-            except errors.ClientError as caught:
-                if error.retriable:
-                    error = caught
-        raise error
+        candidates = self._candidates()
+        asked: set[asyncio.Task[Any]] = set()
+        try:
+            while candidates or asked:
+                if candidates:
+                    asked.add(self._loop.create_task(self._ask(candidates.pop(0), api_key, values)))
+                patience = _HEDGE_SECONDS if candidates and api_key in _REPEATABLE else None
+                done, asked = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for task, failure in [(each, each.exception()) for each in done]:
+                    if failure is None:
+                        return task.result()
+                    if not isinstance(failure, errors.ClientError):
+                        raise failure
+                    if error.retriable:
+                        error = failure
+            raise error
+        finally:
+            for task in asked:
+                task.cancel()
+
+    async def _ask(self, address: Address, api_key: ApiKey, values: Mapping[str, object]) -> Any:
+        self._require_open()
+        return await (await self._links.connected(address)).call(api_key, values)
 
     def _candidates(self) -> list[Address]:
         """Addresses to try: connected nodes, then other nodes, then the bootstrap servers; addresses that

@@ -36,6 +36,8 @@ AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], Non
 
 _MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_SILENCE_SECONDS: Final = 2.0
+"""A broker that gives no answer for so long may hang, although its machine still accepts what is sent."""
 _OF_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
@@ -46,6 +48,7 @@ class _Waiting(NamedTuple):
     version: int
     began: float
     deadline: float
+    silent_at: float
     handler: AnswerHandler
 
 
@@ -71,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "is_congested",
         "is_open",
         "metrics",
+        "on_silence",
         "on_writable",
         "versions",
     )
@@ -91,6 +95,8 @@ class Connection(asyncio.BufferedProtocol):
         # The broker reads more slowly than the client writes: send no more before `on_writable`.
         self.is_congested = False
         self.on_writable: Callable[[], None] | None = None
+        # Called while the broker gives no answer, each `_SILENCE_SECONDS`.
+        self.on_silence: Callable[[], None] | None = None
         self.metrics = RequestMetrics()
         self._loop = asyncio.get_running_loop()
         self._client_id = config.client_id
@@ -115,6 +121,12 @@ class Connection(asyncio.BufferedProtocol):
     def in_flight(self) -> int:
         """Requests that wait for their answers."""
         return len(self._waiting)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a request waits for longer than brokers that work take."""
+        now = self._loop.time()
+        return any(each.silent_at <= now for each in self._waiting.values())
 
     def patience_ms(self) -> int:
         """How long the answer to a request may take that is sent now: the answers to all requests before it
@@ -149,11 +161,14 @@ class Connection(asyncio.BufferedProtocol):
         """
         now = self._loop.time()
         deadline = now + (self._request_timeout if timeout_ms is None else timeout_ms / 1000)
+        # What a broker may wait for, such as records to fetch, is in the timeout.
+        silent_at = max(now, deadline - self._request_timeout) + _SILENCE_SECONDS
         correlation_id = self._write(api_key, version, body)
-        self._waiting[correlation_id] = _Waiting(api_key, version, now, deadline, handler)
+        self._waiting[correlation_id] = _Waiting(api_key, version, now, deadline, silent_at, handler)
         self.metrics.request_sent(now)
-        if self._timer is None or deadline < self._timer_at:
-            self._set_timer(deadline)
+        due = deadline if deadline < silent_at else silent_at
+        if self._timer is None or due < self._timer_at:
+            self._set_timer(due)
 
     def send_unanswered(self, api_key: int, version: int, body: Buffer | list[Buffer]) -> None:
         """Write a request to which the broker gives no answer (Produce with acks=0). Raises as `send`."""
@@ -231,8 +246,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting:
             return
         earliest = min(self._waiting.values(), key=attrgetter("deadline"))
-        if earliest.deadline > self._loop.time():
-            self._set_timer(earliest.deadline)
+        now = self._loop.time()
+        if earliest.deadline > now:
+            silent_at = min(each.silent_at for each in self._waiting.values())
+            if silent_at <= now:
+                silent_at = now + _SILENCE_SECONDS
+                if self.on_silence is not None:
+                    self.on_silence()
+            self._set_timer(min(earliest.deadline, silent_at))
             return
         name = APIS[ApiKey(earliest.api_key)].name
         self.close(RequestTimeoutError(f"{self.address}: no answer to {name} in time"))

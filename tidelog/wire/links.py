@@ -5,7 +5,8 @@ Invariants:
 - after a failure no new connection to the address is tried before its backoff has passed, however many
   callers need one;
 - `on_change` is called when a connection was opened or lost, or may be tried again. `on_trouble` is called
-  when an address failed or a connection broke, because the metadata may be wrong.
+  when an address failed or a connection broke, because the metadata may be wrong, and `on_silence` while a
+  broker does not answer.
 Source: KIP-144 for the backoff.
 """
 
@@ -60,6 +61,7 @@ class Links:
         spawn: Spawn,
         on_change: Callable[[], None],
         on_trouble: Callable[[], None],
+        on_silence: Callable[[], None] | None = None,
     ) -> None:
         self._config = config
         self._asked = asked
@@ -68,6 +70,7 @@ class Links:
         self._spawn = spawn
         self._on_change = on_change
         self._on_trouble = on_trouble
+        self._on_silence = on_silence
         self._links: dict[Address, _Link] = {}
         self.is_closed = False
         self.refusal: AuthenticationError | None = None
@@ -88,13 +91,19 @@ class Links:
         return await result_of(link.dialling or self._dial(address, link))
 
     def by_readiness(self, addresses: Iterable[Address]) -> list[Address]:
-        """`addresses`: connected ones first, then those that may be tried at once; else in their order."""
+        """`addresses`: connected ones first, then those that may be tried at once; else in their order. Last
+        those of brokers that do not answer."""
+        silent = {
+            (each.host, each.port)
+            for each, link in self._links.items()
+            if link.connection is not None and link.connection.is_silent
+        }
 
-        def wait(address: Address) -> tuple[bool, float]:
-            link = self._links.get(address)
+        def wait(address: Address) -> tuple[bool, bool, float]:
+            link, is_silent = self._links.get(address), (address.host, address.port) in silent
             if link is None:
-                return True, 0.0
-            return link.connection is None, link.retry_at if link.failures else 0.0
+                return is_silent, True, 0.0
+            return is_silent, link.connection is None, link.retry_at if link.failures else 0.0
 
         return sorted(addresses, key=wait)
 
@@ -152,7 +161,7 @@ class Links:
             link.failures = 0
             self.refusal = None
             link.connection = connection
-            connection.on_writable = self._on_change
+            connection.on_writable, connection.on_silence = self._on_change, self._on_silence
             connection.metrics = self._metrics
             return connection
         finally:

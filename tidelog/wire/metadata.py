@@ -5,7 +5,7 @@ replaced. A partition's leader epoch never decreases within one topic, so a brok
 undo newer metadata. A new topic of the same name starts again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
@@ -64,10 +64,20 @@ class ClusterImage(NamedTuple):
 
     def leader(self, key: TopicPartition) -> int:
         """Node id of the partition's leader, -1 if none is known."""
+        info = self.partition(key)
+        return -1 if info is None else info.leader
+
+    def leader_epoch(self, key: TopicPartition) -> int:
+        """That of the partition's leader, -1 if it is not known."""
+        info = self.partition(key)
+        return -1 if info is None else info.leader_epoch
+
+    def partition(self, key: TopicPartition) -> PartitionInfo | None:
+        """What is known of a partition."""
         topic = self.topics.get(key.topic)
         if topic is None or not 0 <= key.partition < len(topic.partitions):
-            return -1
-        return topic.partitions[key.partition].leader
+            return None
+        return topic.partitions[key.partition]
 
     def topic_id(self, topic: str) -> UUID | None:
         """None if it is not known, or the brokers have no topic ids."""
@@ -86,6 +96,28 @@ def apply_metadata(image: ClusterImage, answer: "types.MetadataResponse") -> Clu
         if each.name is not None:
             topics[each.name] = _topic(each.name, each, topics.get(each.name))
     return ClusterImage(answer.cluster_id, answer.controller_id, nodes, topics)
+
+
+def with_leaders(
+    image: ClusterImage, leaders: Mapping[TopicPartition, tuple[int, int]], nodes: Iterable[Node]
+) -> ClusterImage:
+    """The image after an answer that names leaders by (node id, leader epoch), and where nodes are (KIP-951).
+
+    A leader is taken over if its epoch is later than the known one, and its node is known or named.
+    """
+    named = {node.node_id: node for node in nodes}
+    topics, added = dict(image.topics), {}
+    for key, (leader, epoch) in leaders.items():
+        info = image.partition(key)
+        node = named.get(leader) or image.nodes.get(leader)
+        if info is None or node is None or epoch <= info.leader_epoch:
+            continue
+        added[leader] = node
+        topic = topics[key.topic]
+        partitions = list(topic.partitions)
+        partitions[key.partition] = info._replace(leader=leader, leader_epoch=epoch)
+        topics[key.topic] = topic._replace(partitions=tuple(partitions))
+    return image._replace(nodes={**image.nodes, **added}, topics=topics) if added else image
 
 
 def _topic(name: str, answer: "types.MetadataResponseTopic", known: TopicInfo | None) -> TopicInfo:

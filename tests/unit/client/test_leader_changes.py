@@ -54,6 +54,56 @@ async def test_with_five_in_flight_every_record_is_stored_once_and_in_order_wher
         assert nodes.refused or loses_answer
 
 
+async def test_a_leader_that_a_refusal_names_is_gone_to_without_metadata(tmp_path: Path) -> None:
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Producer(
+            bootstrap_servers=nodes.addresses,
+            retry_backoff_max_ms=3_600_000,
+            **QUICK | {"retry_backoff_ms": 3_600_000},  # type: ignore[arg-type]
+        ) as producer,
+    ):
+        await producer.send_and_wait(TOPIC, b"first", timestamp_ms=NOW_MS)
+        for node in nodes.nodes.values():
+            node.hold(ApiKey.METADATA)
+        nodes.names_leader = True
+        for offset in range(1, 4):
+            nodes.move()
+            sent = await producer.send_and_wait(TOPIC, b"moved", timestamp_ms=NOW_MS)
+            assert sent.offset == offset
+        assert nodes.refused == 3
+
+
+async def test_batches_that_wait_for_a_leader_that_hangs_move_to_its_successor_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.wire.connection._SILENCE_SECONDS", 0.05)
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Producer(
+            bootstrap_servers=nodes.addresses,
+            max_batch_size=200,
+            **QUICK | {"request_timeout_ms": 3_600_000},  # type: ignore[arg-type]
+        ) as producer,
+    ):
+        await producer.send_and_wait(TOPIC, b"first", timestamp_ms=NOW_MS)
+        first, second = nodes.nodes.values()
+        release = first.hold(ApiKey.PRODUCE)
+        sent = [
+            await producer.send(TOPIC, b"%05d" % number * 10, timestamp_ms=NOW_MS) for number in range(40)
+        ]
+        await until(lambda: len(first.seen(ApiKey.PRODUCE)) == 2)  # It takes one request after the other.
+        # It answers nothing else either.
+        first.hold(ApiKey.METADATA)
+        nodes.move()
+        assert [(await delivery).offset for delivery in sent] == list(range(1, 41))
+        assert len(second.seen(ApiKey.PRODUCE)) > 5
+        # What the old leader says late changes nothing.
+        release.set()
+        await producer.send_and_wait(TOPIC, b"last", timestamp_ms=NOW_MS)
+        assert [sequence for _, sequence, _ in nodes.sequences()][-1] == 41
+
+
 async def test_a_partition_that_is_without_a_leader_for_a_while_is_waited_for(tmp_path: Path) -> None:
     async with (
         TwoNodes(tmp_path / "t-0") as nodes,

@@ -17,7 +17,8 @@ class TwoNodes:
     """Nodes 1 and 2. Who does not lead answers NOT_LEADER_OR_FOLLOWER and stores nothing.
 
     `moves_after` counts produce requests down to the next change of leaders; `loses_answer` says whether the
-    request that is last before it is stored without an answer, as by a leader that dies.
+    request that is last before it is stored without an answer, as by a leader that dies. `names_leader` says
+    whether who does not lead names the leader (KIP-951).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,6 +27,7 @@ class TwoNodes:
         self.leader_epoch = 0
         self.moves_after: list[int] = []
         self.loses_answer = False
+        self.names_leader = False
         self.refused = 0
         self._log: PartitionLog = open_log(folder)
         self._stack = AsyncExitStack()
@@ -73,10 +75,11 @@ class TwoNodes:
         answer["topics"][0]["partitions"][0]["leader_epoch"] = self.leader_epoch
         return answer
 
-    def _produce(self, number: int, request: Request) -> dict[str, object]:
+    def _produce(self, number: int, request: Request) -> dict[str, Any]:
         if number != self.leader:
             self.refused += 1
-            return ScriptedBroker.produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            answer = ScriptedBroker.produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return self._naming_leader(answer, answer["responses"][0]["partition_responses"][0])
         data = request.values.topic_data[0].partition_data[0].records
         try:
             result = self._log.append(data, leader_epoch=self.leader_epoch, now_ms=NOW_MS)
@@ -90,6 +93,13 @@ class TwoNodes:
                 if self.loses_answer:
                     raise ConnectionError
         return ScriptedBroker.produced(request, base_offset=result.base_offset)
+
+    def _naming_leader(self, answer: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+        if self.names_leader:
+            result["current_leader"] = {"leader_id": self.leader, "leader_epoch": self.leader_epoch}
+            port = self.nodes[self.leader].port
+            answer["node_endpoints"] = [{"node_id": self.leader, "host": "127.0.0.1", "port": port}]
+        return answer
 
     def _fetch(self, number: int, request: Request) -> dict[str, Any]:
         found: dict[str, object] = {"partition_index": 0, "high_watermark": self._log.end_offset}

@@ -155,7 +155,7 @@ class ScriptedBroker:
         }
 
     @staticmethod
-    def produced(request: Request, error_code: int = 0, base_offset: int = 0) -> dict[str, object]:
+    def produced(request: Request, error_code: int = 0, base_offset: int = 0) -> dict[str, Any]:
         return {
             "responses": [
                 {

@@ -26,6 +26,7 @@ from tidelog.protocol.steps import Steps, begin, finish
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
+    from tidelog.broker.handlers.leader_hints import LeaderHints
     from tidelog.broker.net.metering import Meter
 
 _now = time.perf_counter
@@ -43,17 +44,37 @@ class Answers:
         self.context: Context = copy_context()
         self.meter: Meter | None = None
         """Set while a client has a quota."""
+        self.leader_hints: LeaderHints | None = None
+        """Set where other brokers may lead."""
 
     def encode(self, exchange: Exchange, result: Any) -> list[Buffer] | Steps[list[Buffer]]:
         """The frame for a handler's result, counted, or the steps to it, of which the first is done."""
         route = exchange.route
-        body = route.encode(route.version, result)
         counts: Any = route.count_errors(result)
+        if counts is not None and (hints := self.leader_hints) is not None and route.is_hot:
+            is_long = counts.__class__ is GeneratorType
+            if is_long or hints.apply_to(route.api_key, route.version, counts):
+                return begin(self._encode_with_leaders(hints, exchange, result, counts))
+        body = route.encode(route.version, result)
         if body.__class__ is bytes and counts is None:
             return self._framed(exchange, body, None)
         body, counts = begin(body), begin(counts)
         if body.__class__ is GeneratorType or counts.__class__ is GeneratorType:
             return self._encode_long(exchange, body, counts)
+        return self._framed(exchange, body, counts)
+
+    def _encode_with_leaders(
+        self, hints: LeaderHints, exchange: Exchange, result: Any, counts: Any
+    ) -> Steps[list[Buffer]]:
+        route = exchange.route
+        if counts.__class__ is GeneratorType:
+            counts = yield from counts
+        if hints.apply_to(route.api_key, route.version, counts):
+            body: Any = hints.encode(exchange, route.api_key, route.version, result)
+        else:
+            body = route.encode(route.version, result)
+        if body.__class__ is GeneratorType:
+            body = yield from body
         return self._framed(exchange, body, counts)
 
     def _encode_long(self, exchange: Exchange, body: Any, counts: Any) -> Steps[list[Buffer]]:

@@ -136,5 +136,8 @@ def _with_throttle_time(body: Any, position: int, throttle_time_ms: int) -> Any:
         patched = bytearray(body)
         _INT32.pack_into(patched, position if position >= 0 else len(patched) + position, throttle_time_ms)
         return bytes(patched)
-    # Only answers of Fetch are lists of buffers, and their first buffer is small.
+    if position < 0:
+        # Of Produce, with tagged fields after it: it is the first field of the last buffer.
+        return [*body[:-1], _with_throttle_time(body[-1], 0, throttle_time_ms)]
+    # The first buffer of Fetch is small.
     return [_with_throttle_time(bytes(body[0]), position, throttle_time_ms), *body[1:]]

@@ -96,8 +96,8 @@ class Route:
 
 
 def _throttle_position(api_key: ApiKey, version: int) -> int | None:
-    """Of Produce it is the last field, and `protocol.hot` writes no tagged fields after it. Elsewhere it is
-    the first field, except in ApiVersions, where its position is not fixed."""
+    """Of Produce it is the last field; where tagged fields follow it, `handlers.leader_hints` puts it first
+    in the last buffer. Elsewhere it is the first field, except in ApiVersions, where that is not fixed."""
     response = APIS[api_key].response
     if api_key == ApiKey.PRODUCE:
         return -5 if version_in(version, response.flexible) else -4

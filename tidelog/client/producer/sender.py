@@ -4,7 +4,10 @@ Owns: the produce requests in flight and the timers. Invariants:
 - no task per request: `_pump` runs after each change, sends every batch that may be sent, and returns;
 - at most `max_in_flight_requests_per_connection` produce requests wait for an answer on a connection;
 - a request holds at most one batch of a partition; batches of one partition are sent in sequence order;
-- for each batch that `state` marks as sent, its result is reported to it exactly once.
+- for each batch that `state` marks as sent, its result is reported to it exactly once;
+- a batch waits no longer for a broker that another one has replaced as the leader, if sequences tell the new
+  leader what is stored: that broker may hang. Its late answer is dropped.
+Source: KIP-951 for leaders that answers name.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ from tidelog.client.producer.state import ProducerState
 from tidelog.client.producer.transaction_state import TransactionState
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, error_code
-from tidelog.protocol.hot import ProduceRequest, decode_produce_response, encode_produce_request
+from tidelog.protocol.hot import NO_LEADER, ProduceRequest, decode_produce_response, encode_produce_request
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
 from tidelog.wire.backoff import Backoff
@@ -30,7 +33,7 @@ from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
+from tidelog.wire.metadata import ClusterImage, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -42,6 +45,22 @@ _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 # Deadlines are checked this many times within delivery_timeout_ms, and at least once per second.
 _EXPIRY_LOOKS: Final = 20
 _MAX_EXPIRY_INTERVAL_MS: Final = 1_000
+
+
+class _Request:
+    """A produce request that waits for its answer."""
+
+    __slots__ = ("batches", "connection", "image", "version")
+
+    def __init__(
+        self, connection: Connection, version: int, batches: list[ProducerBatch], image: ClusterImage
+    ) -> None:
+        self.connection = connection
+        self.version = version
+        self.batches = batches
+        """Those whose outcome it decides."""
+        self.image = image
+        """The metadata by which it was sent."""
 
 
 class _Load:
@@ -93,6 +112,8 @@ class Sender:
         self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
+        self._requests: set[_Request] = set()
+        self._image = cluster.image
         # Connections with requests that get no answer (acks=0), since the last `flush`.
         self._unanswered: WeakSet[Connection] = WeakSet()
         # Brokers that throttle this client (KIP-219), and when the throttling ends.
@@ -175,6 +196,9 @@ class Sender:
             # As in Kafka's clients, what authenticates no more has failed for good.
             self.outcomes.fail(self._cluster.refusal)
         now_ms = self.now_ms()
+        if self._image is not self._cluster.image:
+            self._image = self._cluster.image
+            self._leave_old_leaders(now_ms)
         if now_ms >= self._next_expiry_ms:
             self.outcomes.expire(now_ms)
             self._next_expiry_ms = now_ms + self._expiry_interval_ms
@@ -202,6 +226,23 @@ class Sender:
         transaction = self._transaction
         if transaction is not None and transaction.to_add and self.on_partitions_wanted is not None:
             self.on_partitions_wanted()
+
+    def _leave_old_leaders(self, now_ms: int) -> None:
+        """Send again what waits for a broker in whose place another one leads. Without sequences that could
+        store it twice."""
+        if not self._config.enable_idempotence:
+            return
+        for request in self._requests:
+            for batch in [each for each in request.batches if self._is_replaced(each.key, request.image)]:
+                request.batches.remove(batch)
+                self.outcomes.act(self._state.on_lost(batch, now_ms), None)
+
+    def _is_replaced(self, key: TopicPartition, image: ClusterImage) -> bool:
+        """Whether another node leads the partition in a later epoch than in `image`."""
+        now, then = self._cluster.image.partition(key), image.partition(key)
+        if now is None or then is None or now.leader < 0:
+            return False
+        return now.leader != then.leader and now.leader_epoch > then.leader_epoch
 
     def _wake_settled(self) -> None:
         waiters, self._settled = self._settled, []
@@ -312,9 +353,9 @@ class Sender:
                 connection.send_unanswered(ApiKey.PRODUCE, version, body)
                 self._unanswered.add(connection)
             else:
-                connection.send(
-                    ApiKey.PRODUCE, version, body, partial(self._on_answer, connection, version, batches)
-                )
+                sent = _Request(connection, version, batches, self._cluster.image)
+                connection.send(ApiKey.PRODUCE, version, body, partial(self._on_answer, sent))
+                self._requests.add(sent)
                 self._in_flight[connection] = self._in_flight.get(connection, 0) + 1
         except ConnectionLostError as error:
             for batch in batches:
@@ -327,33 +368,36 @@ class Sender:
                 for batch in batches:
                     self._judge(batch, ErrorCode.NONE)
 
-    def _on_answer(
-        self,
-        connection: Connection,
-        version: int,
-        batches: list[ProducerBatch],
-        body: memoryview | None,
-        error: ClientError | None,
-    ) -> None:
+    def _on_answer(self, request: _Request, body: memoryview | None, error: ClientError | None) -> None:
         results = {}
+        connection = request.connection
         if body is not None:
             # Decode first: malformed bytes end this call here, and the handler is called again with an error.
-            response = decode_produce_response(version, body)
+            response = decode_produce_response(request.version, body)
             if response.throttle_time_ms > 0:
                 self._throttled_until_ms[connection] = self.now_ms() + response.throttle_time_ms
+            leaders = {}
             for topic, partitions in response.topics:
                 for result in partitions:
                     results[topic, result.index] = result
+                    if result.current_leader != NO_LEADER:
+                        leaders[TopicPartition(str(topic), result.index)] = result.current_leader
+            if leaders:
+                self._cluster.leaders_named(leaders, response.node_endpoints)
+        self._requests.discard(request)
         waiting = self._in_flight.pop(connection) - 1
         if waiting:
             self._in_flight[connection] = waiting
-        for batch in batches:
+        for batch in request.batches:
             answer = results.get(batch.key)
             if answer is None:
-                self.outcomes.act(self._state.on_lost(batch, self._retry_at_ms(batch)), error)
+                self.outcomes.act(self._state.on_lost(batch, self._retry_at_ms(batch, request)), error)
             else:
+                code, retry_at_ms = error_code(answer.error_code), 0
+                if code is not ErrorCode.NONE:
+                    retry_at_ms = self._retry_at_ms(batch, request)
                 times = answer.base_offset, answer.log_append_time_ms
-                self._judge(batch, error_code(answer.error_code), *times, answer.error_message)
+                self._judge(batch, code, *times, answer.error_message, retry_at_ms)
         self.wake()
 
     def _judge(
@@ -363,6 +407,7 @@ class Sender:
         base_offset: int = -1,
         log_append_time_ms: int = -1,
         message: str | None = None,
+        retry_at_ms: int = 0,
     ) -> None:
         # The answer to a duplicate has a time even if records keep their own: the batch's max timestamp.
         if batch.attempts > 1 and log_append_time_ms == batch.builder.max_timestamp:
@@ -374,11 +419,14 @@ class Sender:
             base_offset=base_offset,
             log_append_time_ms=log_append_time_ms,
             message=message,
-            retry_at_ms=self._retry_at_ms(batch) if is_error else 0,
+            retry_at_ms=retry_at_ms,
         )
         self.outcomes.act(verdict, broker_error(code, "the broker answered", message) if is_error else None)
 
-    def _retry_at_ms(self, batch: ProducerBatch) -> int:
+    def _retry_at_ms(self, batch: ProducerBatch, request: _Request | None = None) -> int:
+        if request is not None and self._is_replaced(batch.key, request.image):
+            # Who leads is known already.
+            return self.now_ms()
         return self.now_ms() + self._backoff.delay_ms(batch.attempts)
 
     def _arm(self, now_ms: int) -> None:

@@ -39,4 +39,4 @@ from tidelog.protocol.hot.produce import (
     encode_produce_response_steps,
 )
 from tidelog.protocol.hot.produce_shape import ProduceShape
-from tidelog.protocol.hot.wire import FIRST_BY_ID, NO_LEADER, TopicKey
+from tidelog.protocol.hot.wire import FIRST_BY_ID, NO_LEADER, NodeEndpoint, TopicKey, with_node_endpoints

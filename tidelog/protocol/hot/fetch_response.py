@@ -3,8 +3,8 @@
 Owns: the values of the response, and its bytes. Invariants: equal, byte for byte and value for value, to the
 codec of protocol.schema. Records are never copied:
 the broker puts the log's buffers into the list for the socket, and the client takes slices of the frame.
-Malformed bytes raise only ProtocolError. The tagged fields snapshot_id and node_endpoints are skipped when
-read and never written.
+Malformed bytes raise only ProtocolError. The tagged field snapshot_id is skipped when read and never written;
+`with_node_endpoints` adds the endpoints of leaders to the few answers that have some.
 """
 
 import struct
@@ -18,8 +18,10 @@ from tidelog.protocol.hot.wire import (
     MALFORMED,
     NO_LEADER,
     Form,
+    NodeEndpoint,
     TopicKey,
     read_leader,
+    read_node_endpoints,
     read_size,
     read_tags,
     require_end,
@@ -34,6 +36,7 @@ _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7
 _FIRST_WITH_PREFERRED_REPLICA = 11
 _FIRST_FLEXIBLE = APIS[ApiKey.FETCH].first_flexible_version
+_FIRST_WITH_NODE_ENDPOINTS = 16
 
 NO_EPOCH_END_OFFSET = (-1, -1)
 _DIVERGING_EPOCH_TAG = 0
@@ -74,6 +77,7 @@ class FetchResponse(NamedTuple):
     error_code: int
     session_id: int
     topics: Sequence[tuple[TopicKey, Sequence[FetchPartitionResult]]]
+    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 def encode_fetch_response_steps(
@@ -146,10 +150,15 @@ def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
                 results.append(result)
             position = form.skip_tags(view, position)
             topics.append((topic, results))
-        require_end(view, form.skip_tags(view, position))
+        endpoints: Sequence[NodeEndpoint] = ()
+        if version >= _FIRST_WITH_NODE_ENDPOINTS:
+            endpoints, position = read_node_endpoints(view, position)
+        else:
+            position = form.skip_tags(view, position)
+        require_end(view, position)
     except MALFORMED as error:
         raise ProtocolError(f"FetchResponse version {version}: {error}") from None
-    return FetchResponse(throttle_time_ms, error_code, session_id, topics)
+    return FetchResponse(throttle_time_ms, error_code, session_id, topics, endpoints)
 
 
 def _append_result_head(version: int, form: Form, result: FetchPartitionResult, parts: list[bytes]) -> None:

@@ -3,8 +3,7 @@
 Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes. Invariants: equal, byte for byte
 and value for value, to the codec of protocol.schema (a property test checks it). Records are never copied:
 decoding returns slices of the body, encoding returns the caller's own buffers. Malformed bytes raise only
-ProtocolError. Tagged fields that are not listed here (node_endpoints) are skipped when read and never
-written.
+ProtocolError. `with_node_endpoints` adds the endpoints of leaders to the few answers that have some.
 
 A request of one topic with one partition (a single batch) has a fast path. For anything else the fast path
 returns None, and the general path is used.
@@ -28,8 +27,10 @@ from tidelog.protocol.hot.wire import (
     PRODUCE_FORMS,
     TAG_BYTES_PER_ELEMENT,
     Form,
+    NodeEndpoint,
     TopicKey,
     read_leader,
+    read_node_endpoints,
     read_size,
     read_tags,
     require_end,
@@ -99,6 +100,7 @@ class ProduceResponse(NamedTuple):
 
     topics: list[tuple[TopicKey, list[ProducePartitionResult]]]
     throttle_time_ms: int
+    node_endpoints: Sequence[NodeEndpoint] = ()
 
 
 def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
@@ -173,10 +175,16 @@ def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
             position = form.skip_tags(view, position)
             topics.append((topic, results))
         (throttle_time_ms,) = _INT32.unpack_from(view, position)
-        require_end(view, form.skip_tags(view, position + 4))
+        position += 4
+        endpoints: Sequence[NodeEndpoint] = ()
+        if version >= _FIRST_WITH_CURRENT_LEADER:
+            endpoints, position = read_node_endpoints(view, position)
+        else:
+            position = form.skip_tags(view, position)
+        require_end(view, position)
     except MALFORMED as error:
         raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
-    return ProduceResponse(topics, throttle_time_ms)
+    return ProduceResponse(topics, throttle_time_ms, endpoints)
 
 
 def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:

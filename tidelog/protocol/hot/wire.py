@@ -10,13 +10,14 @@ malformed bytes they raise the exceptions in MALFORMED, which the codecs turn in
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.schema import APIS, Api, ApiKey
+from tidelog.protocol.schema import APIS, MAX_RESPONSE_ELEMENTS, Api, ApiKey
+from tidelog.protocol.types import Buffer
 from tidelog.protocol.varint import MAX_SKIPPED_TAGGED_FIELDS, read_unsigned_varint, unsigned_varint
 
 # The exceptions of readers and writers for malformed bytes, or for values that cannot be encoded.
@@ -27,6 +28,9 @@ NO_LEADER = (-1, -1)
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _LEADER = struct.Struct(">iiB")
+_NODE_ENDPOINTS_TAG: Final = 0
+_SMALLEST_ENDPOINT: Final = 11
+"""Bytes of an endpoint with an empty host and no rack."""
 
 TAG_BYTES_PER_ELEMENT = 8
 """This many bytes of unknown tagged fields count as one element (see `protocol.steps`)."""
@@ -54,6 +58,15 @@ class Form(NamedTuple):
     write_name: Callable[[str], bytes]
     write_topic: Callable[[Any], bytes]
     no_tags: bytes
+
+
+class NodeEndpoint(NamedTuple):
+    """A broker that leads a partition of an answer, at the address that it advertises (KIP-951)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
 
 
 def read_name(form: Form, body: memoryview, position: int) -> tuple[str, int]:
@@ -115,6 +128,36 @@ def read_leader(data: memoryview | None) -> tuple[int, int]:
 
 def write_leader(leader: tuple[int, int]) -> bytes:
     return _LEADER.pack(*leader, 0)
+
+
+def read_node_endpoints(body: memoryview, position: int) -> tuple[list[NodeEndpoint], int]:
+    """The brokers that the tagged fields at the end of an answer name (KIP-951)."""
+    if not body[position]:
+        return [], position + 1
+    tags, position = read_tags(body, position)
+    data = tags.get(_NODE_ENDPOINTS_TAG)
+    endpoints: list[NodeEndpoint] = []
+    if data is not None:
+        count, at = read_size(FLEXIBLE, data, 0, _SMALLEST_ENDPOINT, MAX_RESPONSE_ELEMENTS)
+        for _ in range(count):
+            (node_id,) = _INT32.unpack_from(data, at)
+            host, at = read_name(FLEXIBLE, data, at + 4)
+            (port,) = _INT32.unpack_from(data, at)
+            rack, at = FLEXIBLE.read_string(data, at + 4)
+            at = _skip_tags(data, at)
+            endpoints.append(NodeEndpoint(node_id, host, port, rack))
+        require_end(data, at)
+    return endpoints, position
+
+
+def with_node_endpoints(body: Sequence[Buffer], endpoints: Sequence[NodeEndpoint]) -> list[Buffer]:
+    """An encoded answer, which ends with no tagged fields, with these in place of none."""
+    parts = [_write_flexible_count(len(endpoints))]
+    for node_id, host, port, rack in endpoints:
+        parts += (_INT32.pack(node_id), _write_flexible_string(host), _INT32.pack(port))
+        parts += (_write_flexible_string(rack), b"\0")
+    tags = write_tags([(_NODE_ENDPOINTS_TAG, b"".join(parts))])
+    return [*body[:-1], bytes(body[-1])[:-1] + tags]
 
 
 def _take(body: memoryview, position: int, size: int) -> memoryview:
