@@ -47,6 +47,12 @@ _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
     ErrorCode.CORRUPT_MESSAGE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+_MOVED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Why a replay ends where another broker leads, the topic is deleted or this broker stops: no disk failed."""
 logger = structlog.get_logger(__name__)
 
 
@@ -270,13 +276,14 @@ class Shard(Generic[MachineT]):
         except ApiError as error:
             self._failed_at_ms = self._steady_ms()
             self.failure = ApiError(self._kind.as_coordinator(error.code), error.message)
-            logger.error(
-                "coordinator_not_loaded",
-                topic=self.replica.topic,
-                partition=self.replica.partition,
-                error=str(error),
-                advice=self._kind.advice,
-            )
+            if error.code not in _MOVED:
+                logger.error(
+                    "coordinator_not_loaded",
+                    topic=self.replica.topic,
+                    partition=self.replica.partition,
+                    error=str(error),
+                    advice=self._kind.advice,
+                )
         else:
             self.is_loaded = True
 

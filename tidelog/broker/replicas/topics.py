@@ -329,6 +329,8 @@ class Topics:
         try:
             await self._reconciler.prepare(topic, first)
         except OSError as error:
+            # Another broker may have made them meanwhile: this raises what is wrong then.
+            plan(self._cluster.catalog)
             self._events.error(
                 "topic_not_made",
                 _NO_PEER,

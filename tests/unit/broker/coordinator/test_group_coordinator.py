@@ -149,6 +149,31 @@ async def test_a_long_replay_gives_an_error_and_requests_after_it_are_served(
     assert await waiting == 1
 
 
+@pytest.mark.parametrize("ends", ["the leadership", "the broker"])
+async def test_a_replay_that_ends_with_the_leadership_or_the_broker_is_no_complaint_about_the_disk(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    await (await begun(open_one)).close()
+    ended = asyncio.Event()
+    read = LogJournal.news
+
+    async def held_up(journal: LogJournal[Any]) -> Any:
+        await ended.wait()
+        return await read(journal)
+
+    monkeypatch.setattr(LogJournal, "news", held_up)
+    with capture_logs() as events:
+        services = await open_one()
+        shard = services.groups._shards.of(HURT)
+        if ends == "the broker":
+            shard._journal.stop_reading()
+        else:
+            shard.replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        ended.set()
+        assert await code_of(shard.ready()) == ErrorCode.NOT_COORDINATOR
+    assert "coordinator_not_loaded" not in {event["event"] for event in events}
+
+
 async def test_a_full_disk_refuses_commits_for_a_while_and_keeps_stored_ones(open_one: Open) -> None:
     disk = FullDisk()
     services = await begun(open_one, disk)

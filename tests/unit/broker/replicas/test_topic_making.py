@@ -7,16 +7,18 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.ending_disk import EndingDisk
 from tests.unit.broker.handlers.conftest import Asker
 from tests.unit.broker.test_services import Clock, batch, opened, stored
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import Delta, TopicCreated
+from tidelog.broker.cluster.catalog import Delta, Topic, TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
@@ -116,6 +118,25 @@ async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
     services = await opened(tmp_path)
     assert len(services.replicas) == 6
     assert services.partitions.logs.was_clean
+    await services.close()
+
+
+async def test_a_topic_that_another_broker_creates_meanwhile_exists_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = await opened(tmp_path)
+    prepare = services.topics._reconciler.prepare
+
+    async def prepare_later(topic: Topic, first: int) -> None:
+        other = replace(topic, topic_id=uuid4())
+        await services._cluster.change(lambda _: TopicCreated(other))
+        await services.topics.settled()
+        await prepare(topic, first)
+
+    monkeypatch.setattr(services.topics._reconciler, "prepare", prepare_later)
+    with capture_logs() as events:
+        await refused(services, 5, ErrorCode.TOPIC_ALREADY_EXISTS)
+    assert "topic_not_made" not in {event["event"] for event in events}
     await services.close()
 
 
