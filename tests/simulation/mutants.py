@@ -32,7 +32,7 @@ from tidelog.broker.cluster.etcd_store import EtcdStore, _Watch
 from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.handlers import cut_off
-from tidelog.broker.replicas import replica
+from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage import producer_memory
 from tidelog.broker.storage.log_types import FlushWork
@@ -280,7 +280,7 @@ MUTANTS: Final = {
     ),
     "late marker": Mutant(
         "a late marker ends no later transaction",
-        ((replica, "is_late", _never),),
+        ((leader_writes, "is_late", _never),),
         "a record is visible before its transaction is committed",
         Scenario(scenarios.marker_arrives_within_the_next_transaction, brokers=2),
     ),

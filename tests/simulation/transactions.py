@@ -35,7 +35,7 @@ from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.handlers import fetch
 from tidelog.broker.net import connection as broker_connection
 from tidelog.broker.net import memory_guard
-from tidelog.broker.replicas import fetcher, replica
+from tidelog.broker.replicas import fetcher, replica_log
 from tidelog.client.producer import producer
 from tidelog.wire.connection import Connection
 
@@ -130,7 +130,7 @@ def _patched(
             patch.object(etcd_store, "time", monotonic),
             patch.object(fetcher, "random", real(f"fetchers {seed}")),
             patch.object(membership, "time", monotonic),
-            patch.object(replica, "time", monotonic),
+            patch.object(replica_log, "time", monotonic),
             # Timestamps have more bytes or fewer, so they decide where a segment ends.
             patch.object(producer, "time", lambda: loop.now_ms() / 1000),
             patch.object(producer, "time_ns", lambda: loop.now_ms() * 1_000_000),
