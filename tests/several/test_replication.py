@@ -16,7 +16,7 @@ from tests.unit.broker.test_services import batch as one_batch
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Topic
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.client import Consumer, Producer
+from tidelog.client import Admin, BrokerError, Consumer, Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import NodeEndpoint
 from tidelog.protocol.schema import ApiKey
@@ -113,7 +113,9 @@ async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(clus
     assert {cluster[1].services.replicas["t", index].log.end_offset for index in range(3)} == {6}
 
 
-async def test_a_broker_that_is_back_leads_again_what_it_led(tmp_path: Path) -> None:
+async def test_a_broker_that_is_back_leads_again_what_it_led_and_one_without_replicas_is_forgotten(
+    tmp_path: Path,
+) -> None:
     async with brokers(tmp_path, (1, 2), **SHORT, leader_imbalance_check_interval_seconds=1) as pair:
         await made(pair, "u", 2)
         async with Producer(bootstrap_servers=pair.bootstrap_servers) as producer:
@@ -127,6 +129,15 @@ async def test_a_broker_that_is_back_leads_again_what_it_led(tmp_path: Path) -> 
                 )
                 for index in range(3):
                     await producer.send_and_wait("u", b"", partition=index)
+        async with Admin(bootstrap_servers=pair.bootstrap_servers) as admin:
+            with pytest.raises(BrokerError, match="broker 2 lives"):
+                await admin.unregister_broker(2)
+            await pair.stop(2)
+            with pytest.raises(BrokerError, match="has replicas of u-0, u-1, u-2: move them"):
+                await admin.unregister_broker(2)
+            await admin.delete_topics(["u"])
+            await admin.unregister_broker(2)
+        assert pair[1].services.catalog.brokers.keys() == {1}
 
 
 async def test_what_a_leader_had_alone_is_cut_off_when_it_follows(cluster: Brokers) -> None:

@@ -284,6 +284,8 @@ ROWS: Final = (
         failed.top_level_with_message, (_SEES_OPERATIONS,)),
     _api(ApiKey.DESCRIBE_PRODUCERS, Kind.READ, ProducersHandler.describe_producers,
         failed.describe_producers, (each(right.READ_TOPIC),)),
+    _api(ApiKey.UNREGISTER_BROKER, Kind.CHANGE, ClusterAdminHandler.unregister_broker,
+        failed.top_level_with_message, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.DESCRIBE_TRANSACTIONS, Kind.READ, TransactionsHandler.describe_transactions,
         failed.describe_transactions, (each(right.DESCRIBE_TRANSACTION), shown(right.DESCRIBE_TOPIC))),
     _api(ApiKey.LIST_TRANSACTIONS, Kind.READ, TransactionsHandler.list_transactions,

@@ -33,7 +33,7 @@ from tidelog.broker.cluster.catalog import (
     least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import ClusterStore, SharedStore, StoreError
+from tidelog.broker.cluster.store import ClusterStore, SessionLives, SharedStore, StoreError
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
@@ -192,6 +192,18 @@ class Services:
     def is_cut_off(self) -> bool:
         """Whether others may change what this broker does not hear of."""
         return self.membership is not None and self.membership.is_cut_off
+
+    async def unregister(self, node_id: int) -> None:
+        """Let the cluster forget a broker. Raises ApiError: BROKER_ID_NOT_REGISTERED, and INVALID_REQUEST
+        where it lives or has replicas."""
+        from tidelog.broker.cluster.registration import still_lives, unregistering
+
+        try:
+            await self._cluster.change_as_asked(
+                partial(unregistering, node_id=node_id), without_session=node_id if self.membership else None
+            )
+        except SessionLives:
+            raise still_lives(node_id) from None
 
     def check_not_replaced(self, replica: Replica) -> None:
         """Raise ApiError where this broker is cut off, and another one may lead by now: see

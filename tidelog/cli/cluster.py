@@ -95,6 +95,19 @@ def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster
         raise typer.Exit(1)
 
 
+@app.command("remove-broker")
+def remove_broker(
+    node_id: Annotated[int, typer.Argument(metavar="NODE_ID", help="The broker's node.id.")],
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Let the cluster forget a broker that will not come back.
+
+    Stop it, and move its replicas to other brokers before. It is refused else, and says what to do.
+    """
+    run_with_admin(lambda admin: admin.unregister_broker(node_id), cluster)
+    print(f"broker {node_id} is removed. If it is ever started again, then with an empty data folder")
+
+
 @app.command("move-to-etcd")
 def move_to_etcd(config_file: Settings = None, assignments: Assignments = None) -> None:
     """Move the catalog of a stopped broker from its data folder to etcd.

@@ -48,6 +48,7 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions(0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions(0, 0),
     ApiKey.DESCRIBE_PRODUCERS: Versions(0, 0),
+    ApiKey.UNREGISTER_BROKER: Versions(0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Versions(0, 0),
     ApiKey.LIST_TRANSACTIONS: Versions(0, 2),
 }

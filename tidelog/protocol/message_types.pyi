@@ -1257,6 +1257,22 @@ class UpdateFeaturesResponseResultDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
+class UnregisterBrokerRequest:
+    broker_id: int
+
+class UnregisterBrokerResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+
+class UnregisterBrokerRequestDict(TypedDict, total=False):
+    broker_id: int
+
+class UnregisterBrokerResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+
 class GetTelemetrySubscriptionsRequest:
     client_instance_id: UUID
 

@@ -100,6 +100,7 @@ class ApiKey(IntEnum):
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -177,6 +178,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, cluster_admin),
         _api(ApiKey.DESCRIBE_QUORUM, 0, 2, cluster_admin),
         _api(ApiKey.UPDATE_FEATURES, 0, 2, cluster_admin),
+        _api(ApiKey.UNREGISTER_BROKER, 0, 0, cluster_admin),
         _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, cluster_admin),
         _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, cluster_admin),
         _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, transaction_markers),

@@ -184,13 +184,15 @@ class Cluster:
         if not task.cancelled():
             task.exception()  # Retrieved: the caller may be cancelled.
 
-    async def change_as_asked(self, plan: Callable[[Catalog], _D]) -> _D:
+    async def change_as_asked(
+        self, plan: Callable[[Catalog], _D], *, without_session: int | None = None
+    ) -> _D:
         """`change` for a request, which is answered with KAFKA_STORAGE_ERROR where the store fails.
 
-        Raises ApiError.
+        Raises ApiError, SessionLives.
         """
         try:
-            return await self.change(plan)
+            return await self.change(plan, without_session=without_session)
         except (StoreError, OSError) as error:
             advice = "check the disk of the data folder, or what cluster.store names; then ask again"
             logger.error("cluster_store_failed", error=str(error), advice=advice)

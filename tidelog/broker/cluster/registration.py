@@ -1,20 +1,33 @@
-"""Whether a broker that starts may take the place of the one that the catalog knows by its id.
+"""Whether a broker that starts may take the place of the one that the catalog knows by its id, and whether
+the catalog may forget one.
 
-Owns the check, and what its refusal says. A data folder keeps its own id, and the incarnations under which a
-broker was started with it. Another id is another disk; a folder that does not know the incarnation that
-registered last is an older copy. Either may lack acknowledged records: the broker leaves every in-sync and
-eligible set before it registers again. Where nobody else is in such a set, an operator has to accept that.
+Owns both checks, and what their refusals say. A data folder keeps its own id, and the incarnations under
+which a broker was started with it. Another id is another disk; a folder that does not know the incarnation
+that registered last is an older copy. Either may lack acknowledged records: the broker leaves every in-sync
+and eligible set before it registers again. Where nobody else is in such a set, an operator has to accept it.
 
-Invariant: a word of an operator names the incarnation that is lost, so it holds once.
+Invariants: a word of an operator names the incarnation that is lost, so it holds once; only a broker without
+a replica is forgotten, so no partition names a broker that nobody knows.
 
-Pure. Source: KIP-858 (directory ids), KIP-903 (an older disk).
+Pure. Source: KIP-631 (UnregisterBroker), KIP-858 (directory ids), KIP-903 (an older disk).
 """
 
 from collections.abc import Collection
+from typing import Final
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import NO_ID, BrokerRegistered, BrokerRegistration, Catalog
+from tidelog.broker.cluster.catalog import (
+    NO_ID,
+    BrokerRegistered,
+    BrokerRegistration,
+    BrokerUnregistered,
+    Catalog,
+)
 from tidelog.broker.cluster.store import StoreError
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+_NAMED: Final = 5
+"""How many partitions a message names."""
 
 
 def replica_epoch_of(incarnation: UUID) -> int:
@@ -75,3 +88,45 @@ def _refusal(before: BrokerRegistration, how: str) -> str:
         "Put that folder back in data.dir. If it is lost, start with broker.lost.incarnation="
         f"{before.incarnation.hex}: the records that only it had are given up"
     )
+
+
+def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
+    """The delta after which the cluster has no such broker.
+
+    Raises ApiError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST where it lives, or has replicas.
+    """
+    broker = catalog.brokers.get(node_id)
+    if broker is None:
+        raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"the cluster has no broker {node_id}")
+    if not broker.is_fenced:
+        raise still_lives(node_id)
+    held = [
+        (f"{topic.name}-{index}", not {*assigned.isr, *assigned.elr} - {node_id})
+        for topic in catalog.topics()
+        for index, assigned in enumerate(topic.partitions)
+        if node_id in assigned.replicas
+    ]
+    last = [name for name, is_last in held if is_last]
+    if last:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {node_id} has the last replica of {_some(last)}: start it again and move them by "
+            "`tidelog topic reassign`, or delete these topics if their records are lost",
+        )
+    if held:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {node_id} has replicas of {_some([name for name, _ in held])}: move them to other "
+            "brokers by `tidelog topic reassign`, then ask again",
+        )
+    return BrokerUnregistered(node_id)
+
+
+def still_lives(node_id: int) -> ApiError:
+    """Why a broker is not forgotten yet."""
+    return ApiError(ErrorCode.INVALID_REQUEST, f"broker {node_id} lives: stop it, and ask again")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -346,6 +346,13 @@ class ClusterAdminHandler:
             return {"error_code": ErrorCode.NONE}
         return {"error_code": refused[0]["error_code"], "error_message": refused[0]["error_message"]}
 
+    async def unregister_broker(
+        self, context: RequestContext, request: types.UnregisterBrokerRequest
+    ) -> types.UnregisterBrokerResponseDict:
+        """A broker that is gone for ever belongs to the cluster no more."""
+        await self._services.unregister(request.broker_id)
+        return {"error_code": ErrorCode.NONE, "error_message": None}
+
     def get_telemetry_subscriptions(
         self, context: RequestContext, request: types.GetTelemetrySubscriptionsRequest
     ) -> types.GetTelemetrySubscriptionsResponseDict:

@@ -259,6 +259,16 @@ class Admin:
         brokers = tuple(image.nodes[node_id] for node_id in sorted(image.nodes))
         return ClusterDescription(image.cluster_id or "", image.controller_id, brokers)
 
+    async def unregister_broker(self, node_id: int) -> None:
+        """Let the cluster forget a broker that will not come back (KIP-631). It may not live, nor have
+        replicas: else, and where there is no such broker, it raises BrokerError."""
+        await self._ask_controller(
+            ApiKey.UNREGISTER_BROKER,
+            {"broker_id": node_id},
+            lambda answer: [answer],
+            lambda _: f"broker {node_id}",
+        )
+
     async def describe_producers(
         self, topic: str, partitions: Sequence[int] | None = None
     ) -> dict[TopicPartition, list[ProducerDescription]]:

@@ -389,6 +389,7 @@ CASES = [
         fixed(topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]),
     ),
     Case(K.UPDATE_FEATURES, 1, fixed(feature_updates=[])),
+    Case(K.UNREGISTER_BROKER, 0, fixed(broker_id=77), tolerated=(ErrorCode.BROKER_ID_NOT_REGISTERED,)),
     Case(K.LIST_CONFIG_RESOURCES, 1, fixed(resource_types=[]), shown=named("topic")),
     Case(K.DESCRIBE_TOPIC_PARTITIONS, 0, lambda names: {"topics": [{"name": names.topic}]}),
     Case(K.DESCRIBE_TOPIC_PARTITIONS, 0, fixed(topics=[]), needs=(1,), shown=named("topic")),
