@@ -16,6 +16,8 @@
 - `site`: the brokers of a run, their proxies, disks and etcd
 - `trial`: what one kind of trial is, and what it tried, found and left out
 - `trimming`: deletes records of a compacted topic whenever it is cleaned
-- `workload`, `workload_confluent`, `workload_keyed`: the writers of a run
+- `workload`: what the writers of a run share, and ours; `workload_aiokafka`, `workload_confluent`,
+  `workload_kafka_python`, `workload_keyed`: the others
+- `cluster/`: several machines
 - `damage/`, `hostile/`, `power_cut/`, `transactions/`: trials of their own
 """

@@ -21,6 +21,7 @@ from typing import Final
 
 from rich.console import Console
 
+from faults.cluster.network import lacking
 from faults.damage import trial as damage
 from faults.etcd import BINARY
 from faults.hostile import trial as hostile
@@ -42,12 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(highlight=False)
     options = _parse(arguments)
     trials = [
-        Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console, options.brokers)),
+        Trial("crashes", "Crashes and bad networks", 0.6, partial(_crash, console, options)),
         Trial(
             "transactions",
             "Transactions of processors that are killed",
             0.5,
-            partial(transactions.run, brokers=options.brokers),
+            partial(transactions.run, brokers=options.brokers, machines=options.machines),
         ),
     ]
     if options.brokers == 1:
@@ -64,7 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
         found = asyncio.run(_run(chosen, options, folder, console))
         keep = keep or found
         given = [f"--only {options.only}"] if options.only else []
-        given += [f"--brokers {options.brokers}"] if options.brokers > 1 else []
+        if options.machines:
+            given.append("--machines")
+        elif options.brokers > 1:
+            given.append(f"--brokers {options.brokers}")
         replay = f"make faults SECONDS={options.seconds:g} SEED={options.seed}"
         replay += f" ARGUMENTS='{' '.join(given)}'" if given else ""
         console.print(f"{'[red]Replay:[/red]' if found else 'Replay:'} {replay}", soft_wrap=True)
@@ -104,10 +108,10 @@ async def _run(trials: Sequence[Trial], options: argparse.Namespace, folder: Pat
 
 
 async def _crash(
-    console: Console, brokers: int, seed: int, seconds: float, folder: Path, say: Say
+    console: Console, options: argparse.Namespace, seed: int, seconds: float, folder: Path, say: Say
 ) -> Outcome:
     """The trial of crashes and bad networks under writers; prints its tables."""
-    settings = Settings.drawn(seed, seconds, brokers)
+    settings = Settings.drawn(seed, seconds, options.brokers, machines=options.machines)
     say(
         f"{settings.partitions} partitions, segments of {settings.segment_bytes:,} bytes,"
         f" {settings.timestamp_type}, {settings.sync_delay_ms} ms for a sync"
@@ -131,10 +135,19 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--brokers", type=int, default=1, help="how many, over three members of etcd (default %(default)d)"
     )
+    parser.add_argument(
+        "--machines",
+        action="store_true",
+        help="three brokers and three members of etcd, each in a network namespace, three replicas",
+    )
     parser.add_argument("--quiet", action="store_true", help="only the report, not each step")
     parser.add_argument("--keep", action="store_true", help="keep the data folder even without findings")
     parser.add_argument("--log", type=Path, help="write what both clients log to this file")
     options = parser.parse_args(arguments)
+    if options.machines:
+        options.brokers = 3
+        if reason := lacking():
+            parser.error(f"--machines: {reason}")
     if options.brokers > 1 and options.only not in (None, *_OF_SEVERAL):
         parser.error(f"--only {options.only} is of one broker; of several are {', '.join(_OF_SEVERAL)}")
     if options.brokers > 1 and BINARY is None:
@@ -143,8 +156,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _set_up_logs(path: Path | None) -> None:
-    """Both clients log every fault. Their logs go to `path`, or are dropped if it is None."""
-    names = ("tidelog.client", "librdkafka")
+    """Clients log every fault. Their logs go to `path`, or are dropped if it is None."""
+    names = ("tidelog.client", "librdkafka", "aiokafka", "kafka")
     for name in names:
         logger = logging.getLogger(name)
         logger.propagate = False

@@ -23,15 +23,27 @@ _READY_SECONDS: Final = 120.0
 
 
 class EtcdMembers:
-    """A cluster of `count` members."""
+    """A cluster of `count` members. `machines`: where each runs, if not on loopback: its address, and what
+    stands before a command that runs there."""
 
-    def __init__(self, folder: Path, count: int, more: Sequence[str] = (), scheme: str = "http") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        more: Sequence[str] = (),
+        scheme: str = "http",
+        machines: Sequence[tuple[str, Sequence[str]]] = (),
+    ) -> None:
         self._held = [hold_free_port() for _ in range(2 * count)]
         ports = [held.getsockname()[1] for held in self._held]
-        self.endpoints = [f"{scheme}://localhost:{port}" for port in ports[:count]]
+        hosts = [address for address, _ in machines]
+        each_host = list(zip(hosts or ["localhost"] * count, ports, strict=False))
+        self.endpoints = [f"{scheme}://{host}:{port}" for host, port in each_host]
         self._folder = folder
         self._more = more
-        self._peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
+        self._before = [before for _, before in machines] or [()] * count
+        each_peer = zip(hosts or ["127.0.0.1"] * count, ports[count:], strict=True)
+        self._peers = [f"http://{host}:{port}" for host, port in each_peer]
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 
     async def start(self, number: int) -> None:
@@ -44,7 +56,7 @@ class EtcdMembers:
         arguments += [f"--initial-advertise-peer-urls={self._peers[number]}", *self._more]
         with (self._folder / f"m{number}.log").open("ab") as log:
             self._processes[number] = await asyncio.create_subprocess_exec(
-                BINARY or "etcd", *arguments, stdout=log, stderr=log
+                *self._before[number], BINARY or "etcd", *arguments, stdout=log, stderr=log
             )
 
     async def stop(self, number: int) -> None:
@@ -113,9 +125,10 @@ async def running_etcd(
     more: Sequence[str] = (),
     scheme: str = "http",
     ssl_context: ssl.SSLContext | None = None,
+    machines: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> AsyncIterator[EtcdMembers]:
     """Members that answer, with their data in `folder`, which exists."""
-    members = EtcdMembers(folder, count, more, scheme)
+    members = EtcdMembers(folder, count, more, scheme, machines)
     try:
         for number in range(count):
             await members.start(number)

@@ -4,13 +4,15 @@ Runs `python -m tidelog.broker …` in this process. `os.fdatasync`, `os.fsync` 
 kernel syncs logs are wrapped. Each sync takes up to `DELAY_MS` longer, as on a busy disk. Before the broker
 gets the result, the file's inode and durable size are written to the journal. After a kill -9, `faults.power`
 removes bytes that were never synced, as a real power cut would. `THREAD_SHARE`, 0 to 1, is the share of syncs
-that the queue refuses, as if it were full; the broker's threads do those.
+that the queue refuses, as if it were full; the broker's threads do those. `step_clock` steps the broker's
+clock while it runs, by a file beside the journal.
 
 Owns the journal's format: entries of two little-endian uint64, inode and size; the last entry of an inode
 counts. A special value instead of a size says that a directory was synced while it named the inode.
 """
 
 import asyncio
+import mmap
 import os
 import random
 import runpy
@@ -27,6 +29,7 @@ from tidelog.broker.storage.sync_queue import SyncQueue
 
 _ENTRY: Final = struct.Struct("<QQ")
 _NAMED: Final = 2**64 - 1
+_OFFSET: Final = struct.Struct("<q")
 
 
 def synced_sizes(journal: Path) -> dict[int, int]:
@@ -42,6 +45,27 @@ def named_files(journal: Path) -> set[int]:
 def _entries(journal: Path) -> list[tuple[int, int]]:
     data = journal.read_bytes() if journal.exists() else b""
     return list(_ENTRY.iter_unpack(data[: len(data) - len(data) % _ENTRY.size]))
+
+
+def step_clock(journal: Path, ms: int) -> None:
+    """From now on the clock of the broker with this journal is off by so much."""
+    with _clock_of(journal).open("r+b") as file:
+        file.write(_OFFSET.pack(ms * 1_000_000))
+
+
+def _clock_of(journal: Path) -> Path:
+    return journal.with_name("clock")
+
+
+def _follow_clock(path: Path) -> None:
+    """Let the time of this process be off by what the file says. libfaketime lets Python's sleep fail."""
+    path.touch()
+    os.truncate(path, _OFFSET.size)
+    with path.open("rb") as file:
+        off = mmap.mmap(file.fileno(), _OFFSET.size, access=mmap.ACCESS_READ)
+    honest = time.time_ns
+    time.time_ns = lambda: honest() + _OFFSET.unpack_from(off)[0]
+    time.time = lambda: time.time_ns() / 1e9
 
 
 class Journal:
@@ -124,6 +148,7 @@ def main() -> None:
         queue = SyncQueue.open()
         return None if queue is None else NotingQueue(queue, journal, delay_ms, thread_share)
 
+    _follow_clock(_clock_of(Path(sys.argv[1])))
     Disk.sync_queue = sync_queue  # type: ignore[method-assign, assignment]
     os.fdatasync = journal.noting(os.fdatasync, delay_ms)  # type: ignore[assignment]
     os.fsync = journal.noting(os.fsync, delay_ms)  # type: ignore[assignment]

@@ -45,6 +45,7 @@ class BrokerProcess:
         command: Sequence[str] = (sys.executable, "-m", "tidelog.broker"),
     ) -> None:
         self.data_dir = data_dir
+        self.host = "127.0.0.1"
         self.port = self.http_port = 0
         self.settings = dict(settings or {})
         self.log_lines: deque[str] = deque(maxlen=LINES_KEPT)

@@ -6,28 +6,43 @@ so a run always ends with a `Result`.
 """
 
 import asyncio
+import errno
 import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
+from faults.cluster.replicas import differences_of
+from faults.cluster.saboteur import saboteur_of
+from faults.cluster.site import cluster_site
 from faults.foreign_readers import compare_with_others
 from faults.latest_values import check_latest
 from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import ProxyCounters
 from faults.readback import Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur
-from faults.schedule import OF_SEVERAL, WRITERS, FaultKind, Step, schedule
+from faults.schedule import (
+    MACHINES,
+    MACHINES_WAIT_MS,
+    MEAN_WAIT_MS,
+    OF_SEVERAL,
+    WRITERS,
+    FaultKind,
+    Step,
+    schedule,
+)
 from faults.site import Site, site_of
 from faults.trial import Say
 from faults.trimming import trim_while_cleaned
 from faults.workload import Job, TidelogWriter, Writer
+from faults.workload_aiokafka import AiokafkaWriter
 from faults.workload_confluent import ConfluentWriter
+from faults.workload_kafka_python import KafkaPythonWriter
 from faults.workload_keyed import (
     BROKER_SETTINGS,
     COMPACTED_TOPIC,
@@ -61,6 +76,9 @@ CONFLUENT: Final[dict[str, Any]] = {
     "linger.ms": 2,
     "max.in.flight": 5,
 }
+_PYTHONIC: Final = {"request_timeout_ms": 3000, "retry_backoff_ms": 50, "metadata_max_age_ms": 1000}
+_AIOKAFKA: Final[dict[str, Any]] = {**_PYTHONIC, "max_batch_size": 4096}
+_KAFKA_PYTHON: Final[dict[str, Any]] = {**_PYTHONIC, "batch_size": 4096, "reconnect_backoff_max_ms": 200}
 
 
 @dataclass(frozen=True)
@@ -81,9 +99,11 @@ class Settings:
     acks_all_durable: bool = True
     """With false no power is cut: it may take what was acknowledged."""
     brokers: int = 1
+    machines: bool = False
+    """Whether each broker has a network and a disk of its own, and each partition three replicas."""
 
     @classmethod
-    def drawn(cls, seed: int, seconds: float, brokers: int = 1) -> Self:
+    def drawn(cls, seed: int, seconds: float, brokers: int = 1, *, machines: bool = False) -> Self:
         """Settings of the topic, drawn from the seed, so that seeds differ in more than the faults."""
         rng = random.Random(f"topic {seed}")
         return cls(
@@ -95,8 +115,9 @@ class Settings:
             sync_delay_ms=rng.choice((0, 5, 20, 50)),
             checkpoint_interval_ms=rng.choice((100, 500, 60_000)),
             thread_share=rng.choice((0.0, 0.0, 0.1, 1.0)),
-            acks_all_durable=rng.choice((True, True, False)),
+            acks_all_durable=rng.choice((True, True, machines)),
             brokers=brokers,
+            machines=machines,
         )
 
 
@@ -148,8 +169,12 @@ async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
             await follower.stop()
         else:
             judge_files(lambda partition: site.node_of(TOPIC, partition).data_dir, result, logs)
+            folders = [node.data_dir for node in site.nodes]
+            result.findings += (
+                differences_of(folders, TOPIC, settings.partitions) if site.replicas > 1 else ()
+            )
         for broker in site.brokers:
-            result.findings += alarms(broker)
+            result.findings += alarms(broker, disks_fail=settings.machines)
             result.broker_starts += broker.starts
             result.cleans += len(broker.events("log_cleaned"))
         counted = zip(*(astuple(node.proxy.counters) for node in site.nodes), strict=True)
@@ -172,11 +197,15 @@ async def _site(
         **BROKER_SETTINGS,
     }
     disk = settings.sync_delay_ms, settings.thread_share
-    async with site_of(data_dir, broker_settings, *disk, settings.brokers) as site:
+    opened = cluster_site(data_dir, broker_settings, *disk) if settings.machines else None
+    async with opened or site_of(data_dir, broker_settings, *disk, settings.brokers) as site:
         async with Admin(bootstrap_servers=site.address) as admin:
             configs = {TOPIC: None, COMPACTED_TOPIC: TOPIC_CONFIGS, TRIMMED_TOPIC: TRIMMED_CONFIGS}
             await admin.create_topics(
-                [NewTopic(name, settings.partitions, 1, topic_configs=each) for name, each in configs.items()]
+                [
+                    NewTopic(name, settings.partitions, site.replicas, topic_configs=each)
+                    for name, each in configs.items()
+                ]
             )
         shared = settings.partitions, settings.seed
         job = Job(site.address, TOPIC, *shared, result.ledgers, result.oddities)
@@ -184,6 +213,11 @@ async def _site(
         trimmed_job = Job(site.address, TRIMMED_TOPIC, *shared, result.trimmed_ledgers, result.oddities)
         writers = [
             *_writers(job),
+            *(
+                _direct_writers(replace(job, bootstrap_servers=site.direct_address))
+                if settings.machines
+                else ()
+            ),
             KeyedWriter("tidelog, keyed", keyed_job, TIDELOG),
             KeyedWriter("tidelog, trimmed", trimmed_job, TIDELOG),
         ]
@@ -214,12 +248,24 @@ def _writers(job: Job) -> list[Writer]:
     ]
 
 
+def _direct_writers(job: Job) -> list[Writer]:
+    """Those that reach the brokers without a proxy."""
+    return [
+        TidelogWriter("tidelog, direct", job, TIDELOG | {"linger_ms": 2}),
+        ConfluentWriter("confluent, direct", job, CONFLUENT | {"batch.size": 4096}),
+        AiokafkaWriter("aiokafka, direct", job, _AIOKAFKA),
+        KafkaPythonWriter("kafka-python, direct", job, _KAFKA_PYTHON),
+    ]
+
+
 async def _break(site: Site, settings: Settings, result: Result, say: Say) -> None:
-    saboteur = Saboteur(site)
+    saboteur = saboteur_of(site)
     weights = dict(WRITERS) if settings.brokers == 1 else {**WRITERS, **OF_SEVERAL}
+    if settings.machines:
+        weights = dict(MACHINES)
     if not settings.acks_all_durable:
         del weights[FaultKind.POWER_CUT]
-    steps = schedule(settings.seed, weights)
+    steps = schedule(settings.seed, weights, MACHINES_WAIT_MS if settings.machines else MEAN_WAIT_MS)
     trimming = [
         asyncio.create_task(trim_while_cleaned(broker, TRIMMED_TOPIC, result.trimmed))
         for broker in site.brokers
@@ -282,6 +328,12 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
         await follower.stop()
     if logs is not None:
         result.findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
+    try:
+        await site.settle()
+    except TimeoutError:
+        result.findings.append(
+            Finding(Kind.HANGING, "not all replicas are in sync long after the last fault")
+        )
     if exit_code := await site.terminate():
         result.findings.append(Finding(Kind.ALARM, f"exit code {exit_code} after SIGTERM"))
     for partition, seen in follower.logs.items():
@@ -322,14 +374,33 @@ def judge_files(data_dir_of: Callable[[int], Path], result: Result, logs: Logs |
     result.findings += check(result.ledgers, logs)
 
 
-def alarms(broker: BrokerProcess) -> list[Finding]:
-    """Log lines that crashes must not cause: errors, damage, tracebacks. A start may lack the store."""
+def alarms(broker: BrokerProcess, *, disks_fail: bool = False) -> list[Finding]:
+    """Log lines that crashes must not cause: errors, damage, tracebacks. A start may lack the store; with
+    `disks_fail` what names an error of a disk is no finding."""
     events = [(line, event_of(line)) for line in broker.log_lines]
     return [
         Finding(Kind.ALARM, line)
         for line, event in events
-        if event is None or (event.get("level") in ("error", "critical") and not _lacked_store(event))
+        if event is None
+        or (
+            event.get("level") in ("error", "critical")
+            and not _lacked_store(event)
+            and not (disks_fail and _is_of_disk(event))
+        )
     ]
+
+
+_OF_DISKS: Final = tuple(
+    f"[Errno {number}]" for number in (errno.ENOSPC, errno.EIO, errno.EROFS, errno.ENOMEM)
+)
+"""The last is what ext4 says when it cannot read the blocks of a folder."""
+
+
+def _is_of_disk(event: Mapping[str, Any]) -> bool:
+    """After a repair a log may end with zeros that were never synced."""
+    if event.get("event") == "log_damage_found":
+        return not event.get("below_recovery_point")
+    return any(each in str(event.get("error")) for each in _OF_DISKS)
 
 
 def _lacked_store(event: Mapping[str, Any]) -> bool:

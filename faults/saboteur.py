@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -32,8 +32,9 @@ _OF_USERS: Final = frozenset(
         FaultKind.ZOMBIE,
     }
 )
-_OF_MEMBERS: Final = frozenset({FaultKind.KILL_MEMBER, FaultKind.PAUSE_MEMBER})
+_OF_MEMBERS: Final = frozenset({FaultKind.KILL_MEMBER, FaultKind.PAUSE_MEMBER, FaultKind.NO_QUORUM})
 _OF_ALL: Final = frozenset({FaultKind.KILL_EACH, FaultKind.KILL_ALL})
+OfBroker = Callable[[Node, Step], Coroutine[Any, Any, None]]
 
 
 class Saboteur:
@@ -47,6 +48,17 @@ class Saboteur:
         """How often a broker was killed between the first file of a clean and its last change."""
         self._delayed: dict[Node, asyncio.TimerHandle] = {}
         self._under_way: dict[Node | EtcdMembers, asyncio.Task[None]] = {}
+        self._of_broker: dict[FaultKind, OfBroker] = {
+            FaultKind.PAUSE: self._pause,
+            FaultKind.KILL_PAUSED: self._pause,
+            FaultKind.OUTLIVE: self._pause,
+            FaultKind.KILL: self._kill,
+            FaultKind.KILL_IN_FLIGHT: self._kill,
+            FaultKind.KILL_STARTING: self._kill,
+            FaultKind.POWER_CUT: self._cut_power,
+            FaultKind.TERMINATE: self._terminate,
+            FaultKind.CUT_OFF: self._cut_off,
+        }
 
     async def carry_out(self, step: Step) -> None:
         """Do it, and return when the next may come. BrokerProcessError when a broker does not start."""
@@ -61,17 +73,7 @@ class Saboteur:
             await self._do(site.members, partial(self._disturb_members, site.members, step))
         else:
             node = step.pick(site.nodes)
-            of_broker = {
-                FaultKind.PAUSE: self._pause,
-                FaultKind.KILL_PAUSED: self._pause,
-                FaultKind.OUTLIVE: self._pause,
-                FaultKind.KILL: self._kill,
-                FaultKind.KILL_IN_FLIGHT: self._kill,
-                FaultKind.KILL_STARTING: self._kill,
-                FaultKind.POWER_CUT: self._cut_power,
-                FaultKind.TERMINATE: self._terminate,
-                FaultKind.CUT_OFF: self._cut_off,
-            }.get(kind)
+            of_broker = self._of_broker.get(kind)
             if of_broker is None:
                 self._disturb_network(node, step)
             else:
@@ -167,6 +169,12 @@ class Saboteur:
             await members.stop(number)
             await asyncio.sleep(step.duration_ms / 1000)
             members.go_on(number)
+        elif step.kind is FaultKind.NO_QUORUM:
+            several = range(len(members.endpoints) // 2 + 1)
+            await asyncio.gather(*map(members.stop, several))
+            await asyncio.sleep(step.duration_ms / 1000)
+            for number in several:
+                members.go_on(number)
         else:
             number = step.pick(range(len(members.endpoints)))
             await members.kill(number)

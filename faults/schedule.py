@@ -41,6 +41,18 @@ class FaultKind(StrEnum):
     CUT_OFF = "a broker cut off from etcd"
     KILL_MEMBER = "kill -9 of a member of etcd, start"
     PAUSE_MEMBER = "SIGSTOP of the leader of etcd, SIGCONT"
+    NO_QUORUM = "SIGSTOP of two members of etcd, SIGCONT"
+    LOSE_PEERS = "a broker cut off from the others"
+    LOSE_CLIENTS = "a broker cut off from its clients"
+    LOSE_ALL = "a broker cut off from all"
+    DEAF = "a broker that hears nobody"
+    MUTED = "a broker that nobody hears"
+    ONE_WAY = "a broker that does not hear another one"
+    FULL_DISK = "disk full, emptied, kill -9, start"
+    FAILING_DISK = "disk fails with EIO, kill -9, repaired, start"
+    EMPTY_DISK = "kill -9, start on an empty disk"
+    STEP_CLOCK = "clock stepped"
+    ELECT = "preferred leaders elected"
 
 
 class Step(NamedTuple):
@@ -80,6 +92,9 @@ _DETAILS: Final = {
     FaultKind.TWO_PROCESSORS: "now",
     FaultKind.KILL_EACH: "now",
     FaultKind.KILL_ALL: "now",
+    FaultKind.EMPTY_DISK: "now",
+    FaultKind.STEP_CLOCK: "now",
+    FaultKind.ELECT: "now",
 }
 _SHARED: Final = {
     FaultKind.KILL: 6,
@@ -100,13 +115,13 @@ _SHARED: Final = {
 }
 WRITERS: Final[Mapping[FaultKind, int]] = {**_SHARED, FaultKind.RENEW: 4}
 """How often each fault comes, relative to the others, where writers work."""
-PROCESSORS: Final[Mapping[FaultKind, int]] = {
-    **_SHARED,
+OF_PROCESSORS: Final[Mapping[FaultKind, int]] = {
     FaultKind.KILL_PROCESSOR: 14,
     FaultKind.PAUSE_PROCESSOR: 5,
     FaultKind.TWO_PROCESSORS: 6,
     FaultKind.ZOMBIE: 8,
 }
+PROCESSORS: Final[Mapping[FaultKind, int]] = {**_SHARED, **OF_PROCESSORS}
 """The same where processors work in transactions."""
 OF_SEVERAL: Final[Mapping[FaultKind, int]] = {
     FaultKind.KILL_EACH: 4,
@@ -117,6 +132,37 @@ OF_SEVERAL: Final[Mapping[FaultKind, int]] = {
     FaultKind.PAUSE_MEMBER: 5,
 }
 """What comes besides where several brokers share an etcd."""
+MACHINES: Final[Mapping[FaultKind, int]] = {
+    FaultKind.KILL: 6,
+    FaultKind.KILL_IN_FLIGHT: 4,
+    FaultKind.KILL_STARTING: 2,
+    FaultKind.POWER_CUT: 6,
+    FaultKind.TERMINATE: 6,
+    FaultKind.PAUSE: 4,
+    FaultKind.OUTLIVE: 6,
+    FaultKind.KILL_PAUSED: 2,
+    FaultKind.CUT_AFTER: 3,
+    FaultKind.DROP: 3,
+    FaultKind.KILL_ALL: 1,
+    FaultKind.CUT_OFF: 8,
+    FaultKind.LOSE_PEERS: 8,
+    FaultKind.LOSE_CLIENTS: 4,
+    FaultKind.LOSE_ALL: 8,
+    FaultKind.DEAF: 6,
+    FaultKind.MUTED: 6,
+    FaultKind.ONE_WAY: 6,
+    FaultKind.KILL_MEMBER: 3,
+    FaultKind.PAUSE_MEMBER: 3,
+    FaultKind.NO_QUORUM: 4,
+    FaultKind.FULL_DISK: 4,
+    FaultKind.FAILING_DISK: 4,
+    FaultKind.EMPTY_DISK: 4,
+    FaultKind.STEP_CLOCK: 5,
+    FaultKind.ELECT: 6,
+}
+"""What comes where each broker has a network and a disk of its own, and its partitions have replicas."""
+MACHINES_WAIT_MS: Final = 1000
+"""These last longer, so they come less often."""
 _LONGEST_MS: Final = {
     FaultKind.PAUSE: 2500,
     FaultKind.DELAY: 1500,
@@ -127,19 +173,29 @@ _LONGEST_MS: Final = {
     FaultKind.CUT_OFF: 6000,
     FaultKind.KILL_MEMBER: 3000,
     FaultKind.PAUSE_MEMBER: 3000,
+    FaultKind.NO_QUORUM: 5000,
+    FaultKind.LOSE_PEERS: 6000,
+    FaultKind.LOSE_CLIENTS: 4000,
+    FaultKind.LOSE_ALL: 6000,
+    FaultKind.DEAF: 6000,
+    FaultKind.MUTED: 6000,
+    FaultKind.ONE_WAY: 6000,
+    FaultKind.FULL_DISK: 3000,
+    FaultKind.FAILING_DISK: 3000,
 }
 _LONGEST_OTHER_MS: Final = 400
-_MEAN_WAIT_MS: Final = 250
-_LONGEST_WAIT_MS: Final = 1500
+MEAN_WAIT_MS: Final = 250
 
 
-def schedule(seed: int, weights: Mapping[FaultKind, int] = WRITERS) -> Iterator[Step]:
+def schedule(
+    seed: int, weights: Mapping[FaultKind, int] = WRITERS, mean_wait_ms: int = MEAN_WAIT_MS
+) -> Iterator[Step]:
     """The steps of `seed`, without end. The first kinds come once each in a random order, then by weight."""
     rng = random.Random(seed)
     first = list(weights)
     rng.shuffle(first)
     while True:
         kind = first.pop() if first else rng.choices(list(weights), list(weights.values()))[0]
-        wait_ms = min(int(rng.expovariate(1 / _MEAN_WAIT_MS)), _LONGEST_WAIT_MS)
+        wait_ms = min(int(rng.expovariate(1 / mean_wait_ms)), 6 * mean_wait_ms)
         duration_ms = int(rng.random() ** 2 * _LONGEST_MS.get(kind, _LONGEST_OTHER_MS))
         yield Step(wait_ms, kind, duration_ms, rng.randint(1, 6), rng.random())

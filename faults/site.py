@@ -48,11 +48,21 @@ class Site:
     members: EtcdMembers | None = None
     users: Sequence[User] = ()
     api_keys: Sequence[ApiKey] = field(default=(ApiKey.PRODUCE,))
+    replicas: int = 1
+    """Of each partition."""
 
     @property
     def address(self) -> str:
         """Where clients reach the brokers through the proxies."""
         return ",".join(f"{node.proxy.host}:{node.proxy.port}" for node in self.nodes)
+
+    @property
+    def direct_address(self) -> str:
+        """Where clients reach the brokers themselves, if they can."""
+        return self.address
+
+    async def settle(self) -> None:
+        """Wait until all replicas have what is stored. Raises TimeoutError."""
 
     @property
     def brokers(self) -> list[BrokerProcess]:
@@ -82,7 +92,7 @@ async def site_of(
         if brokers == 1:
             yield Site([await stack.enter_async_context(_node(data_dir, broker_settings, disk))])
             return
-        _made(data_dir)
+        made(data_dir)
         members = await stack.enter_async_context(running_etcd(data_dir, _MEMBERS))
         ports = [int(endpoint.rpartition(":")[2]) for endpoint in members.endpoints]
         nodes = []
@@ -94,14 +104,14 @@ async def site_of(
                 "broker.session.timeout.ms": SESSION_MS,
                 **broker_settings,
             }
-            own = _made(data_dir / f"broker-{number}") / "data"
+            own = made(data_dir / f"broker-{number}") / "data"
             node = await stack.enter_async_context(_node(own, settings, disk))
             node.relay = relay
             nodes.append(node)
         yield Site(nodes, members)
 
 
-def _made(folder: Path) -> Path:
+def made(folder: Path) -> Path:
     folder.mkdir()
     return folder
 

@@ -21,7 +21,7 @@ async def trim_while_cleaned(broker: BrokerProcess, topic: str, trimmed: Counter
         partitions = {int(path.parent.name.rpartition("-")[2]) for path in written}
         if partitions:
             with suppress(OSError, EOFError):
-                async with asyncio.timeout(_ANSWER_S), Wire.connected(broker.port) as wire:
+                async with asyncio.timeout(_ANSWER_S), Wire.connected(broker.port, broker.host) as wire:
                     await wire.delete_records(topic, dict.fromkeys(partitions, _EVERYTHING))
                     trimmed.update(partitions)
         await asyncio.sleep(_LOOK_S)

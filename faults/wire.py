@@ -36,9 +36,9 @@ class Wire:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, port: int) -> AsyncIterator[Self]:
-        """A connection to a broker of this machine, closed at the end."""
-        wire = cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connected(cls, port: int, host: str = "127.0.0.1") -> AsyncIterator[Self]:
+        """A connection to a broker, closed at the end."""
+        wire = cls(*await asyncio.open_connection(host, port))
         try:
             yield wire
         finally:

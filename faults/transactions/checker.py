@@ -138,7 +138,7 @@ def _check_order(logs: Mapping[Place, Sequence[Stored]]) -> Iterator[Finding]:
             latest[partition] = max(at, latest.get(partition, -1))
 
 
-def _check_ends(observed: Mapping[Place, Sequence[Ends]]) -> Iterator[Finding]:
+def _check_ends(observed: Mapping[str, Sequence[Ends]]) -> Iterator[Finding]:
     for place, rows in observed.items():
         before = Ends(0, 0)
         for ends in rows:

@@ -99,7 +99,7 @@ class History:
     attempts: Mapping[AttemptId, Attempt] = field(default_factory=dict)
     visible: Mapping[Place, Sequence[Stored]] = field(default_factory=dict)
     followed: Mapping[str, Mapping[Place, Sequence[Stored]]] = field(default_factory=dict)
-    ends: Mapping[Place, Sequence[Ends]] = field(default_factory=dict)
+    ends: Mapping[str, Sequence[Ends]] = field(default_factory=dict)
     committed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     inputs: Mapping[int, int] = field(default_factory=dict)
     positions: Mapping[int, int] = field(default_factory=dict)

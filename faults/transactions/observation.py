@@ -5,7 +5,7 @@ of a stopped broker with `protocol` alone, by the markers, without the broker's 
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +24,7 @@ from tidelog.protocol.records import decode_batch, iter_batches, read_marker
 READ_COMMITTED: Final = 1
 _LOOK_S: Final = 0.02
 _ASK_S: Final = 0.5
+_ANSWER_S: Final = 10.0
 _RETRY_S: Final = 0.05
 Logs = dict[Place, list[Stored]]
 
@@ -32,7 +33,10 @@ class EndsWatcher:
     """Looks at the ends of all places again and again, through all starts of the brokers."""
 
     def __init__(self, site: Site) -> None:
-        self.ends: dict[Place, list[Ends]] = defaultdict(list)
+        self.ends: dict[str, list[Ends]] = defaultdict(list)
+        """By place; of replicas by place, broker and start: each follows the end of its leader late."""
+        self._latest: dict[Place, Ends] = {}
+        self._looks: Counter[Place] = Counter()
         self._site = site
         self._watching = [asyncio.create_task(self._watch(node)) for node in site.nodes]
 
@@ -45,38 +49,47 @@ class EndsWatcher:
     def is_stable(self) -> bool:
         """Whether no transaction was open in the last look."""
         return all(
-            self.ends[place] and self.ends[place][-1].last_stable == self.ends[place][-1].high_watermark
+            place in self._latest and self._latest[place].last_stable == self._latest[place].high_watermark
             for place in PLACES
         )
 
     async def look_again(self) -> None:
         """Return after a look that began later than this call."""
-        seen = {place: len(self.ends[place]) for place in PLACES}
-        while any(len(self.ends[place]) < count + 2 for place, count in seen.items()):
+        seen = {place: self._looks[place] for place in PLACES}
+        while any(self._looks[place] < count + 2 for place, count in seen.items()):
             for each in self._watching:
                 if each.done():
                     each.result()
             await asyncio.sleep(_LOOK_S)
 
     async def _watch(self, node: Node) -> None:
+        replicated = self._site.replicas > 1
         while True:
             try:
-                async with Wire.connected(node.broker.port) as wire:
+                async with Wire.connected(node.broker.port, node.broker.host) as wire:
                     while True:
-                        for place in filter(lambda each: self._site.node_of(*each) is node, PLACES):
-                            await self._look(wire, place)
+                        async with asyncio.timeout(_ANSWER_S):
+                            for place in PLACES:
+                                if replicated:
+                                    await self._look(
+                                        wire, place, f"{place}, {node.broker.host} {node.broker.starts}"
+                                    )
+                                elif self._site.node_of(*place) is node:
+                                    await self._look(wire, place, str(place))
                         await asyncio.sleep(_LOOK_S)
             except (OSError, EOFError, TimeoutError):
                 await asyncio.sleep(_RETRY_S)
 
-    async def _look(self, wire: Wire, place: Place) -> None:
+    async def _look(self, wire: Wire, place: Place, name: str) -> None:
         # A Fetch at the end answers no record, and both ends as of one moment.
-        offset = self.ends[place][-1].high_watermark if self.ends[place] else 0
+        offset = self.ends[name][-1].high_watermark if self.ends[name] else 0
         found = await wire.read(*place, offset, 1, READ_COMMITTED)
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # The end went back.
             found = await wire.read(*place, 0, 1, READ_COMMITTED)
         if not found.error_code:
-            self.ends[place].append(Ends(found.last_stable_offset, found.high_watermark))
+            self._latest[place] = Ends(found.last_stable_offset, found.high_watermark)
+            self._looks[place] += 1
+            self.ends[name].append(self._latest[place])
 
 
 class PositionsWatcher:

@@ -14,12 +14,24 @@ from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind, compare
 from faults.checker import check as check_records
+from faults.cluster.replicas import differences_of
+from faults.cluster.saboteur import saboteur_of
+from faults.cluster.site import cluster_site
 from faults.foreign_readers import READERS, compare_with_others
 from faults.process import BrokerProcessError
 from faults.readback import COMMITTED, read_all
 from faults.runner import TIDELOG, alarms, break_for
 from faults.saboteur import Saboteur
-from faults.schedule import OF_SEVERAL, PROCESSORS, FaultKind, schedule
+from faults.schedule import (
+    MACHINES,
+    MACHINES_WAIT_MS,
+    MEAN_WAIT_MS,
+    OF_PROCESSORS,
+    OF_SEVERAL,
+    PROCESSORS,
+    FaultKind,
+    schedule,
+)
 from faults.site import Site, site_of
 from faults.transactions.checker import check
 from faults.transactions.client import CLIENTS, Job
@@ -131,6 +143,7 @@ async def run(
     least_steps: int = 0,
     crew: Crew | None = None,
     brokers: int = 1,
+    machines: bool = False,
 ) -> TrialOutcome:
     """Break things for `seconds`, or longer until `least_steps` are done, then check. The seed draws the crew
     if none is given."""
@@ -144,11 +157,14 @@ async def run(
         settings[f"{topic}.num.partitions"] = _COORDINATOR_PARTITIONS * brokers
     disk = rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))
     weights = PROCESSORS if brokers == 1 else {**PROCESSORS, **OF_SEVERAL}
-    async with site_of(folder / "data", settings, *disk, brokers) as site:
+    if machines:
+        weights = {**OF_PROCESSORS, **MACHINES}
+    opened = cluster_site(folder / "data", settings, *disk) if machines else None
+    async with opened or site_of(folder / "data", settings, *disk, brokers) as site:
         made = await _begin(site, seed, folder, outcome, crew or rng.choice(_CREWS))
-        saboteur = Saboteur(site)
+        saboteur = saboteur_of(site)
         try:
-            steps = schedule(seed, weights)
+            steps = schedule(seed, weights, MACHINES_WAIT_MS if machines else MEAN_WAIT_MS)
             await break_for(saboteur, steps, seconds, say, least_steps=least_steps)
             say("all faults are over; the processors read to the end of the input")
             await _settle(made)
@@ -159,7 +175,7 @@ async def run(
         finally:
             await _end(made)
         for broker in site.brokers:
-            outcome.findings += alarms(broker)
+            outcome.findings += alarms(broker, disks_fail=machines)
         outcome.tried = Counter({str(kind): count for kind, count in saboteur.done.items()})
         outcome.figures += _figures(made, saboteur)
     made.history.attempts = _attempts(made.slots)
@@ -181,8 +197,8 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
         job = Job(site.address, INPUT, partitions, *own, TIMEOUT_MS, crew.group_protocol)
         slots.append(Slot(name, client, job, seed, folder, oddities))
     async with Admin(bootstrap_servers=site.address) as admin:
-        outputs = [NewTopic(topic, partitions, 1) for topic, partitions in PARTITIONS.items()]
-        await admin.create_topics([NewTopic(INPUT, count, 1), *outputs])
+        topics = {INPUT: count, **PARTITIONS}
+        await admin.create_topics([NewTopic(*each, site.replicas) for each in topics.items()])
     job_of_feeder = WriterJob(site.address, INPUT, count, seed, longest_pause_s=_LONGEST_PAUSE_S)
     feeder = TidelogWriter("feeder", job_of_feeder, TIDELOG)
     site.users, site.api_keys = slots, _API_KEYS
@@ -263,6 +279,10 @@ async def _observe(made: _Run) -> None:
                 address, topic, logs, _READ_SECONDS, output_of, COMMITTED
             )
     await made.watcher.look_again()
+    try:
+        await made.site.settle()
+    except TimeoutError:
+        made.find(Kind.HANGING, "not all replicas are in sync long after the last fault")
     if exit_code := await made.site.terminate():
         made.find(Kind.ALARM, f"exit code {exit_code} after SIGTERM")
     for place, log in history.visible.items():
@@ -273,6 +293,10 @@ async def _observe(made: _Run) -> None:
             made.find(Kind.UNREADABLE, f"the files of {place}: {error}")
         else:
             made.outcome.findings += compare(place.partition, "the files", found, log)
+    if made.site.replicas > 1:
+        folders = [node.data_dir for node in made.site.nodes]
+        for topic, count in {INPUT: made.input_count, **PARTITIONS}.items():
+            made.outcome.findings += await asyncio.to_thread(differences_of, folders, topic, count)
 
 
 async def _end(made: _Run) -> None:

@@ -61,7 +61,7 @@ def test_a_history_without_a_fault_has_no_findings() -> None:
     made = history()
     logs = made.visible
     followed = {"a reader along": {place: log[:2] for place, log in logs.items()}}
-    ends = {PLACES[0]: [Ends(0, 0), Ends(0, 4), Ends(4, 4), Ends(4, 4)]}
+    ends = {str(PLACES[0]): [Ends(0, 0), Ends(0, 4), Ends(4, 4), Ends(4, 4)]}
     assert check(replace(made, followed=followed, ends=ends)) == []
 
 
@@ -162,7 +162,7 @@ def test_outputs_of_one_input_partition_keep_its_order() -> None:
     ],
 )
 def test_the_ends_of_a_log_never_go_back_nor_pass_each_other(ends: list[Ends], kind: Kind) -> None:
-    assert kinds(check(replace(history(), ends={PLACES[0]: ends}))) == {kind}
+    assert kinds(check(replace(history(), ends={str(PLACES[0]): ends}))) == {kind}
 
 
 def test_an_output_is_recognised_by_its_key_and_value_alone() -> None:
