@@ -16,8 +16,9 @@
 - `site`: the brokers of a run, their proxies, disks and etcd
 - `trial`: what one kind of trial is, and what it tried, found and left out
 - `trimming`: deletes records of a compacted topic whenever it is cleaned
-- `workload`: what the writers of a run share, and ours; `workload_aiokafka`, `workload_confluent`,
-  `workload_kafka_python`, `workload_keyed`: the others
+- `workload`: what the writers of a run share, and ours
+- `workload_aiokafka`, `workload_confluent`, `workload_kafka_python`: those of other clients
+- `workload_keyed`: a writer to a compacted topic
 - `cluster/`: several machines
 - `damage/`, `hostile/`, `power_cut/`, `transactions/`: trials of their own
 """

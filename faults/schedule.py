@@ -53,6 +53,7 @@ class FaultKind(StrEnum):
     EMPTY_DISK = "kill -9, start on an empty disk"
     STEP_CLOCK = "clock stepped"
     ELECT = "preferred leaders elected"
+    REASSIGN = "a partition taken from a broker and given back"
 
 
 class Step(NamedTuple):
@@ -159,6 +160,7 @@ MACHINES: Final[Mapping[FaultKind, int]] = {
     FaultKind.EMPTY_DISK: 4,
     FaultKind.STEP_CLOCK: 5,
     FaultKind.ELECT: 6,
+    FaultKind.REASSIGN: 6,
 }
 """What comes where each broker has a network and a disk of its own, and its partitions have replicas."""
 MACHINES_WAIT_MS: Final = 1000
@@ -182,6 +184,7 @@ _LONGEST_MS: Final = {
     FaultKind.ONE_WAY: 6000,
     FaultKind.FULL_DISK: 3000,
     FaultKind.FAILING_DISK: 3000,
+    FaultKind.REASSIGN: 4000,
 }
 _LONGEST_OTHER_MS: Final = 400
 MEAN_WAIT_MS: Final = 250

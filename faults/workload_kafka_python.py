@@ -1,6 +1,7 @@
 """kafka-python's idempotent producer as a writer of the fault runner. Its own thread reports outcomes."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 from kafka import KafkaProducer
@@ -55,7 +56,8 @@ class KafkaPythonWriter(Writer):
             await self._drained.wait()
 
     async def abandon(self) -> None:
-        await asyncio.to_thread(self._producer.close, timeout=_CLOSING_S)
+        with suppress(KafkaError):  # It could not send everything.
+            await asyncio.to_thread(self._producer.close, timeout=_CLOSING_S)
 
     def _report(self, ledger: Ledger, partition: int, counter: int, fate: int, error: str) -> None:
         if error:

@@ -54,8 +54,12 @@ class LoopDisk:
         """Writes get EIO from now on."""
         self._limit(_LEFT_BYTES)
 
+    def go_on(self) -> None:
+        """The device is whole again. Until then ext4 may repeat a call (truncate) that no signal ends."""
+        self._limit(0)
+
     async def repair(self) -> None:
-        await asyncio.to_thread(self._limit, 0)
+        """After `go_on`."""
         await command("umount", str(self.mounted))
         # Exit code 1: it mended something.
         await command("e2fsck", "-fy", self._device, accepted=(0, 1))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, cast
 
-from faults.cluster.site import ClusterSite, Machine, ask
+from faults.cluster.site import METADATA_VERSION, ClusterSite, Machine, ask
 from faults.honest_disk import step_clock
 from faults.process import BrokerProcessError
 from faults.saboteur import Saboteur
@@ -22,6 +22,8 @@ _BEFORE_SECONDS: Final = 10.0
 _AFTER_SECONDS: Final = 180.0
 _PREFERRED: Final = 0
 _ELECT_VERSION: Final = 2
+_REASSIGN_VERSION: Final = 0
+_AGAIN_S: Final = 0.5
 
 
 def saboteur_of(site: Site) -> Saboteur:
@@ -52,6 +54,7 @@ class ClusterSaboteur(Saboteur):
             FaultKind.EMPTY_DISK: self._replace_disk,
             FaultKind.STEP_CLOCK: self._step_clock,
             FaultKind.ELECT: self._elect,
+            FaultKind.REASSIGN: self._reassign,
         }
 
     async def heal(self) -> None:
@@ -101,6 +104,8 @@ class ClusterSaboteur(Saboteur):
         await asyncio.sleep(step.duration_ms / 1000)
         if step.kind is FaultKind.FULL_DISK:
             disk.empty()
+        else:
+            await asyncio.to_thread(disk.go_on)
         await node.broker.kill_9()
         if step.kind is FaultKind.FAILING_DISK:
             await disk.repair()
@@ -131,3 +136,34 @@ class ClusterSaboteur(Saboteur):
         with suppress(OSError, EOFError):
             wanted = {"election_type": _PREFERRED, "topic_partitions": None, "timeout_ms": 1000}
             await ask(node.broker, ApiKey.ELECT_LEADERS, _ELECT_VERSION, wanted)
+
+    async def _reassign(self, node: Node, step: Step) -> None:
+        """Any partition, also of an internal topic. The broker deletes its replica, and gets it anew, unless
+        the partition is given back before it was taken. Then it is the preferred leader."""
+        number = cast(Machine, node).number
+        others = [each.number for each in self._cluster.machines if each is not node]
+        try:
+            metadata = await ask(node.broker, ApiKey.METADATA, METADATA_VERSION, {"topics": None})
+        except (OSError, EOFError):
+            return
+        partition = step.pick(
+            [(each.name, index) for each in metadata.topics for index in range(len(each.partitions))]
+        )
+        await self._move(*partition, others)
+        await asyncio.sleep(step.duration_ms / 1000)
+        async with asyncio.timeout(_AFTER_SECONDS):
+            while not await self._move(*partition, [number, *others]):  # noqa: ASYNC110 (nobody says when)
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _move(self, topic: str, partition: int, replicas: Sequence[int]) -> bool:
+        """Whether a broker has accepted it."""
+        wanted = {"name": topic, "partitions": [{"partition_index": partition, "replicas": replicas}]}
+        for machine in self._cluster.machines:
+            with suppress(OSError, EOFError):
+                values = {"timeout_ms": 1000, "topics": [wanted]}
+                answer = await ask(
+                    machine.broker, ApiKey.ALTER_PARTITION_REASSIGNMENTS, _REASSIGN_VERSION, values
+                )
+                if not answer.error_code and not answer.responses[0].partitions[0].error_code:
+                    return True
+        return False

@@ -25,7 +25,7 @@ _BROKERS: Final = (1, 2, 3)
 _MEMBERS: Final = (11, 12, 13)
 _PROXIED_PORT: Final = 9092
 _DIRECT_PORT: Final = 9093
-_METADATA_VERSION: Final = 8
+METADATA_VERSION: Final = 8
 _ANSWER_S: Final = 3.0
 _LOOK_S: Final = 0.2
 _SETTLE_SECONDS: Final = 120.0
@@ -67,11 +67,11 @@ class ClusterSite(Site):
 
     async def _says_in_sync(self, machine: Machine) -> bool:
         try:
-            metadata = await ask(machine.broker, ApiKey.METADATA, _METADATA_VERSION, {"topics": None})
+            metadata = await ask(machine.broker, ApiKey.METADATA, METADATA_VERSION, {"topics": None})
         except (OSError, EOFError):
             return False
         return all(
-            set(partition.isr_nodes) == set(partition.replica_nodes) and partition.leader_id >= 0
+            len(partition.isr_nodes) == self.replicas and partition.leader_id >= 0
             for topic in metadata.topics
             for partition in topic.partitions
         )
