@@ -3,6 +3,7 @@
 import errno
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.unit.broker.test_services import batch as one_batch
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Topic
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.client import Admin, BrokerError, Consumer, Producer
+from tidelog.client import Admin, BrokerError, Consumer, LogTruncationError, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import NodeEndpoint
 from tidelog.protocol.schema import ApiKey
@@ -239,6 +240,39 @@ async def test_only_an_operator_lets_a_broker_lead_that_may_lack_records(cluster
         await cluster.kill(follower)
         await until(lambda: cluster.topic("u").partitions[0].isr == (leader,))
         await producer.send_and_wait("u", b"lost", partition=0)
+    lost = TopicPartition("u", 0)
+    async with AsyncExitStack() as stack:
+        readers = []
+        for reset in ("none", "latest"):
+            reader = Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset=reset)
+            readers.append(await stack.enter_async_context(reader))
+            reader.assign([lost])
+            reader.seek(lost, 0)
+            assert [(await reader.getone()).value for _ in range(2)] == [b"both", b"lost"]
+        group = {"group_id": "g", "auto_offset_reset": "none", "enable_auto_commit": False}
+        async with Consumer(bootstrap_servers=cluster.bootstrap_servers, **group) as member:
+            member.assign([lost])
+            member.seek(lost, 0)
+            epochs = [(await member.getone()).leader_epoch for _ in range(2)]
+            assert epochs == [cluster.topic("u").partitions[0].leader_epoch] * 2
+            await member.commit()
+        await elect_uncleanly(cluster, leader, follower)
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait("u", b"instead", partition=0)
+        with pytest.raises(LogTruncationError) as refused:
+            await readers[0].getone()
+        assert (refused.value.args, refused.value.diverging[lost][1]) == (({lost: 2},), 1)
+        record = await readers[1].getone()
+        assert (record.offset, record.value) == (1, b"instead")
+        resumed = await stack.enter_async_context(
+            Consumer(bootstrap_servers=cluster.bootstrap_servers, **group)
+        )
+        resumed.assign([lost])
+        with pytest.raises(LogTruncationError):
+            await resumed.getone()
+
+
+async def elect_uncleanly(cluster: Brokers, leader: int, follower: int) -> None:
     await cluster.kill(leader)
     await cluster.start(follower)
     await until(lambda: cluster.leader_of("u", 0) == NO_LEADER)

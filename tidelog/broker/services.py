@@ -243,11 +243,13 @@ class Services:
         replica = self.replicas.get((topic, partition))
         if replica is None:
             raise self.missing(topic, partition)
+        if replica.is_running:
+            # As in Kafka, before the role: a client of another epoch has to refresh its metadata, or to wait.
+            replica.check_leader_epoch(leader_epoch)
         if replica.stopped is not None:
             raise ApiError(replica.stopped)
         if replica.leadership is not None:
             self.check_not_replaced(replica)
-        replica.check_leader_epoch(leader_epoch)
         return replica
 
     def missing(self, topic: str, partition: int) -> ApiError:

@@ -12,6 +12,8 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.PRODUCE: Versions(3, 12),
     ApiKey.FETCH: Versions(4, 12),
     ApiKey.LIST_OFFSETS: Versions(1, 7),
+    # The first that consumers may send.
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(3, 4),
     # OffsetFetch has a list of groups from version 8 on, FindCoordinator a list of keys from version 4 on.
     ApiKey.OFFSET_COMMIT: Versions(2, 9),
     ApiKey.OFFSET_FETCH: Versions(2, 7),

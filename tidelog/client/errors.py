@@ -50,6 +50,23 @@ class OffsetOutOfRangeError(BrokerError, codes=(ErrorCode.OFFSET_OUT_OF_RANGE,))
         self.args = (dict(offsets or {}),)
 
 
+class LogTruncationError(OffsetOutOfRangeError):
+    """The leader lacks records that were read, and auto_offset_reset is "none" (KIP-320). `args[0]` has the
+    positions by partition, `diverging` (leader epoch, offset) up to where the leader has what was read; a
+    partition is not in it if that is not known."""
+
+    hint = "Seek to the diverging offset to read what replaced the lost records, or set auto_offset_reset"
+
+    def __init__(
+        self,
+        message: str,
+        offsets: Mapping[TopicPartition, int],
+        diverging: Mapping[TopicPartition, tuple[int, int]],
+    ) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, offsets)
+        self.diverging = dict(diverging)
+
+
 class RecordsLostError(BrokerError):
     """The broker's disk lost or damaged the requested records. A retry gets the same answer."""
 

@@ -131,7 +131,13 @@ async def _ask_one(
         return error
     topics: dict[str, list[types.ListOffsetsRequestPartitionDict]] = {}
     for key, timestamp in wanted.items():
-        topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": timestamp})
+        topics.setdefault(key.topic, []).append(
+            {
+                "partition_index": key.partition,
+                "current_leader_epoch": cluster.image.leader_epoch(key),
+                "timestamp": timestamp,
+            }
+        )
     values: types.ListOffsetsRequestDict = {
         "replica_id": _CONSUMER,
         "isolation_level": isolation_level,
@@ -154,7 +160,7 @@ def _read(
             key = TopicPartition(topic.name, partition.partition_index)
             code = error_code(partition.error_code)
             if code is ErrorCode.NONE:
-                found[key] = OffsetAndTimestamp(partition.offset, partition.timestamp)
+                found[key] = OffsetAndTimestamp(partition.offset, partition.timestamp, partition.leader_epoch)
             else:
                 error = read_error(code, f"offsets of {key.topic}-{key.partition}")
     return error

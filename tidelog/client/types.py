@@ -9,7 +9,7 @@ from enum import IntEnum
 from operator import index
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
-from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
@@ -124,15 +124,19 @@ class RecordColumns(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the offset of the next record to read, and a text of the application."""
+    """A committed position: the offset of the next record to read, a text of the application, and the leader
+    epoch of the record before it (KIP-320), -1 if it is not known."""
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
 def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
     """The one form of a position that an application gives. Raises TypeError or ValueError."""
     match offset:
+        case OffsetAndMetadata(int(), str(), int()):
+            taken = offset
         case int():
             taken = OffsetAndMetadata(offset)
         case (int(), str()):
@@ -180,7 +184,9 @@ def group_metadata(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a timestamp: its offset, and its own timestamp in milliseconds."""
+    """The first record at or after a timestamp: its offset, its own timestamp in milliseconds, and its leader
+    epoch, -1 if it is not known."""
 
     offset: int = NO_OFFSET
     timestamp: int = NO_TIMESTAMP
+    leader_epoch: int = NO_LEADER_EPOCH

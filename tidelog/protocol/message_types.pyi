@@ -904,6 +904,33 @@ class OffsetForLeaderEpochResponsePartitionDict(TypedDict, total=False):
     leader_epoch: int
     end_offset: int
 
+class OffsetForLeaderEpochRequestDict(TypedDict, total=False):
+    replica_id: int
+    topics: Sequence[OffsetForLeaderEpochRequestTopicDict]
+
+class OffsetForLeaderEpochRequestTopicDict(TypedDict, total=False):
+    topic: str
+    partitions: Sequence[OffsetForLeaderEpochRequestPartitionDict]
+
+class OffsetForLeaderEpochRequestPartitionDict(TypedDict, total=False):
+    partition: int
+    current_leader_epoch: int
+    leader_epoch: int
+
+class OffsetForLeaderEpochResponse:
+    throttle_time_ms: int
+    topics: list[OffsetForLeaderEpochResponseTopic]
+
+class OffsetForLeaderEpochResponseTopic:
+    topic: str
+    partitions: list[OffsetForLeaderEpochResponsePartition]
+
+class OffsetForLeaderEpochResponsePartition:
+    error_code: int
+    partition: int
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+
 class DescribeConfigsRequest:
     resources: list[DescribeConfigsRequestResource]
     include_synonyms: bool

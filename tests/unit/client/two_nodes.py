@@ -38,6 +38,7 @@ class TwoNodes:
             node.scripts[ApiKey.METADATA] = self._metadata
             node.scripts[ApiKey.PRODUCE] = partial(self._produce, number)
             node.scripts[ApiKey.FETCH] = partial(self._fetch, number)
+            node.scripts[ApiKey.OFFSET_FOR_LEADER_EPOCH] = partial(self._end_of_epoch, number)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -101,12 +102,27 @@ class TwoNodes:
             answer["node_endpoints"] = [{"node_id": self.leader, "host": "127.0.0.1", "port": port}]
         return answer
 
+    def _end_of_epoch(self, number: int, request: Request) -> dict[str, Any]:
+        (wanted,) = request.values.topics[0].partitions
+        result = {"partition": 0, "error_code": self._refusal(number, wanted.current_leader_epoch)}
+        if not result["error_code"]:
+            found = self._log.end_offset_for_epoch(wanted.leader_epoch, self.leader_epoch)
+            result["leader_epoch"], result["end_offset"] = found
+        return {"topics": [{"topic": TOPIC, "partitions": [result]}]}
+
+    def _refusal(self, number: int, leader_epoch: int) -> ErrorCode:
+        if leader_epoch not in (-1, self.leader_epoch):
+            is_old = leader_epoch < self.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if number == self.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _fetch(self, number: int, request: Request) -> dict[str, Any]:
         found: dict[str, object] = {"partition_index": 0, "high_watermark": self._log.end_offset}
         (wanted,) = request.values.topics[0].partitions
-        if number != self.leader:
+        if refusal := self._refusal(number, wanted.current_leader_epoch):
             self.refused += 1
-            found |= {"error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER, "records": b""}
+            found |= {"error_code": refusal, "records": b""}
+            self._naming_leader({}, found)
         elif wanted.fetch_offset < self._log.end_offset:
             found |= {"error_code": 0, "records": self._read(wanted.fetch_offset)}
         else:

@@ -13,5 +13,6 @@
 - `permission_retries`: tries again what was forbidden, since it may be allowed later
 - `positions`: positions of newly assigned partitions: where the group committed, else by the reset policy
 - `progress`: which of the returned records an application has finished
+- `validation`: whether a position lies in the log of a new leader (KIP-320)
 - `waiters`: calls that wait until something changes
 """

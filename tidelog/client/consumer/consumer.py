@@ -325,8 +325,11 @@ class Consumer(Generic[KT, VT]):
         """
         group = self._require_group()
         if offsets is None:
-            positions = {key: reader.position for key, reader in self._readers.items()}
-            offsets = {key: position for key, position in positions.items() if position is not None}
+            offsets = {
+                key: OffsetAndMetadata(reader.position, leader_epoch=reader.position_epoch)
+                for key, reader in self._readers.items()
+                if reader.position is not None
+            }
         await group.commit(offsets_to_commit(offsets))
 
     async def committed(self, partition: TopicPartition) -> int | None:

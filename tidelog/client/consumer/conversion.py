@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 from tidelog.client.errors import RecordDeserializationError
 from tidelog.client.types import ConsumerRecord, RecordColumns, TimestampType
 from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns, decode_plain_batches
-from tidelog.protocol.types import NO_LEADER_EPOCH
 from tidelog.wire.metadata import TopicPartition
 
 _T = TypeVar("_T")
@@ -48,7 +47,7 @@ def part(columns: Columns, first: int, end: int | None) -> Columns:
     )
 
 
-def rows(key: TopicPartition, columns: Columns) -> list[ConsumerRecord]:
+def rows(key: TopicPartition, columns: Columns, leader_epoch: int) -> list[ConsumerRecord]:
     """The records of partition `key`, with keys and values as bytes."""
     fields = zip(
         repeat(key.topic),
@@ -61,7 +60,7 @@ def rows(key: TopicPartition, columns: Columns) -> list[ConsumerRecord]:
         columns.headers,
         _sizes(columns.keys) if columns.key_size is None else repeat(columns.key_size),
         _sizes(columns.values) if columns.value_size is None else repeat(columns.value_size),
-        repeat(NO_LEADER_EPOCH),
+        repeat(leader_epoch),
         strict=False,
     )
     return list(map(tuple.__new__, repeat(ConsumerRecord), fields))

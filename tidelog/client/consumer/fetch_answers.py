@@ -13,7 +13,7 @@ from tidelog.client.consumer.fetch_session import FetchSession
 from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, read_error
 from tidelog.protocol.errors import ErrorCode, error_code
-from tidelog.protocol.hot import FetchPartitionResult, FetchResponse
+from tidelog.protocol.hot import NO_LEADER, FetchPartitionResult, FetchResponse
 from tidelog.protocol.records import AbortedTransactions
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import broker_error
@@ -56,12 +56,17 @@ class FetchAnswers:
             raise broker_error(error_code(response.error_code), "fetch")
         asked = {each[0].key: each for each in wanted}
         has_failed = False
+        leaders: dict[TopicPartition, tuple[int, int]] = {}
         for topic, results in response.topics:
             for result in results:
                 key = TopicPartition(str(topic), result.partition_index)
+                if result.current_leader != NO_LEADER:
+                    leaders[key] = result.current_leader
                 reader, generation, offset = asked.get(key, (None, 0, 0))
                 if reader is not None and (reader.generation, reader.fetch_offset) == (generation, offset):
                     has_failed |= self._take_one(reader, result)
+        if leaders:
+            self._cluster.leaders_named(leaders, response.node_endpoints)
         return Verdict.PAUSE if has_failed else Verdict.GO_ON
 
     def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:

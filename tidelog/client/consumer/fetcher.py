@@ -7,6 +7,7 @@ Owns: the loops (one task per broker) and the reset of positions. Invariants:
 - a position belongs to one topic id: in a new topic of the same name it means nothing, so the reset policy
   decides where to continue, after the records fetched before were read. If a broker no longer knows a topic,
   it is fetched again only after the metadata was;
+- a position is validated before it is fetched from a leader of another epoch (`validation`);
 - retriable errors are retried with backoff; other errors are raised by the next read of the partition.
 """
 
@@ -20,6 +21,7 @@ from tidelog.client.consumer.config import RESET_TIMESTAMPS, ConsumerConfig
 from tidelog.client.consumer.fetch_answers import FetchAnswers, Verdict
 from tidelog.client.consumer.fetch_session import FINAL_EPOCH, FetchSession
 from tidelog.client.consumer.partition_reader import PartitionReader
+from tidelog.client.consumer.validation import validate
 from tidelog.client.offset_lookup import LATEST, look_up_offsets
 from tidelog.client.types import OffsetAndTimestamp
 from tidelog.protocol.errors import ErrorCode
@@ -71,6 +73,7 @@ class Fetcher:
         self._is_closed = False
         self._is_waiting_for_reads = False
         policy = RESET_TIMESTAMPS[config.auto_offset_reset]
+        self._reset_timestamp = policy
         self._answers = FetchAnswers(policy, cluster, self.wake)
         cluster.add_listener(self.wake)
 
@@ -106,6 +109,10 @@ class Fetcher:
             # What has no leader, or one that does not answer, must not delay the others.
             work = partial(self._find_positions, topic, leader)
             self._spawn(("positions", topic, leader), work)
+        for leader in {leader_of(key) for key, each in self._readers.items() if self._is_doubtful(each)} - {
+            -1
+        }:
+            self._spawn(("validation", leader), partial(self._validate, leader))
         leaders = {leader_of(key) for key in self._readers}
         if -1 in leaders:
             self._cluster.request_refresh()
@@ -186,7 +193,8 @@ class Fetcher:
             if reader.generation == generation:
                 if found.offset >= 0:
                     _report_passed_over(reader, found.offset)
-                    reader.seek(found.offset)
+                    reader.seek(found.offset, found.leader_epoch)
+                    reader.valid_in = self._cluster.image.leader_epoch(key)
                 else:
                     # All records are older than the timestamp.
                     reader.reset(LATEST)
@@ -198,6 +206,34 @@ class Fetcher:
         except ClientError as error:
             return error
         return None
+
+    def _is_doubtful(self, reader: PartitionReader) -> bool:
+        """Whether its position must be validated at the present leader first."""
+        if reader.position is None or reader.error is not None or reader.is_suspended:
+            return False
+        image, key = self._cluster.image, reader.key
+        if reader.is_valid_in(image.leader_epoch(key)):
+            return False
+        # In another topic of this name the position means nothing.
+        return reader.lost is None and reader.is_of(image.topic_id(key.topic))
+
+    async def _validate(self, leader: int) -> None:
+        """Validate the positions of the readers that this node leads, and that need it."""
+        doubtful = [
+            reader
+            for key, reader in self._readers.items()
+            if self._cluster.image.leader(key) == leader and self._is_doubtful(reader)
+        ]
+        lose = self._answers.lose_position
+        error = await validate(self._cluster, leader, doubtful, self._reset_timestamp, lose)
+        if error is not None and error.retriable:
+            logger.debug("positions_not_validated", node_id=leader, error=str(error))
+            self._cluster.request_refresh()
+            await asyncio.sleep(self._backoff.delay_ms(1) / 1000)
+        elif error is not None:
+            for reader in doubtful:
+                reader.fail(error)
+        self._on_data()
 
     # Polling
 
@@ -245,6 +281,9 @@ class Fetcher:
                 continue
             if reader.position is None or reader.error is not None:
                 continue
+            if self._is_doubtful(reader):
+                self.wake()
+                continue
             if reader.doubted_image is self._cluster.image:
                 self._cluster.request_refresh()
                 continue
@@ -276,7 +315,7 @@ class Fetcher:
         partitions = {
             reader.key: FetchPartition(
                 reader.key.partition,
-                NO_LEADER_EPOCH,
+                reader.valid_in,
                 reader.fetch_offset,
                 NO_LEADER_EPOCH,
                 NO_OFFSET,

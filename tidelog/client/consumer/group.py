@@ -382,7 +382,7 @@ class Group:
         try:
             async with self._commit_turn:
                 news = {
-                    key: OffsetAndMetadata(offset)
+                    key: OffsetAndMetadata(offset, leader_epoch=self._readers[key].position_epoch)
                     for key, offset in self.finished().items()
                     if key in partitions and self._committed.get(key) != offset
                 }

@@ -15,7 +15,7 @@ from tidelog.client.errors import CorruptRecordError
 from tidelog.client.types import ConsumerRecord, RecordColumns
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import AbortedTransactions, BatchHeader, Columns, iter_batches
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 from tidelog.wire.errors import ClientError
 from tidelog.wire.metadata import TopicPartition
 
@@ -39,6 +39,7 @@ class PartitionReader:
         "buffered_bytes",
         "doubted_image",
         "error",
+        "fetch_epoch",
         "fetch_offset",
         "generation",
         "high_watermark",
@@ -48,7 +49,9 @@ class PartitionReader:
         "lost",
         "lost_at",
         "position",
+        "position_epoch",
         "reset_timestamp",
+        "valid_in",
     )
 
     def __init__(
@@ -62,6 +65,11 @@ class PartitionReader:
         self._on_failure = on_failure
         self.position: int | None = None
         self.fetch_offset = -1
+        # The leader epochs of the records before `position` and `fetch_offset`, -1 if they are not known.
+        self.position_epoch: int = NO_LEADER_EPOCH
+        self.fetch_epoch: int = NO_LEADER_EPOCH
+        # The leader epoch in which the leader has the records before `fetch_offset`.
+        self.valid_in: int = NO_LEADER_EPOCH
         self.high_watermark = -1
         self.is_paused = False
         # The group takes the partition away, or has not given it completely.
@@ -90,11 +98,25 @@ class PartitionReader:
         self._records: list[ConsumerRecord] = []
         self._next = 0
 
-    def seek(self, offset: int) -> None:
-        """Continue at `offset`. Clears an error."""
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        """Continue at `offset`, after a record of that leader epoch if it is known. Clears an error."""
         self._forget()
         self.position = self.fetch_offset = offset
+        self.position_epoch = self.fetch_epoch = leader_epoch
         self.reset_timestamp = None
+
+    def fetch_again(self) -> None:
+        """Forget what was fetched and not returned yet."""
+        self._drop_fetched()
+        self.fetch_offset = self.fetch_offset if self.position is None else self.position
+        self.fetch_epoch, self.valid_in = self.position_epoch, NO_LEADER_EPOCH
+        self.generation += 1
+
+    def is_valid_in(self, leader_epoch: int) -> bool:
+        """Whether the position need not be validated at a leader of this epoch (KIP-320)."""
+        if self.fetch_epoch == NO_LEADER_EPOCH:
+            self.valid_in = leader_epoch
+        return leader_epoch in (self.valid_in, NO_LEADER_EPOCH)
 
     def reset(self, timestamp: int) -> None:
         """Clear the position, so it is found by `timestamp`: -2 the beginning, -1 the end."""
@@ -161,7 +183,7 @@ class PartitionReader:
         Raises CorruptRecordError if they are not batches; nothing is added then.
         """
         batches: list[tuple[bytes, BatchHeader]] = []
-        fetch_offset = self.fetch_offset
+        fetch_offset, fetch_epoch = self.fetch_offset, self.fetch_epoch
         size_bytes = 0
         try:
             for at, header in iter_batches(data):
@@ -172,6 +194,7 @@ class PartitionReader:
                     is_hidden = is_aborted or header.is_control
                     batches.append((b"" if is_hidden else bytes(data[at : at + batch_bytes]), header))
                     fetch_offset = last_offset + 1
+                    fetch_epoch = header.partition_leader_epoch
                     size_bytes += batch_bytes
         except ProtocolError as error:
             raise self._corrupt(fetch_offset, error) from error
@@ -180,7 +203,7 @@ class PartitionReader:
                 fetch_offset, ProtocolError(f"{len(data)} bytes hold no batch with this offset")
             )
         self._batches += batches
-        self.fetch_offset = fetch_offset
+        self.fetch_offset, self.fetch_epoch = fetch_offset, fetch_epoch
         self.buffered_bytes += size_bytes
 
     def next_record(self) -> ConsumerRecord | None:
@@ -222,7 +245,7 @@ class PartitionReader:
             if not self._has_open:
                 break
             more = self._from_open(max(limit - len(taken), _FEWEST_ROWS))
-            self._records, self._next = rows(self.key, more), 0
+            self._records, self._next = rows(self.key, more, self.position_epoch), 0
         return taken
 
     def take_columns(self, limit: int) -> list[RecordColumns]:
@@ -281,6 +304,7 @@ class PartitionReader:
             _, header = self._batches.popleft()
             self.buffered_bytes -= header.size_bytes
         self._end = header.last_offset + 1
+        self.position_epoch = header.partition_leader_epoch
         if columns is None or not columns.offsets:
             self.position = self._end
         else:
@@ -291,6 +315,7 @@ class PartitionReader:
         self.error = None
         self.lost = self.lost_at = None
         self._topic_id = None
+        self.position_epoch = self.fetch_epoch = self.valid_in = NO_LEADER_EPOCH
         self._drop_fetched()
 
     def _drop_fetched(self) -> None:

@@ -104,7 +104,7 @@ class CommittedPositions:
                         elif committed is None:
                             self._begin_by_policy(reader)
                         else:
-                            reader.seek(committed.offset)
+                            reader.seek(committed.offset, committed.leader_epoch)
                 self._on_change()
         finally:
             self._asked.clear()

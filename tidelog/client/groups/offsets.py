@@ -107,7 +107,11 @@ class GroupOffsets:
             for name, each in results:
                 key, offset = TopicPartition(name, each.partition_index), each.committed_offset
                 is_there = offset != NO_OFFSET
-                found[key] = OffsetAndMetadata(offset, each.metadata or "") if is_there else None
+                found[key] = (
+                    OffsetAndMetadata(offset, each.metadata or "", each.committed_leader_epoch)
+                    if is_there
+                    else None
+                )
             return None
 
         await self._repeat(attempt, "committed offsets")
@@ -125,11 +129,12 @@ class GroupOffsets:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
     ) -> ClientError | None:
         topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
-        for key, (offset, metadata) in offsets.items():
+        for key, (offset, metadata, leader_epoch) in offsets.items():
             topics.setdefault(key.topic, []).append(
                 {
                     "partition_index": key.partition,
                     "committed_offset": offset,
+                    "committed_leader_epoch": leader_epoch,
                     "committed_metadata": metadata,
                 }
             )

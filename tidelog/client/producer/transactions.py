@@ -179,11 +179,12 @@ class Transactions:
             if not self.state.has_epoch_per_transaction:
                 await self._ask(Request.ADD_OFFSETS, values, _own_code)
             topics: dict[str, list[types.TxnOffsetCommitRequestPartitionDict]] = {}
-            for key, (offset, metadata) in offsets.items():
+            for key, (offset, metadata, leader_epoch) in offsets.items():
                 topics.setdefault(key.topic, []).append(
                     {
                         "partition_index": key.partition,
                         "committed_offset": offset,
+                        "committed_leader_epoch": leader_epoch,
                         "committed_metadata": metadata,
                     }
                 )

@@ -113,10 +113,10 @@ def decode_plain_batches(
 ) -> tuple[Columns | None, int]:
     """The records of the first of `batches`, and of those after it, together, and how many batches these are.
 
-    Stops before a batch that is invalid, compressed, or not `uniform`, or has other sizes or a gap before its
-    offsets, and after a batch with which there are `max_bytes`. None if it stops before the first. Each
-    element is the bytes of a batch and its header. What is done once for all batches takes longer than to
-    decode a batch of few records.
+    Stops before a batch that is invalid, compressed, or not `uniform`, or has other sizes, another leader
+    epoch or a gap before its offsets, and after a batch with which there are `max_bytes`. None if it stops
+    before the first. Each element is the bytes of a batch and its header. What is done once for all batches
+    takes longer than to decode a batch of few records.
     """
     timestamps: list[int] = []
     contents: list[bytes] = []
@@ -128,7 +128,13 @@ def decode_plain_batches(
             header.attributes & _NOT_PLAIN
             or header.magic != CURRENT_MAGIC
             or LOG_OVERHEAD + header.batch_length != len(batch)
-            or (first is not None and header.base_offset != next_offset)
+            or (
+                first is not None
+                and (
+                    header.base_offset != next_offset
+                    or header.partition_leader_epoch != first.partition_leader_epoch
+                )
+            )
         ):
             break
         before = len(timestamps), len(contents)
