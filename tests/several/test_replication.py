@@ -51,6 +51,14 @@ async def values(cluster: Brokers, count: int, topic: str = "t") -> list[bytes]:
         return [(await consumer.getone()).value or b"" for _ in range(count)]
 
 
+async def elected(cluster: Brokers, at: int, topic: str, election_type: int) -> int:
+    topics = [{"topic": topic, "partitions": [0]}]
+    answer = await asked(
+        cluster, at, ApiKey.ELECT_LEADERS, 2, election_type=election_type, topic_partitions=topics
+    )
+    return int(answer.replica_election_results[0].partition_result[0].error_code)
+
+
 def delete_before(offset: int) -> dict[str, Any]:
     partition = {"partition_index": 0, "offset": offset}
     return {"topics": [{"name": "t", "partitions": [partition]}], "timeout_ms": 30_000}
@@ -233,6 +241,45 @@ async def test_what_is_acknowledged_is_on_all_in_sync_replicas_and_on_a_disk_tha
     assert {cluster[2].services.replicas["t", index].log.flushed_end_offset for index in range(3)} == {10}
 
 
+async def test_a_copy_of_a_compacted_log_knows_the_epochs_of_which_no_batch_is_left(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    topic = await made(cluster, "c", 3, configs={"cleanup.policy": "compact", "min.insync.replicas": "2"})
+    lost = topic.partitions[0].leader_id
+
+    async def write(key: bytes) -> None:
+        # Of an idempotent producer compaction keeps the last batch.
+        async with Producer(
+            bootstrap_servers=cluster.bootstrap_servers, enable_idempotence=False
+        ) as producer:
+            await producer.send_and_wait("c", b"", key=key, partition=0)
+
+    await write(b"stays")
+    await cluster.kill(lost)
+    await in_sync(cluster, 2, "c")
+    await write(b"is replaced")
+    await cluster.start(lost)
+    await in_sync(cluster, 3, "c")
+    assert await elected(cluster, lost, "c", 0) == ErrorCode.NONE
+    await cluster.kill(lost)
+    await in_sync(cluster, 2, "c")
+    await write(b"is replaced")
+    shutil.rmtree(tmp_path / f"broker-{lost}")
+    leading = cluster[cluster.leader_of("c", 0)].services
+    log = leading.replicas["c", 0].log
+    log.roll(leading.clock_ms())
+    size_bytes = log.size_bytes
+    await leading.cleaner.clean_dirtiest()
+    assert log.size_bytes < size_bytes
+    await cluster.start(lost)
+    await in_sync(cluster, 3, "c")
+    ends = [
+        [broker.services.replicas["c", 0].end_offset_for_epoch(epoch) for epoch in range(4)]
+        for broker in cluster.running.values()
+    ]
+    assert ends[0] == ends[1] == ends[2], ends
+
+
 async def test_only_an_operator_lets_a_broker_lead_that_may_lack_records(cluster: Brokers) -> None:
     leader, follower = (await made(cluster, "u", 2)).partitions[0].replicas
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
@@ -278,21 +325,14 @@ async def elect_uncleanly(cluster: Brokers, leader: int, follower: int) -> None:
     await until(lambda: cluster.leader_of("u", 0) == NO_LEADER)
     await cluster.agreed()
 
-    async def elected(election_type: int) -> int:
-        topics = [{"topic": "u", "partitions": [0]}]
-        answer = await asked(
-            cluster, follower, ApiKey.ELECT_LEADERS, 2, election_type=election_type, topic_partitions=topics
-        )
-        return int(answer.replica_election_results[0].partition_result[0].error_code)
-
-    assert await elected(0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert await elected(cluster, follower, "u", 0) == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert cluster.leader_of("u", 0) == NO_LEADER
-    assert await elected(1) == ErrorCode.NONE
+    assert await elected(cluster, follower, "u", 1) == ErrorCode.NONE
     assert cluster.leader_of("u", 0) == follower
     await cluster.start(leader)
     await until(lambda: len(cluster.topic("u").partitions[0].isr) == 2)
-    assert await elected(1) == ErrorCode.ELECTION_NOT_NEEDED
-    assert await elected(0) == ErrorCode.NONE
+    assert await elected(cluster, follower, "u", 1) == ErrorCode.ELECTION_NOT_NEEDED
+    assert await elected(cluster, follower, "u", 0) == ErrorCode.NONE
     assert cluster.leader_of("u", 0) == leader
     assert cluster[leader].services.replicas["u", 0].log.end_offset == 1
 

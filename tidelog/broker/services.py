@@ -447,6 +447,7 @@ def _fetchers(
     events: PeerEvents,
 ) -> Fetchers:
     from tidelog.broker.cluster.registration import replica_epoch_of
+    from tidelog.broker.peers.epochs import end_of_epoch
     from tidelog.broker.peers.snapshots import fetch_snapshot
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.fetching import FetchLimits
@@ -457,6 +458,7 @@ def _fetchers(
         catalog,
         peers.fetch,
         partial(fetch_snapshot, peers, config.node_id),
+        partial(end_of_epoch, peers, config.node_id),
         clock_ms,
         events,
         replica_epoch=replica_epoch_of(membership.incarnation),

@@ -28,6 +28,7 @@ from tidelog.wire.metrics import RequestMetrics
 __all__ = ["AuthenticationError", "ClientError", "Connections"]
 ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.FETCH_SNAPSHOT: Versions(0, 1),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(4, 4),
     # Version 4 is the first for brokers. Later ones only have other codes for clients.
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
     ApiKey.WRITE_TXN_MARKERS: Versions(1, 2),

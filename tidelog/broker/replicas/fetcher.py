@@ -2,7 +2,7 @@
 
 Owns the loop: ask, write what came, make it durable, ask from there. One request is under way at a time, so
 memory is bounded by one answer. What cannot simply be appended is passed to `repair`: a log that diverges
-from the leader's, or one that ends before the leader's begins.
+from the leader's, one that ends before the leader's begins, one to which a gap hides epochs.
 
 Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
 role changed gets nothing that was asked for before; a request that waits for data is given up when another
@@ -25,6 +25,7 @@ import structlog
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.replicas.fetching import Fetching, PartitionKey
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.own_batches import EpochsUnknownError
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import (
     NO_EPOCH_END_OFFSET,
@@ -61,6 +62,9 @@ class Repair(Protocol):
 
     def out_of_range(self, replica: Replica) -> None:
         """The leader has nothing that follows this log."""
+
+    def epochs_unknown(self, replica: Replica, epoch: int) -> None:
+        """The leader's next batch, of `epoch`, lies behind a gap: see `EpochsUnknownError`."""
 
 
 class Fetcher:
@@ -237,6 +241,10 @@ class Fetcher:
                 self._ask_from_end(replica)  # Which tells the leader.
             self._fetching.succeeded(key)
             return size
+        except EpochsUnknownError as error:
+            self.remove(replica)
+            self._repair.epochs_unknown(replica, error.epoch)
+            return 0
         except Exception as error:
             if not isinstance(error, ApiError | ProtocolError):
                 self.remove(replica)

@@ -1,7 +1,8 @@
 """Which replicas of this broker fetch from which leader, and what brings a log back that cannot follow.
 
 Owns a fetcher for each leader, and the repairs: a log that diverges from its leader's is cut back; one that
-ends before its leader's begins starts over there, with what the leader knows of producers before that.
+ends before its leader's begins starts over there, with what the leader knows of producers before that; where
+the leader's next batch lies behind a gap, the leader is asked which epochs began in it.
 
 Invariants: a replica is with one fetcher at most, that of the leader that it follows; a repair works on a
 replica that no fetcher has, as the leader of one epoch says, and ends with another replica of the role of
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 
 import structlog
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Catalog
 from tidelog.broker.limits.peer_events import PeerEvents
-from tidelog.broker.replicas.divergence import end_after_divergence
+from tidelog.broker.replicas.divergence import end_after_divergence, hidden_epochs
 from tidelog.broker.replicas.fetcher import Fetcher
 from tidelog.broker.replicas.fetching import Fetching, FetchLimits
 from tidelog.broker.replicas.partitions import Partitions
@@ -40,6 +42,7 @@ class Fetchers:
         catalog: Catalog,
         fetch: Callable[[int, FetchRequest], Awaitable[FetchResponse]],
         fetch_snapshot: Callable[[int, str, int, int], Awaitable[bytes]],
+        end_of_epoch: Callable[[int, str, int, int, int], Awaitable[tuple[int, int]]],
         clock_ms: Callable[[], int],
         events: PeerEvents,
         *,
@@ -48,11 +51,13 @@ class Fetchers:
         partition_max_bytes: int,
     ) -> None:
         """`fetch_snapshot(leader id, topic, partition, leader epoch)` gives what a leader knows of producers
-        before its log begins, and raises ApiError."""
+        before its log begins, and raises ApiError; `end_of_epoch(leader id, topic, partition, leader epoch,
+        epoch)` where it says that an epoch ended, too."""
         self._partitions = partitions
         self._catalog = catalog
         self._fetch = fetch
         self._fetch_snapshot = fetch_snapshot
+        self._end_of_epoch = end_of_epoch
         self._clock_ms = clock_ms
         self._events = events
         self._replica_epoch = replica_epoch
@@ -123,16 +128,7 @@ class Fetchers:
         try:
             snapshot = await self._fetch_snapshot(leader_id, replica.topic, replica.partition, leader_epoch)
         except ApiError as error:
-            logger.warning(
-                "replica_not_started_over",
-                topic=replica.topic,
-                partition=replica.partition,
-                leader_id=leader_id,
-                error=str(error),
-                advice="it is tried again; see what the leader logs",
-            )
-            await asyncio.sleep(self._limits.longest_delay_ms / 1000)
-            self.role_changed(replica)
+            await self._follow_later("replica_not_started_over", replica, leader_id, error)
             return
         logger.warning(
             "replica_started_over",
@@ -143,6 +139,38 @@ class Fetchers:
             advice="nothing to do: the leader has deleted what would follow the records here",
         )
         await self._partitions.start_over(replica, leader_epoch, snapshot, self._catalog)
+
+    def epochs_unknown(self, replica: Replica, epoch: int) -> None:
+        """See `Repair`."""
+        self._begin(self._learn_epochs(replica, epoch, replica.leader_id, replica.leader_epoch))
+
+    async def _learn_epochs(self, replica: Replica, epoch: int, leader_id: int, leader_epoch: int) -> None:
+        with suppress(ApiError):
+            await replica.flushed_as_follower()
+        wanted = hidden_epochs(replica.log.leader_epoch, replica.log.end_offset, epoch)
+        where = leader_id, replica.topic, replica.partition, leader_epoch
+        try:
+            asked = next(wanted)
+            while True:
+                asked = wanted.send(await self._end_of_epoch(*where, asked))
+        except StopIteration as end:
+            if replica.leader_epoch == leader_epoch:
+                replica.log.foretell_epochs(end.value)
+            self.role_changed(replica)
+        except ApiError as error:
+            await self._follow_later("replica_epochs_not_learned", replica, leader_id, error)
+
+    async def _follow_later(self, event: str, replica: Replica, leader_id: int, error: ApiError) -> None:
+        logger.warning(
+            event,
+            topic=replica.topic,
+            partition=replica.partition,
+            leader_id=leader_id,
+            error=str(error),
+            advice="it is tried again; see what the leader logs",
+        )
+        await asyncio.sleep(self._limits.longest_delay_ms / 1000)
+        self.role_changed(replica)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -4,7 +4,9 @@ Owns the list and its file, `leader-epoch-checkpoint`. Epochs ascend strictly, o
 
 Invariants: the file may lag behind the list until the next flush, never behind what was acknowledged with
 acks=all unless the disk is full; the batches themselves carry their epoch, so recovery finds what a crash
-took from the file.
+took from the file. Where compaction has removed the first batches of an epoch, or all, those that a follower
+copies do not say where it began: the leader does, before they are written. A batch behind a gap counts after
+a crash only if the gap was stored as a legal one (`cleaned_offset`), and this file is written before that.
 """
 
 from pathlib import Path
@@ -23,6 +25,8 @@ class LeaderEpochs:
         self.entries: list[tuple[int, int]] = []
         self.latest: int = NO_LEADER_EPOCH
         self.is_dirty = False
+        self._foretold: list[tuple[int, int]] = []
+        """Entries of the leader's list after the last batch here."""
 
     def load(self, found: list[tuple[int, int]], end_offset: int) -> str | None:
         """Read the file, add what recovery found in the last batches, drop what the log does not hold.
@@ -48,9 +52,21 @@ class LeaderEpochs:
     def note(self, epoch: int, offset: int) -> None:
         """A batch of `epoch` lies at `offset`; only the first of an epoch matters."""
         if epoch > self.latest:
-            self.entries.append((epoch, offset))
+            told = [each for each in self._foretold if each[0] <= epoch and each[1] <= offset]
+            self.entries += told
+            if not told or told[-1][0] != epoch:
+                self.entries.append((epoch, offset))
+            self._foretold = []
             self.latest = epoch
             self.is_dirty = True
+
+    def foretell(self, entries: list[tuple[int, int]]) -> None:
+        """The next batch lies behind a gap, before which these epochs began, the last one that batch's."""
+        self._foretold = entries
+
+    def is_unknown(self, epoch: int) -> bool:
+        """Whether it is unknown where an epoch began whose next batch lies behind a gap."""
+        return epoch > self.latest and all(each != epoch for each, _ in self._foretold)
 
     def save(self, entries: list[tuple[int, int]]) -> None:
         """Write the file, durably with the names in its folder; in any thread, with a copy of the entries.

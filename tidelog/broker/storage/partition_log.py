@@ -306,7 +306,7 @@ class PartitionLog(ReadableLog):
         base_offset = self.end_offset
         if origin is AppendOrigin.LEADER:
             name = f"{self.topic}-{self.partition}"
-            base_offset, leader_epoch = follow(header, name, base_offset, self.leader_epoch, self._cleaned)
+            base_offset, leader_epoch = follow(header, name, base_offset, self._epochs, self._cleaned)
         marker = None
         if header.producer_id >= 0:
             marker = admit_for_producer(batch, header, origin, self.producers)
@@ -381,6 +381,10 @@ class PartitionLog(ReadableLog):
         """Accept and serve nothing more: the disk is not reliable."""
         if self.failure is None:
             self.failure = error
+
+    def foretell_epochs(self, entries: list[tuple[int, int]]) -> None:
+        """The leader's next batch lies behind a gap, in which these epochs began: (epoch, first offset)."""
+        self._epochs.foretell(entries)
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the last one is empty. Raises ApiError(KAFKA_STORAGE_ERROR)."""

@@ -23,12 +23,13 @@ from tests.unit.broker.storage.support import (
 )
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
 from tidelog.broker.storage.log_config import LogConfig
+from tidelog.broker.storage.own_batches import EpochsUnknownError
 from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.broker.storage.verification.findings import Finding, Findings, Severity
 from tidelog.broker.storage.verification.partition import PartitionCheck, PartitionFacts
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import decode_batch, iter_batches, read_batch_header
+from tidelog.protocol.records import LOG_OVERHEAD, decode_batch, iter_batches, pack_prefix, read_batch_header
 from tidelog.protocol.records.filtering import placeholder
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=150)
@@ -279,6 +280,24 @@ def test_what_cannot_follow_is_refused_and_changes_nothing(tmp_path: Path, wrong
     )
     assert (state(log), log.end_offset, log.size_bytes) == before
     assert log.leader_epoch == 4
+
+
+def test_epochs_that_a_gap_hides_begin_where_the_leader_says_also_after_a_crash(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append_from_leader(log, batch(count=2))
+    hidden = bytearray(batch())
+    hidden[:16] = pack_prefix(9, len(hidden) - LOG_OVERHEAD, 4)
+    with pytest.raises(EpochsUnknownError):
+        append_from_leader(log, hidden)
+    log.foretell_epochs([(3, 2), (4, 7)])
+    assert log.end_offset_for_epoch(3) == (-1, -1)
+    append_from_leader(log, hidden)
+    expected = {2: (2, 2), 3: (3, 7), 4: (4, 10)}
+    assert {epoch: log.end_offset_for_epoch(epoch) for epoch in expected} == expected
+    flush(log)
+    log.close(clean=False)
+    again = open_log(tmp_path)
+    assert {epoch: again.end_offset_for_epoch(epoch) for epoch in expected} == expected
 
 
 def test_a_leaders_markers_change_producers_and_its_unknown_ones_do_not(tmp_path: Path) -> None:
