@@ -18,6 +18,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 
 QUICK = {
     "group_initial_rebalance_delay_ms": 0,
+    "shutdown_linger_ms": 0,
     "offsets_topic_num_partitions": 6,
     "offsets_topic_replication_factor": 1,
     "transaction_state_log_num_partitions": 6,

@@ -307,6 +307,7 @@ async def test_partitions_of_a_killed_or_paused_broker_over_etcd_have_no_leader_
                 await producer.send_and_wait("copied", b"after", partition=index)
             await producer.stop()
             await first.start()
+            assert not first.events("broker_session_awaited")
             await until_leaders(second.port, {mine: 1})
             (other,) = {0, 1} - {mine}
             second.pause()

@@ -202,8 +202,9 @@ async def test_a_broker_has_one_session_which_others_see_until_it_ends(opened: O
     first, second = BrokerSession(1, uuid4()), BrokerSession(1, uuid4())
     await store.begin_session(first)
     assert store.session_valid_until_ms > time.monotonic() * 1000
-    with pytest.raises(SessionHeld, match=r"another node\.id"):
-        await again.begin_session(second)
+    for ended in (None, uuid4()):
+        with pytest.raises(SessionHeld, match=r"another node\.id"):
+            await again.begin_session(second, ended)
     sessions = other.watch_sessions()
     assert await anext(sessions) == {first}
     with pytest.raises(SessionLives):
@@ -216,6 +217,13 @@ async def test_a_broker_has_one_session_which_others_see_until_it_ends(opened: O
     assert await anext(sessions) == {second}
     with pytest.raises(StoreConflict):
         await other.commit([reserve(catalog)], 0, without_session=3)
+    if not isinstance(store, RemoteStore):  # There a session ends with the process.
+        third = BrokerSession(1, uuid4())
+        await store.begin_session(third, second.incarnation)
+        assert await anext(sessions) == {third}
+        await again.end_session()
+        with pytest.raises(SessionLives):
+            await other.commit([reserve(catalog)], 1, without_session=1)
 
 
 async def test_a_commit_may_be_as_large_as_a_request_for_topics(opened: Opened) -> None:

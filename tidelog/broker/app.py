@@ -203,7 +203,9 @@ class Broker:
         if self._faults is not None:
             self._faults.release()
         if clean:
-            await self.services.hand_over()
+            if await self.services.hand_over():
+                # Clients hear here who leads now; many an old one takes a refused connection worse.
+                await self._server.until_left(self.config.shutdown_linger_ms)
             cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
             if cut_off:
                 logger.warning("connections_cut_off", connections=cut_off)

@@ -56,7 +56,7 @@ from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
-from tidelog.broker.replicas.ownership import claim, is_in_use, note_start, starts_of
+from tidelog.broker.replicas.ownership import claim, ended_start, is_in_use, note_start, starts_of
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
@@ -275,12 +275,14 @@ class Services:
         if self.membership is not None and known is not None and len(known.partitions[index].replicas) > 1:
             self.membership.report_offline(known.topic_id, index)
 
-    async def hand_over(self) -> None:
-        """Let other brokers lead what they can lead, while this one still answers."""
-        if self._fetchers is not None and self.membership is not None:
-            await self._fetchers.close()
-            await self.membership.hand_over()
-            await self._reconciler.settled()
+    async def hand_over(self) -> bool:
+        """Let others lead what they can lead, while this broker still answers. Returns whether they do."""
+        if self._fetchers is None or self.membership is None:
+            return False
+        await self._fetchers.close()
+        is_handed_over = await self.membership.hand_over()
+        await self._reconciler.settled()
+        return is_handed_over
 
     async def close(self, *, clean: bool = True) -> None:
         """Finish the work that has begun, flush, write snapshots, unlock the data folder.
@@ -611,9 +613,9 @@ async def _registered(
         until_refused=until_refused,
         leader_rebalance=rebalance if config.auto_leader_rebalance_enable else None,
     )
-    await membership.begin()
-    lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
     starts = await asyncio.to_thread(starts_of, disk, config.data_dir)
+    await membership.begin(await asyncio.to_thread(ended_start, disk, config.data_dir, starts))
+    lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
     await asyncio.to_thread(claim, disk, config.data_dir, identity)
     await noted.begin()
     membership.check(starts.directory_id, starts.incarnations, lost)

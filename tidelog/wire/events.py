@@ -23,7 +23,9 @@ class _Logger:
     def _log(self, level: str, event: str, **fields: Any) -> None:
         # Importing structlog is slow for short-lived processes that log nothing, such as Spark's workers.
         structlog = sys.modules.get("structlog")
-        if structlog is not None and structlog.is_configured():
+        # Another thread may be importing it just now.
+        is_configured = getattr(structlog, "is_configured", None)
+        if structlog is not None and is_configured is not None and is_configured():
             getattr(structlog.get_logger(_NAME), level)(event, **fields)
         elif _PLAIN.isEnabledFor(getattr(logging, level.upper())):
             getattr(_plain(), level)(event, **fields)

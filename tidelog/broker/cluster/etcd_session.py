@@ -4,7 +4,8 @@ Owns the lease and until when it surely holds. Invariants:
 - `valid_until_ms` counts from before the keepalive was sent, so no other broker sees the session as ended
   before this broker knows that it may be;
 - a lease that ended is not revived. The session begins again with a new lease, unless another incarnation of
-  this broker has taken its place;
+  this broker has taken its place. A start takes the place of one whose process has certainly ended, with a
+  lease of its own: what becomes of the old lease does not matter;
 - what is asked may be asked twice: the lease's id is chosen here.
 
 Event loop only.
@@ -15,6 +16,7 @@ import math
 import random
 import time
 from typing import Final
+from uuid import UUID
 
 import structlog
 
@@ -43,9 +45,9 @@ class EtcdSession:
         self._lease = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def begin(self, session: BrokerSession) -> None:
+    async def begin(self, session: BrokerSession, ended: UUID | None = None) -> None:
         """Raises SessionHeld, StoreError."""
-        await self._open(session)
+        await self._open(session, ended)
         self._task = asyncio.get_running_loop().create_task(self._keep(session))
 
     async def end(self) -> None:
@@ -61,7 +63,7 @@ class EtcdSession:
             advice = "nothing to do: it ends by itself after broker.session.timeout.ms"
             logger.warning("broker_session_not_ended", error=str(error), advice=advice)
 
-    async def _open(self, session: BrokerSession) -> None:
+    async def _open(self, session: BrokerSession, ended: UUID | None = None) -> None:
         lease, began_ms = random.getrandbits(62) | 1, _now_ms()
         seconds = math.ceil(self._timeout_ms / 1000)
         try:
@@ -70,12 +72,13 @@ class EtcdSession:
         except StoreError as error:
             if "lease already exists" not in str(error):  # The first time it was sent it got no answer.
                 raise
-        await self._put(session, lease)
+        await self._put(session, lease, ended)
         self._lease = lease
         self.valid_until_ms = began_ms + seconds * 1000
 
-    async def _put(self, session: BrokerSession, lease: int) -> None:
+    async def _put(self, session: BrokerSession, lease: int, ended: UUID | None) -> None:
         name, value = self._layout.session(session.node_id), session.incarnation.hex.encode()
+        replaced = (value, ended.hex.encode()) if ended else (value,)
         changed_at = 0
         while True:
             answer = await self._client.call(
@@ -89,7 +92,7 @@ class EtcdSession:
             if answer.get("succeeded"):
                 return
             entries = layout.found(answer, 0)
-            if entries and value_of(entries[0]) != value:
+            if entries and value_of(entries[0]) not in replaced:
                 await self._client.call("/v3/lease/revoke", {"ID": str(lease)})
                 raise SessionHeld(
                     f"another broker with node.id {session.node_id} has a session in the cluster's store;"

@@ -412,8 +412,8 @@ class EtcdStore:
     def session_valid_until_ms(self) -> float:
         return self._session.valid_until_ms
 
-    async def begin_session(self, session: BrokerSession) -> None:
-        await self._session.begin(session)
+    async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
+        await self._session.begin(session, ended)
 
     async def end_session(self) -> None:
         await self._session.end()

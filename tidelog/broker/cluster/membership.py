@@ -166,8 +166,9 @@ class Membership:
             offline,
         )
 
-    async def begin(self) -> None:
-        """Begin the session. One of an earlier start is awaited until it has ended.
+    async def begin(self, ended: UUID | None = None) -> None:
+        """Begin the session. One of an earlier start is awaited until it has ended, unless that was `ended`,
+        whose process has certainly ended.
 
         Raises SessionHeld, StoreError, OSError.
         """
@@ -176,7 +177,7 @@ class Membership:
         is_told = False
         while True:
             try:
-                await self._store.begin_session(session)
+                await self._store.begin_session(session, ended)
                 return
             except SessionHeld:
                 if time.monotonic() > deadline:
@@ -404,15 +405,22 @@ class Membership:
                 await asyncio.sleep(0)
         await self._elect(wanted)
 
-    async def hand_over(self) -> None:
+    async def hand_over(self) -> bool:
         """Let others lead what they can lead, and be in no in-sync set that does without this broker.
 
-        This broker fetches no more, else a leader would add it again. What is not handed over, waits.
+        This broker fetches no more, else a leader would add it again. What is not handed over, waits. Returns
+        whether something was.
         """
         node_id = self._broker.node_id
+        led = self._led()
         with suppress(*_STORE_ERRORS, TimeoutError):
             async with asyncio.timeout(self._session_timeout_ms / 1000):
                 await self._elect([topic.topic_id for topic in self._cluster.catalog.topics()], node_id)
+        return self._led() < led
+
+    def _led(self) -> int:
+        topics = self._cluster.catalog.topics()
+        return sum(each.leader_id == self._broker.node_id for topic in topics for each in topic.partitions)
 
     async def elect(self, topic_id: UUID, indexes: Collection[int], elect: Election) -> None:
         """Let partitions have the leaders that an operator asks for, where they may. Raises StoreError,

@@ -109,7 +109,8 @@ class RemoteStore:
         """The session ends with its connection, so it is valid as long as this is open."""
         return time.monotonic() * 1000 + _SESSION_SECONDS * 1000 if self._session is not None else 0.0
 
-    async def begin_session(self, session: BrokerSession) -> None:
+    async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
+        """A session ends with the connection of its process, so none of `ended` is left."""
         self._session = await self._connected_session(session)
         self._session_task = asyncio.get_running_loop().create_task(self._keep_session(session))
 

@@ -106,8 +106,9 @@ class SharedStore(ClusterStore, Protocol):
         counted from before the last keepalive was sent. In the past without a session.
         """
 
-    async def begin_session(self, session: BrokerSession) -> None:
-        """Begin a session, which the store keeps alive until `end_session` or `close`.
+    async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
+        """Begin a session, which the store keeps alive until `end_session` or `close`. It takes the place of
+        that of `ended`, an incarnation of this broker whose process has certainly ended.
 
         It may end meanwhile, because the store cannot be reached: then the store begins it again as soon as
         it can. Raises SessionHeld.

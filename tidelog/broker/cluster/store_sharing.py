@@ -29,8 +29,10 @@ class StoreSharing:
         """The store as one broker has it. Whoever closes it leaves the store to the others."""
         return StoreMember(self)
 
-    def begin(self, session: BrokerSession) -> None:
+    def begin(self, session: BrokerSession, ended: UUID | None = None) -> None:
         """Raises SessionHeld."""
+        if self.sessions.get(session.node_id) == (session.node_id, ended):
+            self.sessions[session.node_id] = session
         held = self.sessions.setdefault(session.node_id, session)
         if held != session:
             raise SessionHeld(
@@ -39,8 +41,9 @@ class StoreSharing:
         self._wake()
 
     def end(self, session: BrokerSession) -> None:
-        del self.sessions[session.node_id]
-        self._wake()
+        if self.sessions.get(session.node_id) == session:
+            del self.sessions[session.node_id]
+            self._wake()
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -96,8 +99,8 @@ class StoreMember:
     def watch(self, revision: int) -> AsyncIterator[Commit]:
         return self._sharing.store.watch(revision)
 
-    async def begin_session(self, session: BrokerSession) -> None:
-        self._sharing.begin(session)
+    async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
+        self._sharing.begin(session, ended)
         self._session = session
 
     async def end_session(self) -> None:

@@ -285,6 +285,12 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
     shutdown_timeout_ms: int = int32_setting(
         10_000, "Time that a stop waits for requests in flight before it closes their connections.", low=0
     )
+    shutdown_linger_ms: int = int32_setting(
+        1_000,
+        "How long a broker that handed its partitions over still tells clients who leads them, before it "
+        "ends. Nobody waits for that meanwhile.",
+        low=0,
+    )
     faults_enable: bool = _setting(
         False,
         "Let all who can connect to the HTTP port order faults with `tidelog fault`. For tests only.",

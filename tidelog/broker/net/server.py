@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.configuration.address_overrides import canonical_host, connections_by_address
@@ -203,6 +204,12 @@ class Server:
         self.guard.close()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+
+    async def until_left(self, timeout_ms: int) -> None:
+        """Return when no connection is open, at the latest after `timeout_ms`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._none_left.wait()
 
     async def stop(self, timeout_ms: int) -> int:
         """Answer the requests in flight, then close all; returns how many connections `timeout_ms` cut off.

@@ -84,7 +84,20 @@ def note_start(
     newest = starts.incarnations[-_STARTS_KEPT:]
     kept = {registered} & set(starts.incarnations[:-_STARTS_KEPT])
     noted = (*filter(None, kept), *newest, incarnation)
-    checkpoints.write_identity(disk, data_dir, identity, starts._replace(incarnations=noted))
+    lock_place = disk.place_of(data_dir / LOCK_FILE)
+    starts = starts._replace(incarnations=noted, lock_place=lock_place)
+    checkpoints.write_identity(disk, data_dir, identity, starts)
+
+
+def ended_start(disk: Disk, data_dir: Path, starts: checkpoints.FolderStarts) -> UUID | None:
+    """The last start with this folder, whose process has certainly ended; None where that is not certain.
+
+    The caller holds the lock of the folder. A process keeps its lock until it ends, and all of one machine
+    see it: so who gets the same lock, since the machine was started, comes after that process. A copy of the
+    folder has a lock of its own, which proves nothing.
+    """
+    place = disk.place_of(data_dir / LOCK_FILE)
+    return starts.incarnations[-1] if place and place == starts.lock_place and starts.incarnations else None
 
 
 def settle_strays(logs: LogManager, catalog: Catalog, node_id: int | None = None) -> None:

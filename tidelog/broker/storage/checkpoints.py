@@ -32,6 +32,8 @@ META_PROPERTIES = "meta.properties"
 _DIRECTORY_ID = "directory.id"
 _INCARNATIONS = "broker.incarnations"
 """Ours."""
+_LOCK_PLACE = "broker.lock.place"
+"""Ours."""
 
 TopicPartition = tuple[str, int]
 
@@ -49,6 +51,8 @@ class FolderStarts(NamedTuple):
     directory_id: UUID
     incarnations: tuple[UUID, ...]
     """Under which a broker was registered with it last, or may have been; the last one is the newest."""
+    lock_place: str = ""
+    """Which file the newest one holds as its lock of the folder (`Disk.place_of`); empty where not known."""
 
 
 class CheckpointError(ValueError):
@@ -183,7 +187,8 @@ def read_starts(disk: Disk, data_dir: Path) -> FolderStarts | None:
     try:
         directory_id = UUID(bytes=base64.urlsafe_b64decode(fields[_DIRECTORY_ID] + "=="))
         known = fields.get(_INCARNATIONS, "")
-        return FolderStarts(directory_id, tuple(map(UUID, known.split(",") if known else ())))
+        incarnations = tuple(map(UUID, known.split(",") if known else ()))
+        return FolderStarts(directory_id, incarnations, fields.get(_LOCK_PLACE, ""))
     except ValueError as error:
         raise CheckpointError(f"{data_dir / META_PROPERTIES}: {error}") from error
 
@@ -206,6 +211,7 @@ def write_identity(
             f"{_DIRECTORY_ID}={base64.urlsafe_b64encode(starts.directory_id.bytes).rstrip(b'=').decode()}"
         )
         lines.append(f"{_INCARNATIONS}={','.join(each.hex for each in starts.incarnations)}")
+        lines.append(f"{_LOCK_PLACE}={starts.lock_place}")
     disk.replace_file(data_dir / META_PROPERTIES, ["\n".join([*lines, ""]).encode()])
 
 

@@ -155,6 +155,15 @@ class Disk:
         except OSError:
             return ""
 
+    def place_of(self, path: Path) -> str:
+        """Names a file of this machine until that starts again; a copy has another name. "" where unknown."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return ""
+        boot_id = self.boot_id()
+        return f"{boot_id}:{found.st_dev}:{found.st_ino}" if boot_id else ""
+
     def free_handles(self) -> int:
         """How many more files this process may open."""
         limit = self.handle_limit()

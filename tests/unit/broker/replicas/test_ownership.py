@@ -18,7 +18,7 @@ from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.coordinator.producer_ids import above_all_issued
-from tidelog.broker.replicas.ownership import claim, note_start, settle_strays, starts_of
+from tidelog.broker.replicas.ownership import claim, ended_start, note_start, settle_strays, starts_of
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
@@ -29,7 +29,7 @@ from tidelog.broker.storage.checkpoints import (
     write_topic_id,
 )
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.manager import DataFolderError
+from tidelog.broker.storage.manager import LOCK_FILE, DataFolderError
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import Buffer
@@ -323,7 +323,7 @@ def test_a_folder_keeps_its_id_and_the_starts_whose_registration_may_still_arriv
     incarnations = [uuid4() for _ in range(300)]
     first = starts_of(disk, tmp_path)
     note_start(disk, tmp_path, identity, first, None, incarnations[0])
-    assert starts_of(disk, tmp_path) == (first.directory_id, (incarnations[0],))
+    assert starts_of(disk, tmp_path)[:2] == (first.directory_id, (incarnations[0],))
     for each in incarnations[1:]:  # None of them reaches the catalog.
         note_start(disk, tmp_path, identity, starts_of(disk, tmp_path), incarnations[0], each)
     known = starts_of(disk, tmp_path).incarnations
@@ -373,3 +373,19 @@ def test_a_folder_of_a_partition_that_was_moved_away_goes_unless_the_catalog_is_
     with pytest.raises(DataFolderError) if is_older else nullcontext():
         settle_strays(logs, catalog, node_id=1)
     assert [found.topic for found in logs.found_partitions()] == ["t"] * is_older
+
+
+def test_who_gets_the_lock_of_the_last_start_knows_that_it_has_ended_and_who_has_a_copy_does_not(
+    tmp_path: Path,
+) -> None:
+    disk, folder, copy = Disk(), tmp_path / "data", tmp_path / "copy"
+    folder.mkdir()
+    (folder / LOCK_FILE).touch()
+    first, second = uuid4(), uuid4()
+    assert ended_start(disk, folder, starts_of(disk, folder)) is None
+    for each in (first, second):
+        note_start(disk, folder, FolderIdentity("c", 1), starts_of(disk, folder), None, each)
+    assert ended_start(disk, folder, starts_of(disk, folder)) == second
+    shutil.copytree(folder, copy)
+    assert ended_start(disk, copy, starts_of(disk, copy)) is None
+    assert ended_start(disk, folder, starts_of(disk, folder)._replace(lock_place="another boot:1:2")) is None
