@@ -39,7 +39,7 @@ READ_BYTES = 1 << 20
 
 
 class LogJournal(Generic[RecordT]):
-    """The journal over one replica. Only the journal appends to that replica."""
+    """The journal over one replica, in its leader epoch of now. Only the journal appends to that replica."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class LogJournal(Generic[RecordT]):
         may become durable later, with those that are written after it; `may_grow`, whether later records of
         its key are up to GROWTH_BYTES larger and must be written."""
         self._replica = replica
+        self._leader_epoch = replica.leader_epoch
         self._formats = formats
         self._clock_ms = clock_ms
         self._may_wait = may_wait
@@ -120,6 +121,7 @@ class LogJournal(Generic[RecordT]):
         now_ms = self._clock_ms()
         first = records[0]
         if isinstance(first, TransactionMarker):
+            self._check_epoch()
             return self._replica.append_marker(first, now_ms)
         builder = RecordBatchBuilder(self._replica.log.config.max_message_bytes)
         pace = Pace()
@@ -142,7 +144,17 @@ class LogJournal(Generic[RecordT]):
         if self._may_grow is not None and any(map(self._may_grow, records)):
             check_size(len(batch) + GROWTH_BYTES, self._replica.log.config)
         may_wait = all(map(self._may_wait, records))
+        self._check_epoch()
         return self._replica.append_as_coordinator(batch, now_ms, may_wait=may_wait)
+
+    def _check_epoch(self) -> None:
+        """Raise ApiError where another epoch has begun, also one in which this broker leads again: what is
+        written was decided without what others have written between the two."""
+        if self._replica.leader_epoch != self._leader_epoch:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"leader epoch {self._leader_epoch} has ended; now it is {self._replica.leader_epoch}",
+            )
 
 
 class _Replayed:

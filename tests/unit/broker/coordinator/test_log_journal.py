@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import log_journal
 from tidelog.broker.coordinator.log_journal import LogJournal
@@ -70,6 +71,21 @@ async def test_the_last_record_of_each_key_is_replayed_in_the_order_of_the_log(r
     await write(replica, offset(0, 2))
     await write(replica, offset(1, None), offset(3, 9))
     assert await replayed(replica) == [offset(2, 1), offset(0, 2), offset(3, 9)]
+
+
+async def test_a_write_that_was_decided_in_an_earlier_epoch_is_refused_also_by_a_leader_of_a_later_one(
+    replica: Replica,
+) -> None:
+    decided: list[list[Any]] = [[offset(0, 1)], [TransactionMarker(1, 0, 0, True)]]
+    journal = journal_of(replica)
+    replica.follow(replica.leader_epoch + 1, 2)
+    replica.lead(PartitionAssignment(1, replica.leader_epoch + 1, (1,), (1,)))
+    for records in decided:
+        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            await journal.write(records)
+    assert replica.log.end_offset == 0
+    for records in decided:
+        await (await journal_of(replica).write(records))
 
 
 async def test_what_is_superseded_is_not_held_while_the_log_is_read(
