@@ -450,18 +450,20 @@ class LogManager:
         the log that takes the place of the one before.
 
         Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged, then
-        nothing has changed, and OSError: then the partition is offline until the next start, which finds what
-        was left.
+        nothing has changed, and OSError: then the partition is offline until the next start, which finds the
+        log that was wanted, or one that has to start over.
         """
         offset, frozen = decode_snapshot(snapshot)
         key = (topic, partition)
         log = self.logs.pop(key)
         log.close(clean=False, revoke=True)
         try:
-            self._checkpoints.note(key, 0, offset)
-            self.write_checkpoints()
+            self._begin_anew([key])
             empty_folder(self._disk, log.folder)
             write_snapshot(self._disk, log.folder, offset, frozen)
+            # Not before the snapshot is there: an empty log at offset 0 is one that has to start over.
+            self._checkpoints.note(key, 0, offset)
+            self.write_checkpoints()
             empty = self._open(key, log.folder, log.config, now_ms, is_clean=True)
         except OSError:
             self._unopened = True
