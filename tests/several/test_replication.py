@@ -211,6 +211,10 @@ async def test_a_disk_that_fails_costs_a_broker_its_leadership(cluster: Brokers)
         await producer.send_and_wait("t", b"1", partition=1)
     assigned = cluster.topic("t").partitions[1]
     assert leader not in {assigned.leader_id, *assigned.isr}
+    await until(lambda: cluster[assigned.leader_id].services.catalog.brokers[leader].offline)
+    metadata = await asked(cluster, assigned.leader_id, ApiKey.METADATA, 9, topics=[{"name": "t"}])
+    offline = {each.partition_index: each.offline_replicas for each in metadata.topics[0].partitions}
+    assert offline == {0: [], 1: [leader], 2: []}
     leader, follower = (await made(cluster, "u", 2)).partitions[0].replicas
     await cluster.kill(follower)
     await until(lambda: cluster.topic("u").partitions[0].isr == (leader,))

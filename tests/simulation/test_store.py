@@ -9,9 +9,10 @@ import pytest
 from tests.simulation.virtual_etcd import MEMBERS, VirtualEtcd, VirtualEtcdClient
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import Network
+from tidelog.broker.cluster import etcd_layout
 from tidelog.broker.cluster.catalog import ProducerIdsReserved
 from tidelog.broker.cluster.etcd_store import EtcdStore
-from tidelog.broker.cluster.store import BrokerSession, SessionLives
+from tidelog.broker.cluster.store import BrokerSession, SessionLives, StoreError
 
 
 def test_a_commit_that_a_session_prevented_is_not_stored_later() -> None:
@@ -37,5 +38,29 @@ def test_a_commit_that_a_session_prevented_is_not_stored_later() -> None:
 
     try:
         assert loop.run_until_complete(play()) == 0
+    finally:
+        loop.close()
+
+
+def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = VirtualLoop(random.Random(1))
+    etcd = VirtualEtcd(Network(loop, random.Random(1)), random.Random(1))
+
+    async def play() -> None:
+        newer, older = (
+            EtcdStore(VirtualEtcdClient(etcd, Node(loop, f"broker-{node_id}")), node_id=node_id)
+            for node_id in (1, 2)
+        )
+        await newer.load()
+        await older.load()
+        monkeypatch.setattr(etcd_layout, "delta_fields", lambda _: {"of the next release": 1})
+        await newer.commit([ProducerIdsReserved(1000)], 0, nonce=uuid4())
+        for reading in (older.load(), anext(older.watch(0))):
+            with pytest.raises(StoreError, match=r"newer release wrote it: upgrade this broker"):
+                await reading
+        await asyncio.gather(newer.close(), older.close())
+
+    try:
+        loop.run_until_complete(play())
     finally:
         loop.close()

@@ -218,6 +218,13 @@ class Services:
         broker = self.catalog.brokers.get(node_id)
         return broker is not None and not broker.is_fenced
 
+    def is_offline(self, node_id: int, topic_id: UUID, index: int) -> bool:
+        """Whether a replica is out of reach: its broker is gone, or its log failed."""
+        if not self.is_live(node_id):
+            return True
+        broker = self.catalog.brokers.get(node_id)
+        return broker is not None and bool(broker.offline) and (topic_id, index) in broker.offline
+
     def leader_of(self, topic: str, partition: int) -> int:
         """The live broker that leads a partition; -1 where none does, or there is no such partition."""
         known = self.catalog.topic(topic)

@@ -39,6 +39,7 @@ from tidelog.broker.cluster.etcd_layout import (
     value_of,
 )
 from tidelog.broker.cluster.etcd_session import EtcdSession
+from tidelog.broker.cluster.facts import UnknownFact
 from tidelog.broker.cluster.store import (
     BrokerSession,
     Commit,
@@ -137,6 +138,11 @@ class EtcdStore:
                 raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> StoreError:
+        if isinstance(error, UnknownFact):
+            return StoreError(
+                f"the catalog below {self._layout.head} in etcd has what this release does not know: {error}."
+                " A newer release wrote it: upgrade this broker too"
+            )
         return StoreError(
             f"the catalog below {self._layout.head} in etcd is not what was written: {error!r}; restore etcd "
             "from a backup, or set another cluster.store.prefix to begin anew"

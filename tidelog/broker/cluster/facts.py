@@ -51,6 +51,10 @@ _PORT = 2**16 - 1
 MAX_INT64 = 2**63 - 1
 
 
+class UnknownFact(ValueError):
+    """A fact of a kind, or with a part, that this release does not know: a newer one wrote it."""
+
+
 class StoredCluster(NamedTuple):
     """What a store holds: the image, and the broker that it belongs to."""
 
@@ -160,9 +164,8 @@ def _partitions(value: object) -> tuple[PartitionAssignment, ...]:
 
 def _partition(fields: Sequence[object]) -> PartitionAssignment:
     if len(fields) != len(PartitionAssignment._fields):
-        raise ValueError(
-            f"expected the {len(PartitionAssignment._fields)} fields of a partition, got {fields}"
-        )
+        kind = UnknownFact if len(fields) > len(PartitionAssignment._fields) else ValueError
+        raise kind(f"expected the {len(PartitionAssignment._fields)} fields of a partition, got {fields}")
     return partition_from(*fields)
 
 
@@ -363,7 +366,7 @@ def delta_of(fields: Mapping[str, Any]) -> Delta:
             return ClientQuotasChanged(quotas_of_rows(quotas))
         case {"next_producer_id": next_producer_id}:
             return ProducerIdsReserved(whole_number(next_producer_id))
-    raise ValueError(f"no delta has the fields {sorted(fields)}")
+    raise UnknownFact(f"no delta has the fields {sorted(fields)}")
 
 
 def _changed(value: object) -> tuple[int, PartitionAssignment]:

@@ -250,8 +250,12 @@ def described_partition(services: Services, topic: Topic, index: int) -> types.M
     own_id = services.node_id
     leader_id = services.served_leader(topic.name, index, assigned.leader_id)
     is_lone = assigned.replicas == (own_id,)
-    offline = [] if is_lone else [each for each in assigned.replicas if not services.is_live(each)]
-    if leader_id == NO_LEADER and assigned.leader_id == own_id:
+    offline = (
+        []
+        if is_lone
+        else [each for each in assigned.replicas if services.is_offline(each, topic.topic_id, index)]
+    )
+    if leader_id == NO_LEADER and assigned.leader_id == own_id and own_id not in offline:
         offline.append(own_id)
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,

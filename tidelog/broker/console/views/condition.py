@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.cluster.catalog import NO_LEADER, least_in_sync
+from tidelog.broker.cluster.in_sync import needed
 from tidelog.broker.console.views.transactions import AskOpen
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
@@ -37,6 +39,14 @@ class Partitions(NamedTuple):
     without_replicas_count: int
     without_replicas: tuple[TopicPartition, ...]
     """Some of their replicas are not in sync."""
+    below_least_count: int
+    below_least: tuple[TopicPartition, ...]
+    """Fewer of their replicas are in sync than min.insync.replicas asks for."""
+    lagging: tuple[tuple[int, int], ...]
+    """Live brokers with replicas that are not in sync, and how many."""
+    reassigned_count: int
+    reassigned: tuple[TopicPartition, ...]
+    """Their replicas are being moved."""
     leaderless_count: int
     leaderless: tuple[TopicPartition, ...]
     """Those of all brokers that no broker leads: theirs are gone."""
@@ -145,12 +155,20 @@ def _partitions(services: Services) -> Steps[Partitions]:
             held_back.append((key, oldest[0]))
         if pace.spent():
             yield
-    without_replicas, leaderless = [], []
+    without_replicas, below_least, reassigned, leaderless = [], [], [], []
+    lagging: Counter[int] = Counter()
     gone = {node_id for node_id in services.catalog.brokers if not services.is_live(node_id)} | {NO_LEADER}
     for topic in list(services.catalog.topics()):
+        least = least_in_sync(topic, services.config.min_insync_replicas)
         for index, partition in enumerate(topic.partitions):
-            if len(partition.isr) < len(partition.replicas):
+            lacking = {*partition.replicas} - {*partition.isr, *partition.adding}
+            if lacking:
                 without_replicas.append((topic.name, index))
+                lagging.update(lacking - gone)
+            if len(partition.isr) < needed(partition, least):
+                below_least.append((topic.name, index))
+            if partition.adding or partition.removing:
+                reassigned.append((topic.name, index))
             if partition.leader_id in gone:
                 leaderless.append((topic.name, index))
             if pace.spent():
@@ -161,6 +179,9 @@ def _partitions(services: Services) -> Steps[Partitions]:
         *_named(sorted(offline)),
         *_named(with_holes),
         *_named(without_replicas),
+        *_named(below_least),
+        tuple(sorted(lagging.items())),
+        *_named(reassigned),
         *_named(leaderless),
         *_named(held_back),
     )

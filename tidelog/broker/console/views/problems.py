@@ -136,7 +136,33 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "severity": "warning",
             "text": f"{_some(partitions.without_replicas_count, partitions.without_replicas, sees)} without "
             "some of their replicas in sync.",
-            "remedy": "The page Cluster says which brokers are missing: look whether they run.",
+            "remedy": "The page Cluster says which brokers are missing: look whether they run. For one that "
+            "will not come back, move its replicas to others by `tidelog topic reassign`.",
+        }
+    if partitions.below_least_count:
+        yield {
+            "name": "too_few_in_sync",
+            "severity": "critical",
+            "text": f"{_some(partitions.below_least_count, partitions.below_least, sees)} without as many "
+            "replicas in sync as min.insync.replicas asks for: nothing is written with acks=all.",
+            "remedy": "Start the brokers that are missing. Producers try again meanwhile.",
+        }
+    for node_id, count in partitions.lagging:
+        yield {
+            "name": "broker_lags",
+            "severity": "warning",
+            "text": f"Broker {node_id} runs, and {count} of its replicas are not in sync.",
+            "remedy": "After a start it catches up by itself. If it does not: the events leader_not_reached "
+            "and replica_not_fetched in its log say why; look at its disk and its network.",
+        }
+    if partitions.reassigned_count:
+        yield {
+            "name": "reassignment_under_way",
+            "severity": "notice",
+            "text": f"{_some(partitions.reassigned_count, partitions.reassigned, sees)} being moved to other "
+            "brokers.",
+            "remedy": "Nothing to do. `tidelog topic reassign --status` shows how far it is, and --cancel "
+            "ends it.",
         }
     if condition.hanging:
         yield {

@@ -9,7 +9,7 @@ from tidelog.broker.console.views.condition import Condition, Disk, Partitions
 from tidelog.broker.console.views.problems import CurrentProblem, problems
 from tidelog.broker.console.watch import Lately
 
-FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), 0, ())
+FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), (), 0, (), 0, (), 0, ())
 HEALTHY = Condition(
     partitions=FINE,
     is_cut_off=False,
@@ -49,6 +49,9 @@ def test_nothing_is_wrong_with_a_healthy_broker() -> None:
         ("partition_offline", {"partitions": FINE._replace(offline_count=1, offline=(("t", 0),))}),
         ("partition_has_hole", {"partitions": FINE._replace(with_holes_count=1, with_holes=(("t", 0),))}),
         ("replicas_out_of_sync", {"partitions": FINE._replace(without_replicas_count=2)}),
+        ("too_few_in_sync", {"partitions": FINE._replace(below_least_count=1)}),
+        ("broker_lags", {"partitions": FINE._replace(lagging=((2, 7),))}),
+        ("reassignment_under_way", {"partitions": FINE._replace(reassigned_count=1)}),
         ("broker_gone", {"gone_brokers": (3,)}),
         ("transaction_hangs", {"hanging": (("t", 0),)}),
         ("partition_uncleanable", {"uncleanable_partitions": 1}),
