@@ -1,7 +1,7 @@
 """The command `tidelog`: one file per command. Slow imports are inside the commands.
 
 - `acl`, `broker`, `cluster`, `config`, `consume`, `fault`, `group`, `log`, `pipeline`, `produce`,
-  `producers`, `quota`, `storage`, `topic`, `transaction`, `user`, `verify`, `bench`: the command, or the
+  `producers`, `quota`, `reassign`, `storage`, `topic`, `transaction`, `user`, `verify`, `bench`: the command, or the
   group of commands, of this name
 - `app`: the commands of `tidelog`, put together
 - `client_events`, `failures`, `tables`, `pace`, `record_format`: what commands print, and how
@@ -9,6 +9,7 @@
 - `dump_indexes`, `dump_log`: `tidelog log dump` of each kind of file
 - `http_port`: how a command finds the HTTP port of a broker, and sends requests to it
 - `main`: the console command `tidelog`
+- `reassignment_plan`: which brokers partitions are moved to
 - `passwords`: how commands get a password: from a file, a prompt, or the first line of the standard input
 - `pipeline_errors`, `pipeline_progress`, `pipeline_reports`, `pipeline_run`: what the commands of jobs share
 """

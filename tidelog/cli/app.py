@@ -27,6 +27,7 @@ from tidelog.cli import (
     produce,
     producers,
     quota,
+    reassign,
     storage,
     topic,
     transaction,
@@ -77,6 +78,7 @@ def _serve(context: typer.Context) -> None:
 
 
 app.add_typer(topic.app, name="topic")
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(group.app, name="group")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(user.app, name="user")

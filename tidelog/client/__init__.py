@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         GroupMember,
         NewTopic,
         ProducerDescription,
+        Reassignment,
         TopicDescription,
         TransactionDescription,
         TransactionListing,
@@ -111,7 +112,7 @@ _HOMES = {
         "tidelog.client.admin.types": (
             "ClaimedTransaction ClusterDescription CommittedOffset ConfigEntry ConfigResource "
             "ConfigResourceType GroupDescription GroupListing GroupMember NewTopic ProducerDescription "
-            "TopicDescription TransactionDescription TransactionListing"
+            "Reassignment TopicDescription TransactionDescription TransactionListing"
         ),
         "tidelog.client.consumer.consumer": "Consumer",
         "tidelog.client.groups.listener": "ConsumerRebalanceListener",
@@ -175,6 +176,7 @@ __all__ = [
     "ProducerDescription",
     "ProducerFencedError",
     "ProducerSession",
+    "Reassignment",
     "RecordColumns",
     "RecordDeserializationError",
     "RecordMetadata",

@@ -49,6 +49,8 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.ALTER_CLIENT_QUOTAS: every_version(ApiKey.ALTER_CLIENT_QUOTAS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions(0, 0),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions(0, 0),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Versions(0, 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Versions(0, 0),
     ApiKey.DESCRIBE_PRODUCERS: Versions(0, 0),
     ApiKey.UNREGISTER_BROKER: Versions(0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Versions(0, 0),

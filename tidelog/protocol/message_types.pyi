@@ -1192,6 +1192,35 @@ class AlterPartitionReassignmentsResponsePartitionDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
+class AlterPartitionReassignmentsRequestDict(TypedDict, total=False):
+    timeout_ms: int
+    allow_replication_factor_change: bool
+    topics: Sequence[AlterPartitionReassignmentsRequestTopicDict]
+
+class AlterPartitionReassignmentsRequestTopicDict(TypedDict, total=False):
+    name: str
+    partitions: Sequence[AlterPartitionReassignmentsRequestPartitionDict]
+
+class AlterPartitionReassignmentsRequestPartitionDict(TypedDict, total=False):
+    partition_index: int
+    replicas: Sequence[int] | None
+
+class AlterPartitionReassignmentsResponse:
+    throttle_time_ms: int
+    allow_replication_factor_change: bool
+    error_code: int
+    error_message: str | None
+    responses: list[AlterPartitionReassignmentsResponseResponse]
+
+class AlterPartitionReassignmentsResponseResponse:
+    name: str
+    partitions: list[AlterPartitionReassignmentsResponsePartition]
+
+class AlterPartitionReassignmentsResponsePartition:
+    partition_index: int
+    error_code: int
+    error_message: str | None
+
 class ListPartitionReassignmentsRequest:
     timeout_ms: int
     topics: list[ListPartitionReassignmentsRequestTopic] | None
@@ -1215,6 +1244,30 @@ class ListPartitionReassignmentsResponsePartitionDict(TypedDict, total=False):
     replicas: Sequence[int]
     adding_replicas: Sequence[int]
     removing_replicas: Sequence[int]
+
+class ListPartitionReassignmentsRequestDict(TypedDict, total=False):
+    timeout_ms: int
+    topics: Sequence[ListPartitionReassignmentsRequestTopicDict] | None
+
+class ListPartitionReassignmentsRequestTopicDict(TypedDict, total=False):
+    name: str
+    partition_indexes: Sequence[int]
+
+class ListPartitionReassignmentsResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topics: list[ListPartitionReassignmentsResponseTopic]
+
+class ListPartitionReassignmentsResponseTopic:
+    name: str
+    partitions: list[ListPartitionReassignmentsResponsePartition]
+
+class ListPartitionReassignmentsResponsePartition:
+    partition_index: int
+    replicas: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
 
 class DescribeQuorumRequest:
     topics: list[DescribeQuorumRequestTopic]

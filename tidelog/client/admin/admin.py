@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from tidelog.client.admin.acls import AclAdmin
 from tidelog.client.admin.groups import GroupAdmin
 from tidelog.client.admin.quotas import QuotaAdmin
+from tidelog.client.admin.reassignments import ReassignmentAdmin
 from tidelog.client.admin.transactions import TransactionAdmin
 from tidelog.client.admin.types import (
     ClusterDescription,
@@ -60,6 +61,8 @@ class Admin:
         """Consumer groups."""
         self.quotas = QuotaAdmin(self._ask_controller)
         """How much users, client ids and addresses may use."""
+        self.reassignments = ReassignmentAdmin(self._ask_controller)
+        """On which brokers the replicas of partitions are."""
         self.transactions = TransactionAdmin(self._cluster, self._retry)
         self.users = UserAdmin(self._cluster, self._retry)
         """Users that authenticate by SASL, with PLAIN or SCRAM."""

@@ -78,6 +78,15 @@ class ProducerDescription(NamedTuple):
     current_txn_start_offset: int
 
 
+class Reassignment(NamedTuple):
+    """A partition that gets other replicas. Node ids; `replicas` are those of now and those that come, with
+    `adding` and `removing` among them."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
 class GroupListing(NamedTuple):
     """One group of the list. `state` is Kafka's name of the state. `type` is that of the protocol by which
     members join: "classic" or "consumer". Both are "" if the broker does not give them.

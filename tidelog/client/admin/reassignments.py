@@ -1,0 +1,72 @@
+"""Administration of reassignments: on which brokers the replicas of partitions are.
+
+Owns: the requests of `Admin.reassignments`. Source: KIP-455.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidelog.client.admin.types import Reassignment
+from tidelog.protocol.schema import ApiKey
+from tidelog.wire.metadata import TopicPartition
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+Ask = Callable[..., Any]
+
+
+class ReassignmentAdmin:
+    """The reassignments of a cluster. Every call raises ClientError."""
+
+    def __init__(self, ask_controller: Ask) -> None:
+        """`ask_controller(api_key, values, results, name)` is Admin's."""
+        self._ask = ask_controller
+
+    async def alter(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Begin to give each partition the replicas on these brokers, the preferred leader first. None
+        cancels what is under way. The brokers complete it by and by: see `list`.
+
+        Raises BrokerError where one is refused, after it has asked for all partitions.
+        """
+        left = dict(replicas)
+
+        def values(_: int) -> "types.AlterPartitionReassignmentsRequestDict":
+            topics: defaultdict[str, list[types.AlterPartitionReassignmentsRequestPartitionDict]]
+            topics = defaultdict(list)
+            for (topic, partition), brokers in left.items():
+                wanted = None if brokers is None else list(brokers)
+                topics[topic].append({"partition_index": partition, "replicas": wanted})
+            return {"topics": [{"name": name, "partitions": some} for name, some in topics.items()]}
+
+        def results(answer: "types.AlterPartitionReassignmentsResponse") -> Iterator[Any]:
+            yield answer
+            for topic in answer.responses:
+                for result in topic.partitions:
+                    if not result.error_code:  # A second cancellation would find nothing.
+                        left.pop(TopicPartition(topic.name, result.partition_index), None)
+                    yield result
+
+        await self._ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, values, results, _name)
+
+    async def list(self) -> dict[TopicPartition, Reassignment]:
+        """Those that are under way."""
+        answer: types.ListPartitionReassignmentsResponse = await self._ask(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            {"topics": None},
+            lambda answer: [answer],
+            lambda _: "the list of reassignments",
+        )
+        return {
+            TopicPartition(topic.name, each.partition_index): Reassignment(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+
+def _name(result: Any) -> str:
+    partition = getattr(result, "partition_index", None)
+    return "the reassignments" if partition is None else f"the reassignment of partition {partition}"
