@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_replication import SHORT, made, values
 from tests.several.test_topics import asked
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
+from tidelog.cli.reassign import app
 from tidelog.client import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -123,3 +128,43 @@ async def test_a_broker_that_was_down_removes_what_was_moved_away(cluster: Broke
     await cluster.agreed()
     assert folders(tmp_path) == {second, third}
     assert await values(cluster, 1) == [b"0"]
+
+
+async def command(cluster: Brokers, *arguments: str) -> str:
+    """What `tidelog reassign` prints."""
+    arguments = (*arguments, "--bootstrap-servers", cluster.bootstrap_servers)
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert result.exit_code == 0, f"{result.output}{result.exception!r}"
+    # The events of the brokers, which run in this process, are between the lines.
+    return "".join(line for line in result.output.splitlines(True) if not re.match(r"\d{4}-\d\d-\d\d ", line))
+
+
+async def test_commands_plan_begin_throttle_show_and_cancel(cluster: Brokers, tmp_path: Path) -> None:
+    await made(cluster, "t", 1)
+    first = cluster.topic("t").partitions[0].leader_id
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers, max_request_size=1 << 20) as producer:
+        for _ in range(8):
+            await producer.send_and_wait("t", bytes(500_000), partition=0)
+    plan = await command(cluster, "plan", "t", "--replication-factor", "2")
+    assert len(json.loads(plan)["partitions"]) == 3
+    file = tmp_path / "plan.json"
+    file.write_text(plan)
+    # So slow that none of what follows depends on when it happens.
+    assert "began to move 3" in await command(cluster, "start", str(file), "--throttle", "1000")
+    shown = await command(cluster, "status", "--json")
+    (moving,) = [row for row in map(json.loads, shown.splitlines()) if row["partition"] == 0]
+    assert moving["replicas"] == f"{first},{moving['adding']}"
+    sent = cluster[first].services.leader_quota
+    assert sent is not None
+    await until(lambda: sent.moved_bytes > 0)
+    assert sent.delay_seconds() > 60
+    assert cluster.topic("t").partitions[0].isr == (first,)
+    metrics = cluster[first].services.metrics.render().decode()
+    assert "kafka_server_replicamanager_reassigningpartitions 1.0" in metrics
+    await command(cluster, "cancel", str(file))
+    await has(cluster, first)
+    assert cluster.topic("t").configs == {}
+    assert cluster[first].services.catalog.broker_configs == {}
+    await command(cluster, "start", str(file), "--wait")
+    await has(cluster, *json.loads(plan)["partitions"][0]["replicas"])
+    assert "nothing is being moved" in await command(cluster, "status")

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinator.noted_bound import NotedBound
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
+    from tidelog.broker.replicas.replication_quota import ReplicationQuota
     from tidelog.protocol import message_types as types
 
 logger = structlog.get_logger(__name__)
@@ -119,6 +120,7 @@ class Services:
         peers: Peers,
         membership: Membership | None,
         in_sync_sets: InSyncSets | None,
+        leader_quota: ReplicationQuota | None,
         fetchers: Fetchers | None,
         maintenance: Maintenance,
         cleaner: LogCleaner,
@@ -166,6 +168,8 @@ class Services:
         """None where the catalog is in the own data folder."""
         self.in_sync_sets = in_sync_sets
         """None there too."""
+        self.leader_quota = leader_quota
+        """Of what followers read; None where there are none."""
         self._fetchers = fetchers
         if membership is not None:
             groups.refuse_while(lambda: membership.is_cut_off)
@@ -382,11 +386,14 @@ async def open_services(
             metrics=metrics,
             clock_ms=clock_ms,
         )
-        fetchers = None
+        fetchers = leader_quota = follower_quota = None
         # The processes of one machine keep one replica of each partition, and hand nothing over.
         if membership is not None and not config.cluster_store.startswith(UNIX):
             partitions.are_moved = True
-            fetchers = _fetchers(settings, cluster.catalog, partitions, peers, membership, clock_ms, events)
+            leader_quota, follower_quota = _replication_quotas(settings)
+            fetchers = _fetchers(
+                settings, cluster.catalog, partitions, peers, membership, clock_ms, events, follower_quota
+            )
         reconciler = await _reconciled(cluster, settings, partitions, turns)
         if membership is None:
             await _register(cluster, BrokerRegistration(config.node_id, tuple(listeners)))
@@ -400,6 +407,8 @@ async def open_services(
     in_sync_sets = None
     if membership is not None:
         in_sync_sets = _in_sync_sets(cluster, partitions, settings, metrics)
+        if leader_quota is not None and follower_quota is not None:
+            metrics.count_throttled_replicas_with(leader_quota, follower_quota)
         cluster.follow(topics.follow)
         metrics.count_cluster_with(membership.counts)
         await topics.report_gone()
@@ -425,6 +434,7 @@ async def open_services(
         peers=peers,
         membership=membership,
         in_sync_sets=in_sync_sets,
+        leader_quota=leader_quota,
         fetchers=fetchers,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
@@ -446,6 +456,22 @@ def _in_sync_sets(
     return in_sync_sets
 
 
+def _replication_quotas(settings: BrokerSettings) -> tuple[ReplicationQuota, ReplicationQuota]:
+    """Those of this broker as a leader and as a follower, which follow the settings."""
+    from tidelog.broker.replicas.replication_quota import ReplicationQuota
+
+    clock = asyncio.get_running_loop().time
+    as_leader, as_follower = (ReplicationQuota(settings.config.node_id, clock) for _ in range(2))
+
+    def take_over() -> None:
+        as_leader.set_rate(settings.config.leader_replication_throttled_rate)
+        as_follower.set_rate(settings.config.follower_replication_throttled_rate)
+
+    take_over()
+    settings.when_changed(take_over)
+    return as_leader, as_follower
+
+
 def _fetchers(
     settings: BrokerSettings,
     catalog: Catalog,
@@ -454,6 +480,7 @@ def _fetchers(
     membership: Membership,
     clock_ms: Callable[[], int],
     events: PeerEvents,
+    quota: ReplicationQuota,
 ) -> Fetchers:
     from tidelog.broker.cluster.registration import replica_epoch_of
     from tidelog.broker.peers.epochs import end_of_epoch
@@ -470,6 +497,7 @@ def _fetchers(
         partial(end_of_epoch, peers, config.node_id),
         clock_ms,
         events,
+        quota,
         replica_epoch=replica_epoch_of(membership.incarnation),
         limits=FetchLimits(
             config.replica_fetch_wait_max_ms,

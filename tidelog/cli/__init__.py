@@ -1,8 +1,8 @@
 """The command `tidelog`: one file per command. Slow imports are inside the commands.
 
 - `acl`, `broker`, `cluster`, `config`, `consume`, `fault`, `group`, `log`, `pipeline`, `produce`,
-  `producers`, `quota`, `reassign`, `storage`, `topic`, `transaction`, `user`, `verify`, `bench`: the command, or the
-  group of commands, of this name
+  `producers`, `quota`, `reassign`, `storage`, `topic`, `transaction`, `user`, `verify`, `bench`: the command,
+  or the group of commands, of this name
 - `app`: the commands of `tidelog`, put together
 - `client_events`, `failures`, `tables`, `pace`, `record_format`: what commands print, and how
 - `consume_options`, `command_config`, `options`: options of commands

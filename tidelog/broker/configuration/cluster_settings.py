@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.protocol.settings import ConfigError, int32_setting
+from tidelog.protocol.settings import ConfigError, int32_setting, int64_setting
 from tidelog.protocol.settings import setting as _setting
 
 ETCD: Final = "etcd:"
@@ -99,6 +99,18 @@ class ClusterSettings:
     replica_fetch_min_bytes: int = int32_setting(1, "Bytes that a leader waits for before it answers.")
     replica_fetch_backoff_ms: int = int32_setting(
         1_000, "Longest time until a partition or a leader that gave an error is asked again.", low=0
+    )
+    leader_replication_throttled_rate: int = int64_setting(
+        2**63 - 1,
+        "Bytes per second that this broker sends as a leader to followers that are not in sync, of the "
+        "replicas that leader.replication.throttled.replicas of their topics names.",
+        dynamic=True,
+    )
+    follower_replication_throttled_rate: int = int64_setting(
+        2**63 - 1,
+        "Bytes per second that this broker gets as a follower that is not in sync, of the replicas that "
+        "follower.replication.throttled.replicas of their topics names.",
+        dynamic=True,
     )
     broker_rack: str = _setting(
         "", "Where this broker stands, such as an availability zone; clients see it. Empty: not said."

@@ -80,6 +80,8 @@ class _Reading(NamedTuple):
     """Record bytes by topic."""
     must_answer: bool
     """A partition has an error, which is always answered at once."""
+    throttled_bytes: int
+    """Of replicas that the quota of replication holds for."""
 
 
 class FetchHandler(GuardedHandler):
@@ -244,6 +246,8 @@ class FetchHandler(GuardedHandler):
         size = 0
         sizes: dict[str, int] = {}
         must_answer = False
+        throttled_bytes = 0
+        quota = self._services.leader_quota if request.replica_id >= 0 else None
         results = []
         for topic, wanted in fetch.partitions:
             if pace.spent(STEP_COST_READ):
@@ -258,6 +262,13 @@ class FetchHandler(GuardedHandler):
                     results.append((topic, diverging, False))
                     continue
                 ends = replica.ends
+                is_throttled = quota is not None and quota.holds_for(
+                    replica.log.config.leader_replication_throttled_replicas, replica.partition
+                )
+                is_exceeded = quota is not None and is_throttled and quota.delay_seconds(throttled_bytes) > 0
+                if is_exceeded and not replica.has_in_sync(request.replica_id):
+                    results.append((topic, _found(replica, ends, (), None), False))
+                    continue
                 most_bytes = min(wanted.partition_max_bytes, max(left, 0))
                 upper_offset = ends.visible(level)
                 read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
@@ -273,13 +284,14 @@ class FetchHandler(GuardedHandler):
             read_bytes = sum(map(len, found.records))
             if read_bytes:
                 size += read_bytes
+                throttled_bytes += read_bytes if is_throttled else 0
                 if level != READ_WRITTEN:  # As in Kafka, copies are not what clients read.
                     sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
             left -= read_bytes
             if aborted:
                 pace.left -= len(aborted)
             results.append((topic, _found(replica, ends, found.records, aborted), read_bytes > 0))
-        return _Reading(results, size, sizes, must_answer)
+        return _Reading(results, size, sizes, must_answer, throttled_bytes)
 
     def _replica(self, fetch: FetchContext, topic: TopicKey, partition: int) -> Replica:
         """The replica to read. Raises ApiError."""
@@ -367,6 +379,8 @@ class FetchHandler(GuardedHandler):
                 if not topics or topics[-1][0] != topic:
                     topics.append((topic, []))
                 topics[-1][1].append(result)
+        if reading.throttled_bytes and self._services.leader_quota is not None:
+            self._services.leader_quota.moved(reading.throttled_bytes)
         for name, size_bytes in reading.sizes.items():
             if self._services.catalog.topic(name) is not None:  # A deleted topic gets no new series.
                 self._metrics.bytes_out(name, size_bytes)

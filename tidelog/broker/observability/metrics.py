@@ -142,8 +142,15 @@ class InSyncCounts(NamedTuple):
     under_replicated: int
     under_least: int
     """With fewer in sync than min.insync.replicas."""
+    reassigning: int
     shrinks: int
     expands: int
+
+
+class ThrottledReplicas(Protocol):
+    """What was moved of replicas that a quota holds for, since the start."""
+
+    moved_bytes: int
 
 
 class FetchSessionCounts(Protocol):
@@ -237,6 +244,7 @@ class Metrics:
         self._queued_bytes: Callable[[], int] = int
         self._cluster: Callable[[], ClusterCounts] | None = None
         self._in_sync: Callable[[], InSyncCounts] | None = None
+        self._throttled_replicas: dict[str, ThrottledReplicas] = {}
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
         self._certificates: Callable[[], Mapping[str, float]] = dict
         self.cleaner = CleanerCounts()
@@ -307,6 +315,10 @@ class Metrics:
     def count_in_sync_sets_with(self, count: Callable[[], InSyncCounts]) -> None:
         """Ask `count` for the in-sync sets of the partitions that this broker leads at every scrape."""
         self._in_sync = count
+
+    def count_throttled_replicas_with(self, leader: ThrottledReplicas, follower: ThrottledReplicas) -> None:
+        """Ask both for what was moved at every scrape."""
+        self._throttled_replicas = {"leader": leader, "follower": follower}
 
     def count_queued_bytes_with(self, count: Callable[[], int]) -> None:
         """Ask `count` for the memory of all connections at every scrape."""
@@ -410,6 +422,7 @@ class Metrics:
         yield from self._collect_logs()
         yield from self._collect_cluster()
         yield from self._collect_in_sync()
+        yield from self._collect_throttled_replicas()
         yield from self.cleaner.collect()
         yield from self.throttles.collect()
 
@@ -496,10 +509,20 @@ class Metrics:
         yield gauge(f"{prefix}_underreplicatedpartitions", lacking, counts.under_replicated)
         few = "Of these, with fewer in sync than min.insync.replicas (UnderMinIsrPartitionCount)."
         yield gauge(f"{prefix}_underminisrpartitioncount", few, counts.under_least)
+        moving = "Of these, that are being reassigned (ReassigningPartitions)."
+        yield gauge(f"{prefix}_reassigningpartitions", moving, counts.reassigning)
         shrinks = "Changes by which followers left in-sync sets (IsrShrinksPerSec)."
         yield counter(f"{prefix}_isrshrinks", shrinks, counts.shrinks)
         expands = "Changes by which followers joined in-sync sets (IsrExpandsPerSec)."
         yield counter(f"{prefix}_isrexpands", expands, counts.expands)
+
+    def _collect_throttled_replicas(self) -> Iterator[Metric]:
+        for side, quota in self._throttled_replicas.items():
+            yield counter(
+                f"kafka_server_{side}replication_bytes",
+                f"Bytes of throttled replicas that this broker moved as a {side} (byte-rate).",
+                quota.moved_bytes,
+            )
 
     def _collect_logs(self) -> Iterator[Metric]:
         yield gauge(

@@ -25,6 +25,7 @@ import structlog
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.replicas.fetching import Fetching, PartitionKey
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replication_quota import ReplicationQuota
 from tidelog.broker.storage.own_batches import EpochsUnknownError
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import (
@@ -78,11 +79,15 @@ class Fetcher:
         repair: Repair,
         clock_ms: Callable[[], int],
         events: PeerEvents,
+        quota: ReplicationQuota,
+        is_in_sync: Callable[[Replica], bool],
         *,
         partition_max_bytes: int,
         longest_backoff_ms: int,
     ) -> None:
         """`fetch` asks a broker, and raises ApiError; cancelled, it leaves no request behind."""
+        self._quota = quota
+        self._is_in_sync = is_in_sync
         self._leader_id = leader_id
         self._fetching = fetching
         self._fetch = fetch
@@ -142,6 +147,14 @@ class Fetcher:
                 self._partition_max_bytes,
             ),
         )
+        if self._is_throttled(replica) and not self._is_in_sync(replica):
+            delay_s = self._quota.delay_seconds()
+            if delay_s:
+                self._fetching.delay(_key(replica), self._now_ms() + delay_s * 1000)
+
+    def _is_throttled(self, replica: Replica) -> bool:
+        throttled = replica.log.config.follower_replication_throttled_replicas
+        return self._quota.holds_for(throttled, replica.partition)
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
@@ -234,6 +247,8 @@ class Fetcher:
             size = 0
             if records:
                 size = self._append(replica, memoryview(records), written)  # type: ignore[arg-type]
+                if self._is_throttled(replica):
+                    self._quota.moved(size)
             replica.leader_committed_to(result.high_watermark)
             start_offset = replica.log.start_offset
             replica.leader_starts_at(result.log_start_offset)

@@ -26,6 +26,7 @@ from tidelog.broker.replicas.fetcher import Fetcher
 from tidelog.broker.replicas.fetching import Fetching, FetchLimits
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.replicas.replication_quota import ReplicationQuota
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.hot import FetchRequest, FetchResponse
@@ -45,6 +46,7 @@ class Fetchers:
         end_of_epoch: Callable[[int, str, int, int, int], Awaitable[tuple[int, int]]],
         clock_ms: Callable[[], int],
         events: PeerEvents,
+        quota: ReplicationQuota,
         *,
         replica_epoch: int,
         limits: FetchLimits,
@@ -60,6 +62,7 @@ class Fetchers:
         self._end_of_epoch = end_of_epoch
         self._clock_ms = clock_ms
         self._events = events
+        self._quota = quota
         self._replica_epoch = replica_epoch
         self._limits = limits
         self._partition_max_bytes = partition_max_bytes
@@ -89,10 +92,16 @@ class Fetchers:
                 self,
                 self._clock_ms,
                 self._events,
+                self._quota,
+                self._is_in_sync,
                 partition_max_bytes=self._partition_max_bytes,
                 longest_backoff_ms=self._limits.longest_delay_ms,
             )
         return fetcher
+
+    def _is_in_sync(self, replica: Replica) -> bool:
+        topic = self._catalog.topic_by_id(replica.topic_id)
+        return topic is not None and self._partitions.node_id in topic.partitions[replica.partition].isr
 
     def diverged(self, replica: Replica, leader: tuple[int, int]) -> None:
         """See `Repair`."""

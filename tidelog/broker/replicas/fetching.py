@@ -78,6 +78,11 @@ class Fetching:
             self._failures[key] = (times, now_ms + delay_ms)
             self._changed.add(key)
 
+    def delay(self, key: PartitionKey, until_ms: float) -> None:
+        """Leave a partition out until then."""
+        self._failures[key] = (0, until_ms)
+        self._changed.add(key)
+
     def succeeded(self, key: PartitionKey) -> None:
         """It gave what was asked for."""
         self._failures.pop(key, None)

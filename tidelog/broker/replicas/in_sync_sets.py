@@ -84,8 +84,11 @@ class InSyncSets:
         followed = [(replica, replica.leadership.assigned) for replica in led if replica.leadership]
         return InSyncCounts(
             len(led),
-            sum(len(assigned.isr) < len(assigned.replicas) for _, assigned in followed),
+            sum(
+                len(assigned.isr) < len(assigned.replicas) - len(assigned.adding) for _, assigned in followed
+            ),
             sum(len(assigned.isr) < replica.least_in_sync for replica, assigned in followed),
+            sum(bool(assigned.adding or assigned.removing) for _, assigned in followed),
             self._shrinks,
             self._expands,
         )

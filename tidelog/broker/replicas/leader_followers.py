@@ -44,6 +44,10 @@ class LeaderFollowers(ReplicaLog):
         leadership = self.leadership
         return 1 if leadership is None else leadership.needed(self.log.config.min_insync_replicas)
 
+    def has_in_sync(self, broker_id: int) -> bool:
+        """Whether a follower is in the in-sync set."""
+        return self.leadership is not None and broker_id in self.leadership.assigned.isr
+
     def fetched_by(
         self, broker_id: int, replica_epoch: int, offset: int, start_offset: int, asked_after_ms: float
     ) -> bool:

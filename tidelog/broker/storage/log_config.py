@@ -36,9 +36,7 @@ def _gzip_level(level: object) -> int:
     raise ConfigError("compression.gzip.level must be -1 or a whole number from 1 to 9")
 
 
-_throttled_setting = partial(
-    setting, (), read=_throttled_replicas, broker_name="", without_effect=_ONE_REPLICA
-)
+_throttled_setting = partial(setting, (), read=_throttled_replicas, broker_name="")
 _remote_setting = partial(setting, broker_name="", without_effect=_NO_REMOTE_STORAGE)
 _remote_int64_setting = partial(int64_setting, broker_name="", without_effect=_NO_REMOTE_STORAGE)
 
@@ -118,7 +116,8 @@ class LogConfig:
         broker_name="log.flush.interval.ms",
     )
     follower_replication_throttled_replicas: tuple[str, ...] = _throttled_setting(
-        description="Replicas whose followers are throttled, each as partition:broker, or * for all."
+        description="Replicas for which follower.replication.throttled.rate holds while they are not in "
+        "sync, each as partition:broker, or * for all."
     )
     index_interval_bytes: int = int32_setting(
         4096,
@@ -127,7 +126,8 @@ class LogConfig:
         broker_name="log.index.interval.bytes",
     )
     leader_replication_throttled_replicas: tuple[str, ...] = _throttled_setting(
-        description="Replicas whose leaders are throttled, each as partition:broker, or * for all."
+        description="Replicas for which leader.replication.throttled.rate holds while they lead, for "
+        "followers that are not in sync, each as partition:broker, or * for all."
     )
     local_retention_bytes: int = int64_setting(
         -2,
@@ -186,8 +186,7 @@ class LogConfig:
     )
     min_insync_replicas: int = int32_setting(
         1,
-        "In-sync replicas without which acks=all is refused with NOT_ENOUGH_REPLICAS. This cluster keeps one "
-        "replica, so acks=all fails with every value above 1.",
+        "In-sync replicas without which acks=all is refused with NOT_ENOUGH_REPLICAS.",
         broker_name="min.insync.replicas",
     )
     preallocate: bool = setting(
