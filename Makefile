@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults conformance frameworks container spark bench screenshots docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster conformance frameworks container spark bench screenshots docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,6 +70,9 @@ simulation: $(STAMP) ## play SEEDS (1000) seeds from SEED (0) of BROKERS (3) bro
 etcd: $(STAMP) ## kill, stop and compact three members of etcd under three brokers' catalogs, ROUNDS (20) times
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are
 
+cluster: $(STAMP) ## as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
+	@SECONDS=$(or $(SECONDS),600) SEED=$(SEED) $(BIN)/python -m faults --machines $(ARGUMENTS)
+
 conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS=processes (the default) or BROKERS=etcd
 	@BROKERS=$(or $(BROKERS),processes) $(BIN)/python -m pytest -n 2 --dist loadfile tests/conformance
 
@@ -79,7 +82,7 @@ frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema r
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
-		tests/container/places.py
+		tests/container/cluster.py tests/container/places.py
 
 spark: $(STAMP) ## kill jobs, executors and brokers of a cluster; run the recipes and a declarative pipeline
 	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py over_several.py recipes.py \

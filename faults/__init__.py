@@ -2,6 +2,7 @@
 
 - `checker`: compares the stored records with what was sent and what writers were answered
 - `etcd`: real members of etcd on loopback, which are killed, stopped and continued
+- `failover`: how long writes wait after a fault
 - `foreign_readers`: reads the stored records with other projects' clients
 - `honest_disk`, `power`: disks that lose what was never synced
 - `latest_values`: what a compacted topic contains of the records that were sent, and what it must contain

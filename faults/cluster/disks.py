@@ -6,7 +6,6 @@ the repair.
 Invariant: after `close` nothing is mounted.
 """
 
-import asyncio
 import fcntl
 import os
 import struct

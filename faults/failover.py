@@ -1,0 +1,240 @@
+"""`python -m faults.failover`: how long writes wait when a broker is killed or stopped, or etcd has no
+quorum.
+
+Three brokers and three members of etcd on loopback, with the default lease; three replicas, of which two must
+be in sync. Three writers each wait for one acknowledgement after the other. A gap is the longest time without
+one at any writer, from the fault until each has one for a record that it sent after the broker's end. Exit
+code 1 where records are lost, doubled or reordered, or where nothing was written and read meanwhile.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from faults.checker import UNCERTAIN, Finding, Ledger, Mark, check, is_acked
+from faults.etcd import BINARY, EtcdMembers, running_etcd
+from faults.marks import record_of
+from faults.process import BrokerProcess
+from faults.readback import Follower, read_all
+from tidelog.client import Admin, ClientError, NewTopic, Producer
+from tidelog.wire.metadata import PartitionInfo
+
+_TOPIC: Final = "failover"
+_WRITERS: Final = 3
+_BROKERS: Final = 3
+_MEMBERS: Final = 3
+_PAUSE_S: Final = 0.002
+_LOOK_S: Final = 0.01
+_WAIT_SECONDS: Final = 120.0
+_WITHOUT_QUORUM_SECONDS: Final = 15.0
+"""Longer than the lease."""
+KINDS: Final = ("kill", "stop", "quorum")
+
+
+@dataclass
+class Figures:
+    """Of one kind of fault: the longest gap of each round, and the client errors of all."""
+
+    kind: str
+    gaps_s: list[float] = field(default_factory=list)
+    errors: int = 0
+    written: int = 0
+    read: int = 0
+
+    def __str__(self) -> str:
+        gaps_s = sorted(self.gaps_s)
+        p50, p99 = (gaps_s[int(share * len(gaps_s))] for share in (0.5, 0.99))
+        return (
+            f"{self.kind:<6} {len(gaps_s):>3} rounds: gap p50 {p50:.3f} s, p99 {p99:.3f} s,"
+            f" longest {gaps_s[-1]:.3f} s; {self.errors} client errors;"
+            f" {self.written:,} records written and {self.read:,} read meanwhile"
+        )
+
+
+class _Writer:
+    """Sends to one partition, one record at a time."""
+
+    def __init__(self, producer: Producer, partition: int, ledger: Ledger) -> None:
+        self.errors = 0
+        self.longest_gap_s = 0.0
+        self.sent_at = 0.0
+        """When the record of the last acknowledgement was sent."""
+        self._producer = producer
+        self._partition = partition
+        self._ledger = ledger
+        self._writing = asyncio.create_task(self._write())
+
+    async def stop(self) -> None:
+        self._writing.cancel()
+        await asyncio.gather(self._writing, return_exceptions=True)
+        self._ledger.close()
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        acknowledged_at = loop.time()
+        while True:
+            sent_at = loop.time()
+            counter = self._ledger.sent(self._partition)
+            key, value = record_of(Mark(self._ledger.writer, self._partition, counter))
+            fate = UNCERTAIN
+            try:
+                fate = (await self._producer.send_and_wait(_TOPIC, value, key, self._partition)).offset
+            except ClientError:
+                self.errors += 1
+            else:
+                self.sent_at = sent_at
+                self.longest_gap_s = max(self.longest_gap_s, loop.time() - acknowledged_at)
+                acknowledged_at = loop.time()
+            self._ledger.record_outcome(self._partition, counter, fate)
+            await asyncio.sleep(_PAUSE_S)
+
+
+class Failover:
+    """Running brokers under writers. Made by `failover`."""
+
+    def __init__(
+        self, address: str, brokers: Mapping[int, BrokerProcess], members: EtcdMembers, admin: Admin
+    ) -> None:
+        self.address = address
+        self.ledgers = [Ledger(number, f"writer {number}") for number in range(_WRITERS)]
+        self._brokers = brokers
+        self._members = members
+        self._admin = admin
+        self._writers: list[_Writer] = []
+        self._follower = Follower(self.address, _TOPIC, _WRITERS)
+
+    def begin(self, producer: Producer) -> None:
+        self._follower.start()
+        self._writers = [_Writer(producer, index, ledger) for index, ledger in enumerate(self.ledgers)]
+
+    async def end(self) -> None:
+        """Once."""
+        for writer in self._writers:
+            await writer.stop()
+        await self._follower.stop()
+
+    async def measure(self, kind: str, rounds: int) -> Figures:
+        """One of KINDS, so many times."""
+        figures = Figures(kind)
+        for number in range(rounds):
+            await self._until_in_sync()
+            await self._until_written()
+            written, read = self._written(), self._read()
+            errors = sum(writer.errors for writer in self._writers)
+            for writer in self._writers:
+                writer.longest_gap_s = 0.0
+            await (self._without_quorum() if kind == "quorum" else self._without_leader(kind, number))
+            figures.gaps_s.append(max(writer.longest_gap_s for writer in self._writers))
+            figures.errors += sum(writer.errors for writer in self._writers) - errors
+            figures.written += self._written() - written
+            figures.read += self._read() - read
+            await self._whole()
+        return figures
+
+    async def check(self) -> list[Finding]:
+        """After `end`: what contradicts the acknowledgements."""
+        return check(self.ledgers, await read_all(self.address, _TOPIC, _WRITERS, _WAIT_SECONDS))
+
+    async def _without_leader(self, kind: str, number: int) -> None:
+        broker = self._brokers[(await self._partitions())[number % _WRITERS].leader]
+        await (broker.kill_9() if kind == "kill" else broker.terminate())
+        await self._until_written()
+
+    async def _without_quorum(self) -> None:
+        for number in range(_MEMBERS // 2 + 1):
+            await self._members.stop(number)
+        await asyncio.sleep(_WITHOUT_QUORUM_SECONDS)
+
+    async def _whole(self) -> None:
+        """All members and all brokers run."""
+        for number in range(_MEMBERS):
+            self._members.go_on(number)
+        for broker in self._brokers.values():
+            if not broker.is_running:
+                await broker.start()
+
+    async def _until_written(self) -> None:
+        """Each writer has an acknowledgement of a record that it sent from now on. Raises TimeoutError."""
+        now = asyncio.get_running_loop().time()
+        async with asyncio.timeout(_WAIT_SECONDS):
+            while any(each.sent_at <= now for each in self._writers):  # noqa: ASYNC110 (they write in tasks)
+                await asyncio.sleep(_LOOK_S)
+
+    async def _until_in_sync(self) -> None:
+        """Raises TimeoutError."""
+        async with asyncio.timeout(_WAIT_SECONDS):
+            while not await self._is_in_sync():  # noqa: ASYNC110 (the brokers do not say when)
+                await asyncio.sleep(_LOOK_S)
+
+    async def _is_in_sync(self) -> bool:
+        return all(len(each.isr) == len(self._brokers) for each in await self._partitions())
+
+    async def _partitions(self) -> Sequence[PartitionInfo]:
+        [topic] = await self._admin.describe_topics([_TOPIC])
+        return topic.partitions
+
+    def _written(self) -> int:
+        return sum(ledger.count(is_acked) for ledger in self.ledgers)
+
+    def _read(self) -> int:
+        return sum(map(len, self._follower.logs.values()))
+
+
+@asynccontextmanager
+async def failover(folder: Path) -> AsyncIterator[Failover]:
+    """Brokers and members with their data in `folder`, and writers at work. Raises BrokerProcessError."""
+    async with AsyncExitStack() as stack:
+        members = await stack.enter_async_context(running_etcd(folder, _MEMBERS))
+        brokers = {}
+        for number in range(1, _BROKERS + 1):
+            settings = {
+                "node.id": number,
+                "cluster.store": f"etcd:{','.join(members.endpoints)}",
+                "min.insync.replicas": 2,
+            }
+            brokers[number] = BrokerProcess(folder / f"broker-{number}", settings=settings)
+            await stack.enter_async_context(brokers[number])
+        address = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers.values())
+        admin = await stack.enter_async_context(Admin(bootstrap_servers=address))
+        await admin.create_topics([NewTopic(_TOPIC, _WRITERS, _BROKERS)])
+        producer = await stack.enter_async_context(Producer(bootstrap_servers=address))
+        made = Failover(address, brokers, members, admin)
+        made.begin(producer)
+        yield made
+
+
+async def _main(kinds: Sequence[str], rounds: int) -> int:
+    with tempfile.TemporaryDirectory(prefix="tidelog-failover-") as folder:
+        async with failover(Path(folder)) as made:
+            idle = False
+            try:
+                for kind in kinds:
+                    figures = await made.measure(kind, 1 if kind == "quorum" else rounds)
+                    print(figures, flush=True)
+                    idle |= not figures.written or not figures.read
+            finally:
+                await made.end()
+            findings = await made.check()
+    for finding in findings:
+        print(f"{finding.kind}: {finding.text}")
+    return 1 if findings or idle else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m faults.failover")
+    parser.add_argument("--rounds", type=int, default=30, help="of each kind (default %(default)d)")
+    parser.add_argument("--only", choices=KINDS, help="one kind alone")
+    options = parser.parse_args()
+    if BINARY is None:
+        parser.error("no etcd was found; apt-get install etcd-server")
+    return asyncio.run(_main([options.only] if options.only else KINDS, options.rounds))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
