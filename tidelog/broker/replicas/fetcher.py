@@ -191,7 +191,7 @@ class Fetcher:
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
         """The answer; None where the request was given up. Raises ApiError, ProtocolError."""
-        self._asking = self._loop.create_task(_awaited(self._fetch(self._leader_id, request)))
+        self._asking = asyncio.ensure_future(self._fetch(self._leader_id, request))
         try:
             await asyncio.wait([self._asking])
             if self._asking.cancelled():
@@ -308,7 +308,3 @@ class Fetcher:
 
 def _key(replica: Replica) -> tuple[UUID, int]:
     return replica.topic_id, replica.partition
-
-
-async def _awaited(answer: Awaitable[FetchResponse]) -> FetchResponse:
-    return await answer
