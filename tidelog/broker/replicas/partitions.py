@@ -166,8 +166,8 @@ class Partitions:
     def change_role(self, topic: Topic, index: int, before: Role, role: Role) -> None:
         """Let a replica lead or follow from now on, or know of other replicas."""
         replica = self.replicas.get((topic.name, index))
-        if replica is None or role.leader_epoch < replica.leader_epoch:
-            return  # It began, after a repair, with a later role.
+        if replica is None or replica.topic_id != topic.topic_id or role.leader_epoch < replica.leader_epoch:
+            return  # It began, after a repair, with a later role, or is another topic's of before.
         replica.may_lose_committed |= is_unclean(before, role)
         if role.leader_epoch == replica.leader_epoch:
             replica.set_assigned(role.assigned)

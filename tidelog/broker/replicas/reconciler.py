@@ -10,6 +10,8 @@ Invariants:
 - folders are made before a topic is stored (`prepare`) and removed after its deletion is stored, so a crash
   leaves only folders without records, or folders with an id that the catalog remembers;
 - partitions that others created are opened, or made, when they are stored;
+- a replica that runs takes its role at once, though earlier changes wait for logs: their work does the same
+  again, and a role of an earlier epoch changes nothing;
 - work that fails is reported, and does not stop later work.
 
 Event loop only.
@@ -29,6 +31,7 @@ from tidelog.broker.cluster.catalog import (
     Change,
     Delta,
     FoldersRemoved,
+    PartitionsChanged,
     Topic,
     TopicConfigsChanged,
     TopicCreated,
@@ -41,11 +44,13 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.roles import Role, partitions_held, partitions_touched, role_in
 from tidelog.broker.storage.disk import advice_on
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import Pace
+from tidelog.protocol.steps import Pace, Steps
 
 logger = structlog.get_logger(__name__)
 STEP_COST_REPLICA = 4
 """Starting or stopping a replica counts as this many elements (see `protocol.steps`)."""
+_OPENED_AT_ONCE = 64
+"""Logs: then their replicas begin, and other work on the disk has its turn."""
 _Work: TypeAlias = Iterator[Awaitable[None] | None]
 """Yields None where other work may run, else what it has to wait for."""
 
@@ -74,6 +79,7 @@ class Reconciler:
         self._waiting: deque[_Work] = deque()
         self._leaving: list[_Leaving] = []
         self._task: asyncio.Task[None] | None = None
+        self._changing_roles: set[asyncio.Task[None]] = set()
 
     async def open_all(self, catalog: Catalog) -> None:
         """Start every replica that the catalog assigns here, and remove what is left of deleted topics.
@@ -125,7 +131,26 @@ class Reconciler:
         elif isinstance(change.delta, FoldersRemoved):
             self._forget(change.delta.node_id, change.delta.topic_ids)
         elif (topic := change.after or change.before) is not None:
+            if isinstance(change.delta, PartitionsChanged) and (self._waiting or self._busy.locked()):
+                task = asyncio.get_running_loop().create_task(self._turns.run(self._roles(change, topic)))
+                self._changing_roles.add(task)
+                task.add_done_callback(self._roles_changed)
             self._begin(self._followed(change, topic))
+
+    def _roles(self, change: Change, topic: Topic) -> Steps[None]:
+        """Change the roles of replicas that run."""
+        pace, node_id = Pace(), self._partitions.node_id
+        for index in partitions_touched(change):
+            before, now = role_in(change.before, index, node_id), role_in(change.after, index, node_id)
+            if before is not None and now is not None and now != before:
+                self._partitions.change_role(topic, index, before, now)
+            if pace.spent(STEP_COST_REPLICA):
+                yield
+
+    def _roles_changed(self, task: asyncio.Task[None]) -> None:
+        self._changing_roles.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _failed(error)
 
     def reconfigure(self, topics: Sequence[Topic]) -> None:
         """Let the running logs of these topics follow settings that changed."""
@@ -149,11 +174,13 @@ class Reconciler:
                 self._partitions.change_role(topic, index, before, now)
             if pace.spent(1 if before == now or before is None else STEP_COST_REPLICA):
                 yield None
-        yield from self._opened(topic, [index for index, _ in begun])
-        for index, role in begun:
-            self._partitions.begin(topic, index, role)
-            if pace.spent(STEP_COST_REPLICA):
-                yield None
+        for first in range(0, max(len(begun), 1), _OPENED_AT_ONCE):
+            some = begun[first : first + _OPENED_AT_ONCE]
+            yield from self._opened(topic, [index for index, _ in some])
+            for index, role in some:
+                self._partitions.begin(topic, index, role)
+                if pace.spent(STEP_COST_REPLICA):
+                    yield None
         while replicas:  # One by one, so that their memory is not all freed at once.
             yield self._partitions.flushed(replicas.pop())
             if pace.spent():
@@ -255,6 +282,6 @@ class Reconciler:
             await asyncio.wait([self._task])
 
 
-def _failed(error: Exception) -> None:
+def _failed(error: BaseException) -> None:
     advice = "restart the broker: it makes its replicas what the catalog says; and report this"
     logger.error("reconciliation_failed", error=repr(error), advice=advice, exc_info=error)

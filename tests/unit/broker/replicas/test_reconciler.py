@@ -300,14 +300,15 @@ async def test_a_client_that_meets_a_large_topic_in_the_making_is_to_come_again(
 
 
 class Gate(Disk):
-    """Holds whoever makes a folder of topic t until the test opens it."""
+    """Holds whoever makes a folder of these until the test opens it."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "t-") -> None:
+        self.prefix = prefix
         self.reached = threading.Event()
         self.open_gate = threading.Event()
 
     def make_directory(self, path: Path) -> None:
-        if path.name.startswith("t-") and not self.open_gate.is_set():
+        if path.name.startswith(self.prefix) and not self.open_gate.is_set():
             self.reached.set()
             self.open_gate.wait(60)
         super().make_directory(path)
@@ -332,6 +333,22 @@ async def test_of_two_who_create_one_name_at_once_the_store_decides_and_nothing_
     services = await opened(tmp_path)
     assert services.replicas["t", 0].topic_id == theirs.topic_id
     assert services.replicas["t", 0].log.end_offset == 1
+    await services.close()
+
+
+async def test_roles_change_and_replicas_begin_while_many_logs_are_being_opened(tmp_path: Path) -> None:
+    gate = Gate("t-100")
+    services = await opened(tmp_path, disk=gate)
+    topic_id = await created_by_others(services, led_by(2, 0), name="u")
+    await services._cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
+    await until(gate.reached.is_set)
+    await services._cluster.change(lambda _: PartitionsChanged(topic_id, {0: led_by(1, 1)}))
+    await until(lambda: services.replicas["u", 0].stopped is None and ("t", 0) in services.replicas)
+    assert services.replica("u", 0).leader_epoch == 1
+    assert ("t", 100) not in services.replicas
+    gate.open_gate.set()
+    await services._reconciler.settled()
+    assert len(services.replicas) == 102
     await services.close()
 
 
