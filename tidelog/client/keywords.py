@@ -16,7 +16,6 @@ _Class = TypeVar("_Class", bound=type[Any])
 
 NOT_TAKEN: Final = {
     "api_version": "leave it out. Client and broker agree on versions by themselves",
-    "client_rack": "leave it out. Reads go to the leader; reading from the nearest replica is not supported",
     "connections_max_idle_ms": "leave it out. The client keeps idle connections open",
     "consumer_timeout_ms": "leave it out. Fetches have no interval; for reads use getmany(timeout_ms=...)",
     "exclude_internal_topics": "leave it out. Patterns never match internal topics; names may be internal",
@@ -27,7 +26,7 @@ NOT_TAKEN: Final = {
 }
 """aiokafka's arguments that our clients do not take, and what to do."""
 
-# Lower, and another meaning counts as a misspelling: client_rack as client_id.
+# Lower, and another meaning counts as a misspelling.
 _LEAST_LIKENESS: Final = 0.8
 
 

@@ -89,7 +89,7 @@ def test_each_call_of_the_admin_client_has_an_equal_on_the_page() -> None:
 @pytest.mark.parametrize(
     ("client", "name", "advice"),
     [
-        (tidelog.Consumer, "client_rack", "not supported"),
+        (tidelog.Producer, "loop", "leave it out"),
         (tidelog.Producer, "batch_size", "did you mean max_batch_size?"),
         (tidelog.Producer, "retries", "help() of the class lists all"),
         (tidelog.Consumer, "auto_ofset_reset", "did you mean auto_offset_reset?"),

@@ -13,6 +13,8 @@ from tidelog.protocol.settings import setting as _setting
 ETCD: Final = "etcd:"
 UNIX: Final = "unix:"
 _URL: Final = re.compile(r"https?://[^\s/@,]+")
+_SELECTORS: Final = "org.apache.kafka.common.replica."
+_RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 
 def _store(value: object) -> str:
@@ -31,6 +33,13 @@ def _prefix(value: object) -> str:
     if isinstance(value, str) and value.strip("/"):
         return value
     raise ConfigError(f"cluster.store.prefix: expected the beginning of keys, such as tidelog, got {value!r}")
+
+
+def _selector(value: object) -> str:
+    name = str(value).removeprefix(_SELECTORS)
+    if name not in ("", "LeaderSelector", _RACK_AWARE):
+        raise ConfigError(f"replica.selector.class: expected {_RACK_AWARE}, or nothing, got {value!r}")
+    return f"{_SELECTORS}{_RACK_AWARE}" if name == _RACK_AWARE else ""
 
 
 def _incarnation(value: object) -> str:
@@ -114,6 +123,12 @@ class ClusterSettings:
     )
     broker_rack: str = _setting(
         "", "Where this broker stands, such as an availability zone; clients see it. Empty: not said."
+    )
+    replica_selector_class: str = _setting(
+        "",
+        "Which replica consumers that say their rack (client.rack) read: RackAwareReplicaSelector for one in "
+        "that rack. Empty: the leader.",
+        read=_selector,
     )
     broker_lost_incarnation: str = _setting(
         "",

@@ -15,6 +15,8 @@ Invariants:
   the offset from which it fetches, which counts once per request, where the follower's log agrees with this
   one and the catalog has the start of that broker that fetches;
 - a request of a fetch session was sent after the answer to the one before, so after that one had come;
+- a follower serves consumers what it knows to be committed, where `replica.selector.class` is set and they
+  say their rack; the leader sends them to it, without records (KIP-392);
 - a topic that is requested by id is read only under this id, also if its name belongs to another topic by
   then; what may not be read does not show its name;
 - a cancelled long poll leaves no state behind: dispatch cancels it when its connection closes.
@@ -240,6 +242,8 @@ class FetchHandler(GuardedHandler):
         """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
         pace, level = Pace(), _level_of(request)
         is_cut_off = request.replica_id < 0 and self._services.is_cut_off
+        # Only who says its rack is sent to a follower.
+        may_follow = bool(request.rack_id and self._selects_replicas and not is_cut_off)
         left = min(request.max_bytes, self._max_bytes)
         if self._memory.is_short:
             left = min(left, self._memory.share_bytes)
@@ -262,6 +266,14 @@ class FetchHandler(GuardedHandler):
                     results.append((topic, diverging, False))
                     continue
                 ends = replica.ends
+                if (
+                    may_follow
+                    and (preferred := self._preferred_replica(replica, wanted, request)) is not None
+                ):
+                    must_answer = True
+                    result = _found(replica, ends, (), None)._replace(preferred_read_replica=preferred)
+                    results.append((topic, result, False))
+                    continue
                 is_throttled = quota is not None and quota.holds_for(
                     replica.log.config.leader_replication_throttled_replicas, replica.partition
                 )
@@ -273,7 +285,10 @@ class FetchHandler(GuardedHandler):
                 upper_offset = ends.visible(level)
                 read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
                 is_before = level == READ_WRITTEN and wanted.fetch_offset < replica.log.start_offset
-                found = _read_over_start(replica, read) if is_before else replica.read(read)
+                if is_before:
+                    found = _read_over_start(replica, read)
+                else:
+                    found = replica.read(read, may_follow=may_follow)
                 aborted = None
                 if request.isolation_level == READ_COMMITTED:
                     aborted = replica.aborted_transactions(read, found)
@@ -292,6 +307,24 @@ class FetchHandler(GuardedHandler):
                 pace.left -= len(aborted)
             results.append((topic, _found(replica, ends, found.records, aborted), read_bytes > 0))
         return _Reading(results, size, sizes, must_answer, throttled_bytes)
+
+    @property
+    def _selects_replicas(self) -> bool:
+        return bool(self._services.config.replica_selector_class)
+
+    def _preferred_replica(
+        self, replica: Replica, wanted: FetchPartition, request: FetchRequest
+    ) -> int | None:
+        """The broker that a consumer is to read instead of this leader (KIP-392)."""
+        if replica.leadership is None or request.replica_id >= 0:
+            return None
+        from tidelog.broker.replicas.replica_selector import preferred_replica
+
+        catalog = self._services.catalog
+        live = [node_id for node_id in replica.leadership.assigned.isr if self._services.is_live(node_id)]
+        return preferred_replica(
+            replica.leadership, request.rack_id, catalog.racks(), live, wanted.fetch_offset
+        )
 
     def _replica(self, fetch: FetchContext, topic: TopicKey, partition: int) -> Replica:
         """The replica to read. Raises ApiError."""

@@ -64,6 +64,7 @@ class _Told:
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
             or result.diverging_epoch != NO_EPOCH_END_OFFSET
+            or result.preferred_read_replica >= 0
         )
         self.high_watermark = result.high_watermark
         self.log_start_offset = result.log_start_offset

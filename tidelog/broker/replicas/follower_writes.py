@@ -38,7 +38,11 @@ class FollowerWrites(ReplicaLog):
 
     def leader_committed_to(self, high_watermark: int) -> None:
         """The leader's high watermark: what is durable here and lies before it is committed."""
+        before = self.progress.high_watermark
         self.progress.follower_flushed_to(self.leader_id, high_watermark)
+        if self._watchers and self.progress.high_watermark > before:
+            self.visible_bytes += 1
+            self._tell_watchers()
 
     def leader_starts_at(self, offset: int) -> None:
         """Where the leader's log begins: what is committed here and lies before it, is deleted, now or with a

@@ -65,6 +65,11 @@ class Followers:
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         follower.leader_end_offset, follower.fetched_ms = leader_end_offset, now_ms
 
+    def end_offset(self, broker_id: int) -> int:
+        """The follower holds all before it durably; -1 if it did not fetch in this epoch."""
+        follower = self._followers.get(broker_id)
+        return -1 if follower is None else follower.end_offset
+
     def late(
         self, in_sync: Iterable[int], leader_end_offset: int, now_ms: float, lag_ms: float
     ) -> frozenset[int]:

@@ -85,6 +85,14 @@ class Leadership:
         others = (each for each in self.assigned.replicas if each != self.assigned.leader_id and each in live)
         return min((self._start_offsets.get(each, -1) for each in others), default=own_start_offset)
 
+    def most_caught_up(self, broker_ids: Iterable[int], offset: int) -> int | None:
+        """The follower of these that holds most of the log, if one holds what is at `offset`."""
+        ends = {each: self._followers.end_offset(each) for each in broker_ids}
+        holding = [
+            each for each, end in ends.items() if self._start_offsets.get(each, offset + 1) <= offset <= end
+        ]
+        return max(holding, key=ends.__getitem__, default=None)
+
     def may_join(self, broker_id: int, high_watermark: int) -> bool:
         """Whether a follower that fetched is to be added to the in-sync set."""
         return (

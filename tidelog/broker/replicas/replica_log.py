@@ -278,7 +278,7 @@ class ReplicaLog:
         if self.leadership is not None:
             self._note_visible(high_watermark)
         elif progress.high_watermark > high_watermark:
-            self.visible_bytes = self._flushing_bytes
+            self.visible_bytes = max(self.visible_bytes + 1, self._flushing_bytes)
         if self.stopped is not None:
             self._flushed_as_follower()
         self._has_moved = True
@@ -384,12 +384,12 @@ class ReplicaLog:
         """(epoch, end offset) of the newest leader epoch up to `epoch` (KIP-320), or (-1, -1)."""
         return self.log.end_offset_for_epoch(epoch, self.leader_epoch)
 
-    def read(self, wanted: Read) -> ReadResult:
-        """As `ReadableLog.read`; the upper offset is one of `ends`.
+    def read(self, wanted: Read, *, may_follow: bool = False) -> ReadResult:
+        """As `ReadableLog.read`; the upper offset is one of `ends`. With `may_follow` also where it follows.
 
         Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR), and ColdRead.
         """
-        if self.stopped is not None:
+        if self.stopped is not None and not (may_follow and self.is_follower):
             raise ApiError(self.stopped)
         try:
             return self.log.read(wanted)

@@ -40,6 +40,11 @@ class ConsumerConfig:
         "read_committed returns no records of transactions that are open or were aborted.",
         choices=tuple(_ISOLATION_LEVELS),
     )
+    client_rack: str | None = setting(
+        None,
+        "Where this consumer stands, as brokers say it in broker.rack. It reads replicas in its rack if"
+        " their replica.selector.class is set.",
+    )
     check_crcs: bool = setting(True, "Verify the checksum of every batch.")
     group_id: str | None = setting(
         None, "The group that shares the topics and keeps the offsets. None: no group, no commits."
@@ -110,6 +115,7 @@ class ConsumerSettings(ClusterSettings, total=False):
     buffer_bytes: int
     max_poll_records: int | None
     isolation_level: str
+    client_rack: str | None
     check_crcs: bool
     group_id: str | None
     group_instance_id: str | None

@@ -6,6 +6,7 @@ same bytes from a new leader. The bytes are copied while they are in the connect
 is kept.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from enum import Enum
 
@@ -37,6 +38,7 @@ class FetchAnswers:
         self._reset_timestamp = reset_timestamp
         self._cluster = cluster
         self._wake = wake
+        self._leaders_until = 0.0
 
     def take(
         self,
@@ -72,6 +74,14 @@ class FetchAnswers:
     def _take_one(self, reader: PartitionReader, result: FetchPartitionResult) -> bool:
         """Whether a pause is needed."""
         code = error_code(result.error_code)
+        if result.preferred_read_replica >= 0:
+            reader.read_replica = result.preferred_read_replica
+            reader.read_replica_until = self._lease_end()
+            self._wake()
+            return False
+        if code is not ErrorCode.NONE and self.leave_read_replica(reader):
+            # Only the leader knows what has become of the records.
+            return False
         what = f"{reader.key.topic}-{reader.key.partition}"
         if code is ErrorCode.NONE:
             reader.high_watermark = result.high_watermark
@@ -97,6 +107,30 @@ class FetchAnswers:
             return True
         reader.fail(refusal)
         return False
+
+    def _lease_end(self) -> float:
+        """When the leader is asked again which replica to read."""
+        return asyncio.get_running_loop().time() + self._cluster.config.metadata_max_age_ms / 1000
+
+    def rack(self, own: str | None) -> str:
+        """The rack that requests say, or "" to read from leaders."""
+        return own if own and asyncio.get_running_loop().time() >= self._leaders_until else ""
+
+    def leave_read_replica(self, reader: PartitionReader) -> bool:
+        """Read from the leader again, which is asked to name no other node for a while. Returns whether
+        another node was read."""
+        if reader.read_replica is None:
+            return False
+        logger.info(
+            "read_replica_left",
+            partition=f"{reader.key.topic}-{reader.key.partition}",
+            node_id=reader.read_replica,
+        )
+        reader.read_replica = None
+        pause_s = self._cluster.config.retry_backoff_max_ms / 1000
+        self._leaders_until = asyncio.get_running_loop().time() + pause_s
+        self._wake()
+        return True
 
     def lose_position(self, reader: PartitionReader, reason: str) -> None:
         """The reset policy decides where the reader continues, or the read fails."""

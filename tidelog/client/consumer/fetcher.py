@@ -113,14 +113,13 @@ class Fetcher:
             -1
         }:
             self._spawn(("validation", leader), partial(self._validate, leader))
-        leaders = {leader_of(key) for key in self._readers}
-        if -1 in leaders:
+        if any(leader_of(key) < 0 for key in self._readers):
             self._cluster.request_refresh()
             self._fail_forbidden()
             self._warn_of_unknown()
-        for leader in leaders - {-1}:
-            self._changes.setdefault(leader, asyncio.Event()).set()
-            self._spawn(leader, lambda leader=leader: self._poll_node(leader))  # type: ignore[misc]
+        for node in {self._node(reader) for reader in self._readers.values()} - {-1}:
+            self._changes.setdefault(node, asyncio.Event()).set()
+            self._spawn(node, lambda node=node: self._poll_node(node))  # type: ignore[misc]
 
     def _fail_forbidden(self) -> None:
         """Readers of topics that the user may not see, which have no leader therefore."""
@@ -237,39 +236,50 @@ class Fetcher:
 
     # Polling
 
-    async def _poll_node(self, leader: int) -> None:
+    def _node(self, reader: PartitionReader) -> int:
+        """The node to fetch from: the leader, or the replica that it named (KIP-392). -1 if there is none."""
+        image, replica = self._cluster.image, reader.read_replica
+        if replica is not None:
+            if replica in image.nodes and self._loop.time() < reader.read_replica_until:
+                return replica
+            reader.read_replica = None
+        return image.leader(reader.key)
+
+    async def _poll_node(self, node: int) -> None:
         failures = 0
-        session = self._sessions.setdefault(leader, FetchSession())
+        session = self._sessions.setdefault(node, FetchSession())
         while True:
-            changed = self._changes[leader]
+            changed = self._changes[node]
             changed.clear()
-            wanted, waits_shortly = self._wanted(leader)
+            wanted, waits_shortly = self._wanted(node)
             if not wanted:
-                if all(self._cluster.image.leader(key) != leader for key in self._readers):
+                if all(self._node(reader) != node for reader in self._readers.values()):
                     return
                 self._is_waiting_for_reads |= waits_shortly
                 await changed.wait()
                 continue
             try:
-                connection = await self._cluster.connected(leader, _LANE)
+                connection = await self._cluster.connected(node, _LANE)
                 verdict = await self._fetch(connection, session, wanted, waits_shortly)
                 if verdict is Verdict.ASK_ANEW:
-                    logger.debug("fetch_session_lost", node_id=leader)
+                    logger.debug("fetch_session_lost", node_id=node)
                     continue
                 failures = failures + 1 if verdict is Verdict.PAUSE else 0
             except ClientError as error:
                 session.failed()
                 failures += 1
-                logger.debug("fetch_failed", node_id=leader, error=str(error), failures=failures)
+                logger.debug("fetch_failed", node_id=node, error=str(error), failures=failures)
                 if not error.retriable:
                     for reader, _ in wanted:
                         reader.fail(error)
+                for reader, _ in wanted:
+                    self._answers.leave_read_replica(reader)
                 self._cluster.request_refresh()
             self._on_data()
             if failures:
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
 
-    def _wanted(self, leader: int) -> tuple[list[tuple[PartitionReader, int]], bool]:
+    def _wanted(self, node: int) -> tuple[list[tuple[PartitionReader, int]], bool]:
         """Readers to fetch for, with their generation, and whether others are left out only because of what
         is unread. A reader whose topic was created again has no position any more."""
         unread_bytes = sum(reader.buffered_bytes for reader in self._readers.values())
@@ -277,12 +287,11 @@ class Fetcher:
         wanted: list[tuple[PartitionReader, int]] = []
         is_full = False
         for key, reader in self._readers.items():
-            if self._cluster.image.leader(key) != leader or reader.is_stopped:
+            if self._node(reader) != node or reader.is_stopped:
                 continue
             if reader.position is None or reader.error is not None:
                 continue
             if self._is_doubtful(reader):
-                self.wake()
                 continue
             if reader.doubted_image is self._cluster.image:
                 self._cluster.request_refresh()
@@ -336,6 +345,7 @@ class Fetcher:
             ask.epoch,
             ask.topics,
             ask.forgotten,
+            self._answers.rack(config.client_rack),
         )
         asked = [(reader, generation, reader.fetch_offset) for reader, generation in wanted]
         answer: asyncio.Future[Verdict] = self._loop.create_future()

@@ -50,6 +50,8 @@ class PartitionReader:
         "lost_at",
         "position",
         "position_epoch",
+        "read_replica",
+        "read_replica_until",
         "reset_timestamp",
         "valid_in",
     )
@@ -70,6 +72,9 @@ class PartitionReader:
         self.fetch_epoch: int = NO_LEADER_EPOCH
         # The leader epoch in which the leader has the records before `fetch_offset`.
         self.valid_in: int = NO_LEADER_EPOCH
+        # The node that the leader named to read from, until that moment of the loop's clock (KIP-392).
+        self.read_replica: int | None = None
+        self.read_replica_until = 0.0
         self.high_watermark = -1
         self.is_paused = False
         # The group takes the partition away, or has not given it completely.
