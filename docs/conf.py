@@ -17,6 +17,7 @@ from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.observability.remote_counts import RemoteCounts
 from tidelog.broker.security.required_access import LAST, Need
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.broker.storage.log_config import LogConfig
@@ -131,6 +132,7 @@ def console_api() -> str:
 def broker_metrics() -> str:
     metrics = Metrics()
     metrics.count_fetch_sessions_with(FetchSessions(0, 0, lambda: 1))
+    metrics.remote = RemoteCounts()
     metrics.count_cluster_with(lambda: ClusterCounts(True, 0, 0, 0, 0))
     rows = (
         (f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation)

@@ -5,6 +5,8 @@
 - `client/`: the asyncio client; neither broker nor client imports the other
 - `pipeline/`: the pipeline on Spark: the source and the sink `tidelog`, and the jobs
 - `protocol/`: Kafka's protocol: bytes to values and back. No I/O, no clock, no event loop
+- `remote_log/`: closed segments in an object store: what the objects are, for the broker and for who reads
+  them without it
 - `wire/`: a client's side of the wire: connections to brokers, their security and settings, the view of a
   cluster
 

@@ -70,7 +70,7 @@ from tidelog.broker.security.users import Users
 from tidelog.broker.storage.checkpoints import FolderIdentity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.manager import LogManager
+from tidelog.broker.storage.manager import DataFolderError, LogManager
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log_folders
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.broker.replicas.replication_quota import ReplicationQuota
+    from tidelog.broker.tiering.tiering import Tiering
     from tidelog.protocol import message_types as types
 
 logger = structlog.get_logger(__name__)
@@ -124,6 +125,7 @@ class Services:
         fetchers: Fetchers | None,
         maintenance: Maintenance,
         cleaner: LogCleaner,
+        tiering: Tiering | None,
         events: PeerEvents,
         handles: HandleBudget,
         turns: Turns,
@@ -153,6 +155,8 @@ class Services:
         metrics.count_transactions_with(transactions.counts)
         self.maintenance = maintenance
         self.cleaner = cleaner
+        self.tiering = tiering
+        """None: this broker has no remote storage."""
         self.handles = handles
         self.turns = turns
         self.users = Users(cluster)
@@ -310,6 +314,8 @@ class Services:
             self.console.stop()
         await self.authentication.close()
         await self.cleaner.stop()
+        if self.tiering is not None:
+            await self.tiering.stop()
         await self.maintenance.stop()
         if self._fetchers is not None:
             await self._fetchers.close()
@@ -361,6 +367,7 @@ async def open_services(
     membership = None
     try:
         cluster = await _cluster(store, settings)
+        _check_remote_storage(config, cluster.catalog)
         peers = Peers(settings, cluster.catalog, events)
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         noted = None
@@ -438,6 +445,7 @@ async def open_services(
         fetchers=fetchers,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
+        tiering=_tiering(settings, partitions, reconciler, clock_ms, metrics),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
@@ -507,6 +515,45 @@ def _fetchers(
         ),
         partition_max_bytes=config.replica_fetch_max_bytes,
     )
+
+
+def _check_remote_storage(config: BrokerConfig, catalog: Catalog) -> None:
+    """Raises DataFolderError where remote storage cannot be used, or topics need it and it is not enabled."""
+    if config.remote_log_storage_system_enable:
+        from tidelog.broker.tiering.tiering import remote_store
+
+        try:
+            remote_store(config)
+        except ValueError as error:
+            raise DataFolderError(f"remote.storage.url: {error}") from None
+        return
+    for topic in catalog.topics():
+        if topic.configs.get("remote.storage.enable") == "true":
+            raise DataFolderError(
+                f"the topic {topic.name} has remote.storage.enable, so its old records may be in remote"
+                " storage: set remote.log.storage.system.enable and remote.storage.url as before"
+            )
+
+
+def _tiering(
+    settings: BrokerSettings,
+    partitions: Partitions,
+    reconciler: Reconciler,
+    clock_ms: Callable[[], int],
+    metrics: Metrics,
+) -> Tiering | None:
+    config = settings.config
+    if not config.remote_log_storage_system_enable:
+        return None
+    from tidelog.broker.observability.remote_counts import RemoteCounts
+    from tidelog.broker.tiering.tiering import Tiering, remote_store
+
+    metrics.remote = RemoteCounts()
+    tiering = Tiering(
+        partitions, reconciler, remote_store(config), lambda: settings.config, clock_ms, metrics.remote
+    )
+    tiering.start()
+    return tiering
 
 
 def _maintenance(

@@ -4,8 +4,8 @@
 - `broker_config`: the settings of a broker: names, defaults, bounds and the meaning of each
 - `broker_settings`: the settings in force: those of the start, and those that were changed since
 - `coarse_settings`: Kafka's older settings in hours and minutes
-- `cluster_settings`, `coordinator_settings`, `listener_settings`, `sasl_settings`, `security_settings`: parts
-  of the table of `broker_config`
+- `cluster_settings`, `coordinator_settings`, `listener_settings`, `remote_settings`, `sasl_settings`,
+  `security_settings`: parts of the table of `broker_config`
 - `control_groups`: the files in which the control groups of this process say what it may use
 - `listener_overrides`: settings of one listener, such as `listener.name.inside.ssl.client.auth`
 - `listeners`: the listeners of a broker: their addresses, advertised addresses and security protocols

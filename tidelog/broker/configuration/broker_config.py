@@ -31,6 +31,7 @@ from tidelog.broker.configuration.listener_overrides import (
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.configuration.listeners import ListenerConfig, inter_broker_listener, listeners_of
 from tidelog.broker.configuration.process_count import checked_processes
+from tidelog.broker.configuration.remote_settings import RemoteSettings, check_remote_storage
 from tidelog.broker.configuration.sasl_settings import MECHANISMS
 from tidelog.broker.configuration.security_settings import NO_CLIENT_CERTIFICATE, SecuritySettings
 from tidelog.broker.configuration.settings import (
@@ -93,7 +94,7 @@ def _default_of(topic_setting: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
+class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, RemoteSettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
@@ -314,6 +315,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings):
                 f"got {self.queued_max_bytes}"
             )
         check_compaction_lags(self.log_cleaner_min_compaction_lag_ms, self.log_cleaner_max_compaction_lag_ms)
+        check_remote_storage(self.remote_log_storage_system_enable, self.remote_storage_url)
         self._check_within("group_consumer_{}session_timeout_ms")
         self._check_within("group_consumer_{}heartbeat_interval_ms")
         if not self.sasl_enabled_mechanisms:

@@ -21,6 +21,7 @@ from tidelog.broker.configuration.broker_settings import (
 )
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
+    check_change,
     check_setting,
     check_together,
     config_type,
@@ -51,11 +52,20 @@ class TopicConfigs:
         self._values = _values(self._broker)
         self._inherited = {name: self._describe(each) for name, each in TOPIC_SETTINGS.items()}
 
-    def check(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """A topic's own settings, checked and ready to be stored. Raises ApiError(INVALID_CONFIG)."""
+    def check(
+        self, configs: Mapping[str, str | None], before: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """A topic's own settings, checked and ready to be stored; `before` are those of a topic that exists.
+        Raises ApiError(INVALID_CONFIG)."""
         checked = {name: check_setting(name, value) for name, value in configs.items()}
-        check_together({name: self.value(checked, name) for name in TOPIC_SETTINGS})
+        values = self._in_force(checked)
+        check_together(values, has_remote_storage=self._settings.config.remote_log_storage_system_enable)
+        if before is not None:
+            check_change(self._in_force(before), values)
         return checked
+
+    def _in_force(self, configs: Mapping[str, str]) -> dict[str, str]:
+        return {name: self.value(configs, name) for name in TOPIC_SETTINGS}
 
     def value(self, configs: Mapping[str, str], name: str) -> str:
         """The value in force for a topic with these settings of its own."""

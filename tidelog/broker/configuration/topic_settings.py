@@ -91,8 +91,9 @@ def check_compaction_lags(min_compaction_lag_ms: int, max_compaction_lag_ms: int
         )
 
 
-def check_together(values: Mapping[str, str]) -> None:
+def check_together(values: Mapping[str, str], *, has_remote_storage: bool) -> None:
     """Check what no setting shows alone; `values` are all that are in force for a topic.
+    `has_remote_storage`: whether the broker has remote.log.storage.system.enable.
 
     Raises ApiError(INVALID_CONFIG).
     """
@@ -101,8 +102,40 @@ def check_together(values: Mapping[str, str]) -> None:
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"conflict topic config setting {error}") from None
     if values["remote.storage.enable"] == "true":
+        _check_tiered(values, has_remote_storage)
+
+
+def _check_tiered(values: Mapping[str, str], has_remote_storage: bool) -> None:
+    """Raises ApiError(INVALID_CONFIG), as Kafka's LogConfig."""
+    if not has_remote_storage:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote"
-            " log storage: leave remote.storage.enable at false.",
+            " log storage: leave remote.storage.enable at false, or start the brokers with"
+            " remote.log.storage.system.enable.",
+        )
+    if "compact" in values["cleanup.policy"]:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "Remote log storage is unsupported for the compacted topics: set cleanup.policy=delete, or leave"
+            " remote.storage.enable at false.",
+        )
+    for unit in ("ms", "bytes"):
+        local, total = int(values[f"local.retention.{unit}"]), int(values[f"retention.{unit}"])
+        if local != -2 and total >= 0 and not 0 <= local <= total:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"local.retention.{unit} ({local}) must not exceed retention.{unit} ({total})",
+            )
+
+
+def check_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Check a change of all values in force for a topic. Raises ApiError(INVALID_CONFIG)."""
+    is_disabled = before["remote.storage.enable"] == "true" != after["remote.storage.enable"]
+    if is_disabled and after["remote.log.delete.on.disable"] != "true":
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "It is invalid to disable remote storage without deleting remote data. To keep it and copy"
+            " nothing more, set remote.storage.enable=true,remote.log.copy.disable=true. To delete it, set"
+            " remote.storage.enable=false,remote.log.delete.on.disable=true.",
         )

@@ -30,10 +30,10 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.handlers.access_control import GuardedHandler
@@ -45,8 +45,9 @@ from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds, Read, ReadResult
+from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, RemoteRead
 from tidelog.protocol.acls import CLUSTER_NAME
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.hot import (
     FIRST_BY_ID,
     FetchPartition,
@@ -71,6 +72,8 @@ _SESSIONS_PART = 4
 STEP_COST_READ = 4
 """Reading one partition counts as this many elements (see `protocol.steps`)."""
 _NO_REPLICA: Final = -1
+_Remote: TypeAlias = Mapping[tuple[ReadableLog, int], RemoteFound | ApiError]
+"""What remote storage gave, by log and offset."""
 
 
 class _Reading(NamedTuple):
@@ -84,6 +87,8 @@ class _Reading(NamedTuple):
     """A partition has an error, which is always answered at once."""
     throttled_bytes: int
     """Of replicas that the quota of replication holds for."""
+    remote: Sequence[RemoteRead] = ()
+    """What has to be read from remote storage before this is complete."""
 
 
 class FetchHandler(GuardedHandler):
@@ -138,6 +143,8 @@ class FetchHandler(GuardedHandler):
             reading = yield from self._read(fetch, request, nowait=True, by_range=by_range)
         except ColdRead:
             return self._parked(fetch, request, is_cold=True, by_range=by_range)
+        if reading.remote:
+            return self._parked(fetch, request, is_cold=False, by_range=by_range)
         if self._is_enough(reading, fetch, request):
             return (yield from self._respond(fetch, reading))
         if self._patience_ms(request) == 0 and not (yield from self._behind(fetch, request)):
@@ -237,9 +244,16 @@ class FetchHandler(GuardedHandler):
         return behind
 
     def _read(
-        self, fetch: FetchContext, request: FetchRequest, *, nowait: bool, by_range: bool
+        self,
+        fetch: FetchContext,
+        request: FetchRequest,
+        *,
+        nowait: bool,
+        by_range: bool,
+        remote: _Remote | None = None,
     ) -> Steps[_Reading]:
-        """Read every partition in order under the limits. Raises ColdRead when `nowait`."""
+        """Read every partition in order under the limits. Raises ColdRead when `nowait`. `remote` is what
+        remote storage gave of what an earlier reading lacked."""
         pace, level = Pace(), _level_of(request)
         is_cut_off = request.replica_id < 0 and self._services.is_cut_off
         # Only who says its rack is sent to a follower.
@@ -252,6 +266,7 @@ class FetchHandler(GuardedHandler):
         must_answer = False
         throttled_bytes = 0
         quota = self._services.leader_quota if request.replica_id >= 0 else None
+        wanted_remote: list[RemoteRead] = []
         results = []
         for topic, wanted in fetch.partitions:
             if pace.spent(STEP_COST_READ):
@@ -271,7 +286,7 @@ class FetchHandler(GuardedHandler):
                     and (preferred := self._preferred_replica(replica, wanted, request)) is not None
                 ):
                     must_answer = True
-                    result = _found(replica, ends, (), None)._replace(preferred_read_replica=preferred)
+                    result = _found(replica, ends, level, (), None)._replace(preferred_read_replica=preferred)
                     results.append((topic, result, False))
                     continue
                 is_throttled = quota is not None and quota.holds_for(
@@ -279,19 +294,27 @@ class FetchHandler(GuardedHandler):
                 )
                 is_exceeded = quota is not None and is_throttled and quota.delay_seconds(throttled_bytes) > 0
                 if is_exceeded and not replica.has_in_sync(request.replica_id):
-                    results.append((topic, _found(replica, ends, (), None), False))
+                    results.append((topic, _found(replica, ends, level, (), None), False))
                     continue
                 most_bytes = min(wanted.partition_max_bytes, max(left, 0))
                 upper_offset = ends.visible(level)
                 read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
                 is_before = level == READ_WRITTEN and wanted.fetch_offset < replica.log.start_offset
-                if is_before:
-                    found = _read_over_start(replica, read)
-                else:
-                    found = replica.read(read, may_follow=may_follow)
                 aborted = None
-                if request.isolation_level == READ_COMMITTED:
-                    aborted = replica.aborted_transactions(read, found)
+                try:
+                    if is_before:
+                        found = _read_over_start(replica, read)
+                    else:
+                        found = replica.read(read, may_follow=may_follow)
+                    if request.isolation_level == READ_COMMITTED:
+                        aborted = replica.aborted_transactions(read, found)
+                except ApiError as error:
+                    if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                        raise
+                    found, aborted = _remote_found(replica.log, read, remote)
+                    if remote is None and (most_bytes or not wanted_remote):
+                        wanted_remote.append(_remote_read(replica, read, request, is_first=not wanted_remote))
+                        left -= most_bytes
             except ApiError as error:
                 must_answer = True
                 results.append((topic, _failed(wanted.partition, error.code, request), False))
@@ -305,8 +328,10 @@ class FetchHandler(GuardedHandler):
             left -= read_bytes
             if aborted:
                 pace.left -= len(aborted)
-            results.append((topic, _found(replica, ends, found.records, aborted), read_bytes > 0))
-        return _Reading(results, size, sizes, must_answer, throttled_bytes)
+            answer = _found(replica, ends, level, found.records, aborted)
+            results.append((topic, answer, read_bytes > 0))
+        left_out = wanted_remote if remote is None else ()
+        return _Reading(results, size, sizes, must_answer, throttled_bytes, left_out)
 
     @property
     def _selects_replicas(self) -> bool:
@@ -360,6 +385,9 @@ class FetchHandler(GuardedHandler):
                 is_cold = reading is None
                 if reading is None:
                     continue
+                if reading.remote:
+                    reading = await self._with_remote(fetch, request, reading.remote)
+                    return await in_turns(self._respond(fetch, reading))
                 if self._is_enough(reading, fetch, request):
                     return await in_turns(self._respond(fetch, reading))
                 is_late = loop.time() >= deadline
@@ -373,6 +401,18 @@ class FetchHandler(GuardedHandler):
                     has_all = True
                 else:
                     await poll.wait(deadline)
+
+    async def _with_remote(
+        self, fetch: FetchContext, request: FetchRequest, reads: Sequence[RemoteRead]
+    ) -> _Reading:
+        """Everything, with what remote storage gives within remote.fetch.max.wait.ms."""
+        tiering = self._services.tiering
+        found: _Remote = {}
+        if tiering is not None:
+            found = await tiering.fetches.fetch(reads, self._services.config.remote_fetch_max_wait_ms)
+        loop = asyncio.get_running_loop()
+        read = partial(self._read, fetch, request, by_range=False, remote=found)
+        return await loop.run_in_executor(None, lambda: finish(read(nowait=False)))
 
     async def _flushed(self, fetch: FetchContext, request: FetchRequest) -> None:
         """Return when what is appended now is visible, or when the disk takes too long for that."""
@@ -488,6 +528,19 @@ class _LongPoll:
             self._woken.set_result(None)
 
 
+def _remote_read(replica: Replica, wanted: Read, request: FetchRequest, *, is_first: bool) -> RemoteRead:
+    wanted = wanted._replace(nowait=False, by_range=False, at_least_one=wanted.at_least_one and is_first)
+    return RemoteRead(replica.log, wanted, request.isolation_level == READ_COMMITTED)
+
+
+def _remote_found(log: ReadableLog, wanted: Read, remote: _Remote | None) -> RemoteFound:
+    """Nothing, while remote storage has not given it. Raises ApiError."""
+    found = None if remote is None else remote.get((log, wanted.offset))
+    if isinstance(found, ApiError):
+        raise again(found)
+    return found or (ReadResult([], wanted.offset), [])
+
+
 def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
     """For a follower that ends before the log's start, within which DeleteRecords put that, the batch that it
     needs next. Raises ApiError (OFFSET_OUT_OF_RANGE where that batch is not here)."""
@@ -529,14 +582,18 @@ def _diverging(
 
 
 def _found(
-    replica: Replica, ends: LogEnds, records: Sequence[Buffer], aborted: Sequence[tuple[int, int]] | None
+    replica: Replica,
+    ends: LogEnds,
+    level: int,
+    records: Sequence[Buffer],
+    aborted: Sequence[tuple[int, int]] | None,
 ) -> FetchPartitionResult:
     return FetchPartitionResult(
         replica.partition,
         ErrorCode.NONE,
         ends.high_watermark,
         ends.last_stable,
-        replica.log.start_offset,
+        replica.log.start_offset if level == READ_WRITTEN else replica.log.log_start_offset,
         aborted,
         _NO_REPLICA,
         records,

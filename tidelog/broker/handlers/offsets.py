@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -53,9 +54,8 @@ _SPECIAL_FROM = {
 }
 """Timestamp that means a place -> the first version that has it."""
 _STARTS = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
-"""All of a log is local."""
 _OF_REMOTE_STORAGE = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
-"""Places in remote storage, which no log here has: offset -1."""
+"""Places in remote storage: offset -1 where a log has none."""
 _NEVER = 1 << 15
 _FIRST_WITH_NOT_AVAILABLE = 5
 _LOOK_SECONDS = 0.05
@@ -84,7 +84,11 @@ class OffsetsHandler(GuardedHandler):
     ) -> Steps[types.ListOffsetsResponseDict | Awaitable[types.ListOffsetsResponseDict]]:
         searches: list[_Search] = []
         topics = yield from asked.answers(partial(self._list_one, context, isolation_level, searches))
-        return _search(topics, searches) if searches else {"topics": topics}
+        if not searches:
+            return {"topics": topics}
+        tiering = self._services.tiering
+        is_remote = tiering is not None and any(each.replica.log.remote for each in searches)
+        return _search(topics, searches, tiering.fetches.threads if tiering and is_remote else None)
 
     def _list_one(
         self,
@@ -106,9 +110,16 @@ class OffsetsHandler(GuardedHandler):
             return {"offset": end, "leader_epoch": replica.leader_epoch}
         log = replica.log
         if timestamp in _OF_REMOTE_STORAGE:
-            return {}
+            if log.remote is None or not log.copied_end_offset:
+                return {}
+            is_last = timestamp == LATEST_TIERED_TIMESTAMP
+            offset = log.copied_end_offset - is_last
+            return {"offset": offset, "leader_epoch": log.leader_epoch_for(offset)}
         if timestamp in _STARTS:
-            return {"offset": log.start_offset, "leader_epoch": log.leader_epoch_for(log.start_offset)}
+            offset = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.start_offset
+            if offset == NO_OFFSET:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "remote storage has not answered yet")
+            return {"offset": offset, "leader_epoch": log.leader_epoch_for(offset)}
         answer: types.ListOffsetsResponsePartitionDict = {}
         searches.append(_Search(answer, replica, timestamp, end, _code_beyond_end(context, replica)))
         return answer
@@ -166,9 +177,12 @@ class OffsetsHandler(GuardedHandler):
         )
         await all_flushed(unflushed)
         moved: list[_Moved] = []
+        remote: list[_MovedRemote] = []
         topics = await turns.run(
-            asked.answers(partial(self._delete_before, context, moved), low_watermark=NO_OFFSET)
+            asked.answers(partial(self._delete_before, context, moved, remote), low_watermark=NO_OFFSET)
         )
+        for wanted in remote:
+            await self._delete_remote_before(wanted, moved)
         try:
             starts = await self._services.partitions.save_start_offsets([each.start for each in moved])
         except OSError as error:
@@ -185,6 +199,18 @@ class OffsetsHandler(GuardedHandler):
             for each, start in zip(moved, starts, strict=True):
                 await self._answer_moved(each, start, deadline)
         return {"topics": topics}
+
+    async def _delete_remote_before(self, wanted: _MovedRemote, moved: list[_Moved]) -> None:
+        """First in remote storage, durably: else a crash could leave a gap before the local segments."""
+        try:
+            if self._services.tiering is not None:
+                await self._services.tiering.delete_before(wanted.replica, wanted.offset)
+            wanted.replica.delete_records_before(wanted.offset)
+        except ApiError as error:
+            wanted.answer.update({"low_watermark": NO_OFFSET, "error_code": error.code})
+        else:
+            start = MovedStart(wanted.replica.log.log_start_offset)
+            moved.append(_Moved(wanted.answer, wanted.replica, start))
 
     async def _answer_moved(self, moved: _Moved, start: int, deadline: float) -> None:
         """Answer once the log begins there on all live replicas, or the time is up: with the lowest start."""
@@ -207,6 +233,7 @@ class OffsetsHandler(GuardedHandler):
         self,
         context: RequestContext,
         moved: list[_Moved],
+        remote: list[_MovedRemote],
         topic: str,
         asked: types.DeleteRecordsRequestPartition,
     ) -> types.DeleteRecordsResponsePartitionDict:
@@ -223,6 +250,9 @@ class OffsetsHandler(GuardedHandler):
                 f"offset {offset} is not between 0 and the committed end {committed}",
             )
         answer: types.DeleteRecordsResponsePartitionDict = {}
+        if replica.log.remote is not None:
+            remote.append(_MovedRemote(answer, replica, offset))
+            return answer
         moved.append(_Moved(answer, replica, replica.delete_records_before(offset)))
         return answer
 
@@ -313,6 +343,14 @@ class _Moved(NamedTuple):
     start: MovedStart
 
 
+class _MovedRemote(NamedTuple):
+    """A log whose start is to be moved in remote storage too."""
+
+    answer: types.DeleteRecordsResponsePartitionDict
+    replica: Replica
+    offset: int
+
+
 class _Search(NamedTuple):
     """A timestamp to look up; the offset is added to `answer`, the partition's answer."""
 
@@ -325,10 +363,13 @@ class _Search(NamedTuple):
 
 
 async def _search(
-    topics: list[types.ListOffsetsResponseTopicDict], searches: Sequence[_Search]
+    topics: list[types.ListOffsetsResponseTopicDict],
+    searches: Sequence[_Search],
+    threads: ThreadPoolExecutor | None,
 ) -> types.ListOffsetsResponseDict:
-    """Look timestamps up in a thread, because that may read the disk."""
-    await asyncio.get_running_loop().run_in_executor(None, _find_all, searches)
+    """Look timestamps up in a thread, because that may read the disk; in one of `threads` where that may wait
+    for remote storage."""
+    await asyncio.get_running_loop().run_in_executor(threads, _find_all, searches)
     return {"topics": topics}
 
 

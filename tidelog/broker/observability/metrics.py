@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
     from tidelog.broker.cluster.membership import ClusterCounts
+    from tidelog.broker.observability.remote_counts import RemoteCounts
 
 LATENCY_BUCKETS_MS = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0,
@@ -248,6 +249,8 @@ class Metrics:
         self._transactions: Callable[[], TransactionCounts] = TransactionCounts
         self._certificates: Callable[[], Mapping[str, float]] = dict
         self.cleaner = CleanerCounts()
+        self.remote: RemoteCounts | None = None
+        """None: this broker has no remote storage."""
         self.throttles = ThrottleCounts()
         self.connections = 0
         """Connections of clients that are open."""
@@ -424,6 +427,8 @@ class Metrics:
         yield from self._collect_in_sync()
         yield from self._collect_throttled_replicas()
         yield from self.cleaner.collect()
+        if self.remote is not None:
+            yield from self.remote.collect()
         yield from self.throttles.collect()
 
     def _collect_requests(self) -> Iterator[Metric]:

@@ -19,7 +19,7 @@ Event loop only.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
@@ -68,7 +68,9 @@ class Reconciler:
 
     def __init__(self, partitions: Partitions, turns: Turns) -> None:
         self.gone: set[UUID] = set()
-        """Deleted topics that have no folder left here."""
+        """Deleted topics that have nothing left here."""
+        self.when_removed: Callable[[Iterable[UUID]], None] = self.gone.update
+        """Called with deleted topics that have no folder left here."""
         self._partitions = partitions
         self._turns = turns
         self._prepared: dict[UUID, tuple[Topic, list[int]]] = {}
@@ -229,7 +231,7 @@ class Reconciler:
                 advice="nothing to do: they are of no use, and the next start removes them",
             )
         else:
-            self.gone.update(each.topic.topic_id for each in gone if each.is_deletion)
+            self.when_removed([each.topic.topic_id for each in gone if each.is_deletion])
 
     def _tell(self, delta: Delta, topic: Topic) -> None:
         known = {"topic": topic.name, "topic_id": str(topic.topic_id)}

@@ -143,13 +143,16 @@ class Topics:
         self._check_replicas(partitions)
         return catalog.plan_topic(name, topic_id, partitions, self._checked(name, wanted.configs))
 
-    def _checked(self, name: str, configs: Mapping[str, str | None]) -> dict[str, str]:
-        """A topic's own settings; an internal topic gets its defaults even if none is named."""
+    def _checked(
+        self, name: str, configs: Mapping[str, str | None], before: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """A topic's own settings, in place of those `before`; an internal topic gets its defaults even if
+        none is named."""
         internal = self._internal.get(name, NewTopic()).configs
         given = {
             key: value for key, value in configs.items() if key not in internal or internal[key] != value
         }
-        return {**internal, **self.settings.check(given)}  # type: ignore[dict-item]
+        return {**internal, **self.settings.check(given, before)}  # type: ignore[dict-item]
 
     @property
     def _is_one_machine(self) -> bool:
@@ -288,7 +291,8 @@ class Topics:
 
         def plan(catalog: Catalog) -> TopicConfigsChanged:
             topic = _existing(catalog, name)
-            return TopicConfigsChanged(topic.topic_id, self._checked(name, change(topic.configs)))
+            configs = self._checked(name, change(topic.configs), topic.configs)
+            return TopicConfigsChanged(topic.topic_id, configs)
 
         if validate_only:
             plan(self._cluster.catalog)

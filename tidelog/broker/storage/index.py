@@ -73,6 +73,17 @@ class IndexFile(Generic[EntryT]):
             return self.entry.unpack_from(entries, number * self.entry.size)  # type: ignore[return-value]
         return self.entry.unpack(self._read(number, 1, nowait=nowait))  # type: ignore[return-value]
 
+    def whole(self) -> bytes:
+        """All entries as in the file. Raises OSError."""
+        if self._entries is None and self.count:
+            return self._read(0, self.count)
+        return bytes(self._entries or b"")
+
+    def take(self, data: bytes) -> None:
+        """Hold these entries in memory. The last may be cut off, and is left out then."""
+        self.count = len(data) // self.entry.size
+        self._entries = bytearray(data[: self.count * self.entry.size])
+
     def last(self) -> EntryT | None:
         return self.at(self.count - 1) if self.count else None
 

@@ -9,6 +9,7 @@ copies do not say where it began: the leader does, before they are written. A ba
 a crash only if the gap was stored as a legal one (`cleaned_offset`), and this file is written before that.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.broker.storage import checkpoints
@@ -67,6 +68,12 @@ class LeaderEpochs:
     def is_unknown(self, epoch: int) -> bool:
         """Whether it is unknown where an epoch began whose next batch lies behind a gap."""
         return epoch > self.latest and all(each != epoch for each, _ in self._foretold)
+
+    def add_older(self, older: Sequence[tuple[int, int]]) -> None:
+        """Take over what a log that began later than its leader's does not know."""
+        first = self.entries[0] if self.entries else (1 << 31, 1 << 63)
+        self.entries = [each for each in older if each[0] < first[0] and each[1] <= first[1]] + self.entries
+        self.latest = self.entries[-1][0] if self.entries else self.latest
 
     def save(self, entries: list[tuple[int, int]]) -> None:
         """Write the file, durably with the names in its folder; in any thread, with a copy of the entries.

@@ -7,18 +7,21 @@ nothing here. A setting without this reason has its effect. Immutable: a changed
 to `PartitionLog.reconfigure`. Source: Kafka's TopicConfig, LogConfig and ServerTopicConfigSynonyms.
 """
 
+from __future__ import annotations
+
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidelog.broker.storage.producer_state import DEFAULT_RULES, ProducerRules
 from tidelog.protocol.settings import ConfigError, int32_setting, int64_setting, setting
 
 _LONG = 2**63 - 1
+_AS_IN_ALL = -2
+"""The local retention that means: as retention.ms, or retention.bytes."""
 _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
 _ONE_REPLICA = "a partition has one replica, so nothing is replicated"
-_NO_REMOTE_STORAGE = "this broker has no remote storage"
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+")
 
 
@@ -37,8 +40,9 @@ def _gzip_level(level: object) -> int:
 
 
 _throttled_setting = partial(setting, (), read=_throttled_replicas, broker_name="")
-_remote_setting = partial(setting, broker_name="", without_effect=_NO_REMOTE_STORAGE)
-_remote_int64_setting = partial(int64_setting, broker_name="", without_effect=_NO_REMOTE_STORAGE)
+_copy_lag_setting = partial(
+    int64_setting, low=-1, broker_name="", without_effect="a segment is copied soon after it is closed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +139,12 @@ class LogConfig:
         "storage. -2: retention.bytes.",
         low=-2,
         broker_name="log.local.retention.bytes",
-        without_effect=_NO_REMOTE_STORAGE,
     )
     local_retention_ms: int = int64_setting(
         -2,
         "Age above which a local segment is deleted, once it is in remote storage. -2: retention.ms.",
         low=-2,
         broker_name="log.local.retention.ms",
-        without_effect=_NO_REMOTE_STORAGE,
     )
     max_compaction_lag_ms: int = int64_setting(
         _LONG,
@@ -195,21 +197,27 @@ class LogConfig:
         broker_name="log.preallocate",
         without_effect="a segment takes the space of its records",
     )
-    remote_copy_lag_bytes: int = _remote_int64_setting(
+    remote_copy_lag_bytes: int = _copy_lag_setting(
         0,
         "Size of the newer segments at which a segment is copied to remote storage. -1: the local retention.",
-        low=-1,
     )
-    remote_copy_lag_ms: int = _remote_int64_setting(
-        0, "Age at which a segment is copied to remote storage. -1: the local retention.", low=-1
+    remote_copy_lag_ms: int = _copy_lag_setting(
+        0, "Age at which a segment is copied to remote storage. -1: the local retention."
     )
-    remote_log_copy_disable: bool = _remote_setting(False, "Copy no further segments to remote storage.")
-    remote_log_delete_on_disable: bool = _remote_setting(
-        False, "Delete a topic's segments from remote storage when remote.storage.enable becomes false."
+    remote_log_copy_disable: bool = setting(
+        False, "Copy no further segments to remote storage.", broker_name=""
     )
-    remote_storage_enable: bool = _remote_setting(
+    remote_log_delete_on_disable: bool = setting(
         False,
-        "Keep old segments in remote storage. true is refused, as by a Kafka broker without remote storage.",
+        "Delete a topic's segments from remote storage when remote.storage.enable becomes false. Without it "
+        "that change is refused.",
+        broker_name="",
+    )
+    remote_storage_enable: bool = setting(
+        False,
+        "Copy closed segments to remote storage, and keep them locally for local.retention.ms only. It needs "
+        "remote.log.storage.system.enable, and a topic that is not compacted.",
+        broker_name="",
     )
     retention_bytes: int = int64_setting(
         -1,
@@ -248,3 +256,15 @@ class LogConfig:
         without_effect=_ONE_REPLICA,
     )
     producers: ProducerRules = DEFAULT_RULES
+
+    @property
+    def of_local_segments(self) -> LogConfig:
+        """With the retention that holds for local segments."""
+        if not self.remote_storage_enable:
+            return self
+        local_ms, local_bytes = self.local_retention_ms, self.local_retention_bytes
+        return replace(
+            self,
+            retention_ms=self.retention_ms if local_ms == _AS_IN_ALL else local_ms,
+            retention_bytes=self.retention_bytes if local_bytes == _AS_IN_ALL else local_bytes,
+        )

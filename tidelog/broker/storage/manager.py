@@ -529,8 +529,9 @@ class LogManager:
                 self._retention_failed(log, error)
                 continue
             if records:
+                tiered = log.config.remote_storage_enable
                 logger.info(
-                    "records_expired",
+                    "local_segments_deleted" if tiered else "records_expired",
                     topic=log.topic,
                     partition=log.partition,
                     records=records,

@@ -30,7 +30,7 @@ from tidelog.broker.storage.disk import FULL, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, raise_if_lost
 from tidelog.broker.storage.invariants import check_ends, check_leader_epoch, check_producers, check_segments
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
-from tidelog.broker.storage.local_segment import PREFIX_SIZE
+from tidelog.broker.storage.local_segment import PREFIX_SIZE, LocalSegment
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_segments import LogSegments
 from tidelog.broker.storage.log_types import AppendResult, CheckpointWork, FlushWork, Read, ReadResult
@@ -93,6 +93,7 @@ class PartitionLog(ReadableLog):
         self._doubtful = [] if moved is None else [moved]
         """Offsets below the start that were deleted or lost. It is not known which."""
         self.failure = None
+        self.remote = None
         self._steady_ms = steady_ms
         self._segments = LogSegments(
             folder, disk, recovered.segments, recovered.cleaned, has_new_names=recovered.has_new_names
@@ -104,6 +105,8 @@ class PartitionLog(ReadableLog):
         """Everything before it is durable."""
         self.committed_end: int | None = None
         """Retention deletes nothing from here on, if it is given: other brokers may lack it."""
+        self.copied_end_offset = 0
+        """Where remote.storage.enable is set, retention deletes nothing from here on: it is nowhere else."""
         self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self.compaction = Compactable(folder, disk, self._segments, self._upkeep, self._cleaned)
@@ -473,13 +476,38 @@ class PartitionLog(ReadableLog):
     def look_up_ages(self, now_ms: int) -> int | None:
         """Read what `apply_retention` needs of old segments, which may take long; in any thread. Returns what
         `latest_of_old_when_written` does."""
+        if self.config.remote_storage_enable:
+            return None  # What leaves the disk is not deleted yet.
         segments, deletable_end = self._segments.segments, self._deletable_end
         return latest_of_old_when_written(segments, self.config, deletable_end, now_ms)
 
     @property
     def _deletable_end(self) -> int:
-        committed, flushed = self.committed_end, self.flushed_end_offset
-        return flushed if committed is None else min(committed, flushed)
+        committed, end = self.committed_end, self.flushed_end_offset
+        if self.config.remote_storage_enable:
+            end = min(end, self.copied_end_offset)
+        return end if committed is None else min(committed, end)
+
+    def copyable(self, from_offset: int, end_offset: int) -> LocalSegment | None:
+        """The first closed segment that reaches beyond `from_offset`, if it ends by `end_offset`."""
+        for segment in self._segments.segments[:-1]:
+            if segment.end_offset > from_offset:
+                return segment if segment.end_offset <= end_offset else None
+        return None
+
+    def closed_beyond(self, offset: int) -> tuple[int, int]:
+        """How many closed segments reach beyond `offset`, and their size."""
+        closed = [each for each in self._segments.segments[:-1] if each.end_offset > offset]
+        return len(closed), sum(each.size_bytes for each in closed)
+
+    def bytes_beyond(self, offset: int) -> int:
+        """Size of the segments that reach beyond `offset`."""
+        segments = self._segments.segments
+        return sum(segment.size_bytes for segment in segments if segment.end_offset > offset)
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        return self._epochs
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete old segments by size and age; returns how many records were deleted.
@@ -489,7 +517,7 @@ class PartitionLog(ReadableLog):
         if self.failure is not None:
             return 0
         segments = self._segments.segments
-        count = segments_to_delete(segments, self.config, self._deletable_end, now_ms)
+        count = segments_to_delete(segments, self.config.of_local_segments, self._deletable_end, now_ms)
         if count == len(segments):
             try:
                 self.roll(now_ms)

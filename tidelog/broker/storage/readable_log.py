@@ -3,14 +3,15 @@
 Owns `ReadableLog`, the reading half of `PartitionLog`: the way from an offset to bytes, and the answer to a
 reader for an offset that the log does not hold, for damage, and for a log that has failed.
 
-`read` with `nowait=False` and the look-ups by time may run in any thread, all else on the event loop's.
+`read` with `nowait=False`, `read_remote` and the look-ups by time may run in any thread, all else on the
+event loop's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tidelog.broker.storage.holes import holding, number_of
 from tidelog.broker.storage.integrity import CorruptSegmentError
@@ -19,9 +20,11 @@ from tidelog.broker.storage.log_lookup import find_first_at, find_max_timestamp
 from tidelog.broker.storage.log_types import Read, ReadResult, TimestampedOffset
 from tidelog.broker.storage.segment import Segment
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
-from tidelog.protocol.types import NO_LEADER_EPOCH
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 _MAX_POSITIONS = 256
+RemoteFound: TypeAlias = tuple[ReadResult, list[tuple[int, int]]]
+"""Batches, and (producer id, first offset) of the aborted transactions among them."""
 
 
 class SegmentChain(Protocol):
@@ -31,8 +34,22 @@ class SegmentChain(Protocol):
     def segments(self) -> Sequence[Segment]: ...
 
 
+class RemotePart(Protocol):
+    """What of a log lies before its local segments, in remote storage."""
+
+    @property
+    def start_offset(self) -> int | None:
+        """Where it begins; None while that is not known."""
+        ...
+
+    def segments(self) -> Sequence[Segment]:
+        """In a thread. Raises OSError where it is not known."""
+        ...
+
+
 class ReadableLog:
-    """The records from `start_offset` to `end_offset`. A subclass sets what is declared here."""
+    """The records from `start_offset` to `end_offset`, in local segments. A subclass sets what is declared
+    here."""
 
     folder: Path
     topic: str
@@ -41,10 +58,20 @@ class ReadableLog:
     end_offset: int
     failure: BaseException | None
     """Why this log serves and accepts nothing more, or None."""
+    remote: RemotePart | None
+    """What was copied to remote storage, while this broker leads; None for most logs."""
     _segments: SegmentChain
     _positions: dict[int, tuple[Segment, int]]
     """Where reads will probably begin: offset -> segment and position."""
     _epochs: LeaderEpochs
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where the log begins, remote segments included; -1 while that is not known."""
+        if self.remote is None:
+            return self.start_offset
+        start = self.remote.start_offset
+        return NO_OFFSET if start is None else min(start, self.start_offset)
 
     @property
     def leader_epoch(self) -> int:
@@ -63,8 +90,8 @@ class ReadableLog:
     def read(self, wanted: Read) -> ReadResult:
         """Whole batches from the one that holds `wanted.offset`, from one segment.
 
-        Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE for what is damaged or lost,
-        KAFKA_STORAGE_ERROR), and ColdRead.
+        Raises ApiError (OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE where `read_remote` may find it,
+        CORRUPT_MESSAGE for what is damaged or lost, KAFKA_STORAGE_ERROR), and ColdRead.
         """
         if self.failure is not None:
             raise self._failed()
@@ -88,13 +115,45 @@ class ReadableLog:
             self._positions[found.next_offset] = (segment, found.end)
         return ReadResult([found.data], found.next_offset)
 
+    def read_remote(self, wanted: Read, *, with_aborted: bool) -> RemoteFound:
+        """`read` of what lies before the local segments, with the aborted transactions in it.
+
+        In a thread: it waits for the object store. Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR).
+        """
+        offset = wanted.offset
+        try:
+            segments = self._all_segments()
+            if not self.log_start_offset <= offset < self.end_offset:
+                raise self._out_of_range(offset)
+            found = holding(segments, offset).read(wanted)
+            if found is None:
+                return ReadResult([], offset), []
+            aborted = _aborted_in(segments, offset, found.next_offset) if with_aborted else []
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return ReadResult([found.data], found.next_offset), aborted
+
+    def _all_segments(self) -> Sequence[Segment]:
+        """Remote ones, and those that are local. Raises OSError."""
+        local = self._segments.segments
+        if self.remote is None:
+            return local
+        first = local[0].base_offset
+        return [*(each for each in self.remote.segments() if each.base_offset < first), *local]
+
     def _check_holds(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition} holds offsets {self.start_offset} to {self.end_offset},"
-                f" {offset} was asked for",
-            )
+            if offset < self.start_offset and 0 <= offset >= self.log_start_offset:
+                raise ApiError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+            raise self._out_of_range(offset)
+
+    def _out_of_range(self, offset: int) -> ApiError:
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.topic}-{self.partition} holds offsets {self.log_start_offset} to {self.end_offset},"
+            f" {offset} was asked for",
+        )
 
     def _unreadable(self, error: OSError | ProtocolError) -> ApiError:
         """Damage and loss are permanent, so clients report them; after a storage error clients try again."""
@@ -103,20 +162,22 @@ class ReadableLog:
         return ApiError(code, f"{self.folder}: {error}")
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
-        """The first record that is not older than `timestamp_ms`. May read the disk; raises ApiError."""
-        return self._look_up(lambda segments: find_first_at(segments, timestamp_ms, self.start_offset))
+        """The first record that is not older than `timestamp_ms`. May read the disk, and wait for an object
+        store where there is a `remote` part; raises ApiError."""
+        return self._look_up(lambda segments, start: find_first_at(segments, timestamp_ms, start))
 
     def max_timestamp_offset(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp. May read the disk; raises ApiError."""
-        return self._look_up(lambda segments: find_max_timestamp(segments, self.start_offset))
+        """The first record with the largest timestamp; otherwise as `offset_for_timestamp`."""
+        return self._look_up(find_max_timestamp)
 
     def _look_up(
-        self, search: Callable[[Sequence[Segment]], tuple[int, int] | None]
+        self, search: Callable[[Sequence[Segment], int], tuple[int, int] | None]
     ) -> TimestampedOffset | None:
         if self.failure is not None:
             raise self._failed()
         try:
-            found = search(self._segments.segments)
+            segments = self._all_segments()
+            found = search(segments, self.log_start_offset)
         except (OSError, ProtocolError) as error:
             raise self._unreadable(error) from error
         if found is None:
@@ -129,16 +190,8 @@ class ReadableLog:
         """(producer id, first offset) of each aborted transaction with records from `offset` on, all before
         `upper_offset`. Raises ApiError (OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR), and ColdRead with
         `nowait`."""
-        found: list[tuple[int, int]] = []
-        segments = self._segments.segments
         try:
-            for segment in segments[number_of(segments, offset) :]:
-                index = segment.transaction_index
-                if index.count:
-                    transactions, is_complete = index.aborted(offset, upper_offset, nowait=nowait)
-                    found += transactions
-                    if is_complete:
-                        break
+            found = _aborted_in(self._segments.segments, offset, upper_offset, nowait=nowait)
         except OSError as error:
             raise self._unreadable(error) from error
         # The records were read before, maybe in a thread: the list lacks segments that are gone since.
@@ -149,3 +202,30 @@ class ReadableLog:
         return ApiError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is offline: {self.failure}"
         )
+
+
+class RemoteRead(NamedTuple):
+    """What to read of a log's remote part."""
+
+    log: ReadableLog
+    wanted: Read
+    with_aborted: bool
+
+    @property
+    def place(self) -> tuple[ReadableLog, int]:
+        return self.log, self.wanted.offset
+
+
+def _aborted_in(
+    segments: Sequence[Segment], offset: int, upper_offset: int, *, nowait: bool = False
+) -> list[tuple[int, int]]:
+    """Raises OSError, and ColdRead with `nowait`."""
+    found: list[tuple[int, int]] = []
+    for segment in segments[number_of(segments, offset) :]:
+        index = segment.transaction_index
+        if index.count:
+            transactions, is_complete = index.aborted(offset, upper_offset, nowait=nowait)
+            found += transactions
+            if is_complete:
+                break
+    return found

@@ -11,6 +11,7 @@ Safe in any thread.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, dropwhile
@@ -39,7 +40,7 @@ _VERIFIED_AT_ONCE = 1 << 20
 _PLACE = Struct(">qi9xhiqq")
 
 
-class SegmentReader:
+class SegmentReader(ABC):
     """Implements `Segment`. A subclass sets what is declared here."""
 
     base_offset: int
@@ -66,13 +67,13 @@ class SegmentReader:
         return self.tail[1]
 
     @property
+    @abstractmethod
     def gaps_end_offset(self) -> int:
         """Up to here offsets may be missing between two batches: see `CleanedOffset`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
         """Raises OSError, and ColdRead with `nowait`."""
-        raise NotImplementedError
 
     def cached_range(self, position: int, size: int) -> FileRange | None:
         """These bytes, which were checked before, if they can be sent without reading them."""

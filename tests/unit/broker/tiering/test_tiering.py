@@ -1,0 +1,290 @@
+"""Closed segments go to remote storage, leave the disk, and are read from there."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import NOW_MS
+from tests.unit.broker.storage.support import batch
+from tests.unit.broker.tiering.conftest import (
+    TIERED,
+    OpenTiered,
+    fetched,
+    fill,
+    listed,
+    manifest_of,
+    objects_in,
+    read_all,
+    settle,
+)
+from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.storage.manager import DataFolderError
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.records import TransactionMarker
+from tidelog.protocol.schema import ApiKey
+from tidelog.remote_log.object_store import ObjectStore
+
+
+class Killed(Exception):
+    """What a killed process would not have done."""
+
+
+class KilledStore:
+    """A store whose process is killed at one of its calls: before it, or after it before its answer."""
+
+    def __init__(self, store: ObjectStore, at: int, *, after: bool) -> None:
+        self._store = store
+        self._left = at
+        self._after = after
+        self.was_killed = False
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            if self.was_killed:
+                raise Killed
+            self._left -= 1
+            self.was_killed = self._left == 0
+            if self.was_killed and not self._after:
+                raise Killed
+            result = getattr(self._store, name)(*arguments)
+            if self.was_killed:
+                raise Killed
+            return result
+
+        return call
+
+
+async def test_what_was_copied_leaves_the_disk_and_is_read_from_remote_storage(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 20)
+    await settle(asker)
+    log, manifest = asker.replica("t").log, manifest_of(asker)
+    assert log.start_offset > 10
+    assert manifest.end_offset >= log.start_offset
+    assert len(objects_in(tmp_path / "remote")) == 2 * len(manifest.segments)
+    assert await read_all(asker, 0) == list(range(20))
+    assert await read_all(asker, 7, partition_max_bytes=1) == list(range(7, 20))
+    assert (await fetched(asker, 3)).log_start_offset == 0
+    assert (await fetched(asker, 21)).code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_places_and_times_are_found_in_remote_storage(open_tiered: OpenTiered) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    for number in range(20):
+        await fill(asker, 1, first=number, timestamp_ms=NOW_MS + (100 if number == 4 else number))
+    await settle(asker)
+    log, manifest = asker.replica("t").log, manifest_of(asker)
+    assert (await listed(asker, -2)).offset == 0
+    assert (await listed(asker, -4)).offset == log.start_offset
+    assert (await listed(asker, -5)).offset == manifest.end_offset - 1
+    assert (await listed(asker, -6, version=11)).offset == manifest.end_offset
+    assert (await listed(asker, -3)).offset == 4
+    assert (await listed(asker, NOW_MS + 3)).offset == 3
+    assert (await listed(asker, NOW_MS + 19)).offset == 4
+    assert (await listed(asker, NOW_MS + 101)).offset == -1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_kill_at_any_call_of_the_store_loses_nothing_and_leaves_nothing(
+    open_tiered: OpenTiered, tmp_path: Path, after: bool
+) -> None:
+    """Also a second kill, in what the start after the first does."""
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await asker.services.close()
+    stores: list[KilledStore] = []
+
+    def killed(store: ObjectStore) -> KilledStore:
+        stores.append(KilledStore(store, len(stores), after=after))
+        return stores[-1]
+
+    count = 0
+    while not stores or stores[-1].was_killed or count < 12:
+        asker = await open_tiered(killed)
+        await fill(asker, 6, first=count)
+        count += 6
+        with suppress(Killed):
+            await settle(asker)
+        await asker.services.close(clean=False)
+    asker = await open_tiered()
+    await settle(asker)
+    assert await read_all(asker, 0) == list(range(count))
+    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
+    assert objects_in(tmp_path / "remote") == named
+
+
+async def test_nothing_leaves_the_disk_while_the_store_fails_and_all_else_works(
+    open_tiered: OpenTiered,
+) -> None:
+    is_failing = True
+    asker = await open_tiered(lambda store: Switched(store, lambda: is_failing))
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    assert asker.replica("t").log.start_offset == 0
+    assert await read_all(asker, 0) == list(range(10))
+    assert asker.services.metrics.remote.copy_errors
+    is_failing = False
+    await settle(asker)
+    assert asker.replica("t").log.start_offset > 5
+    is_failing = True
+    assert (await fetched(asker, 0)).code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await fetched(asker, 9)).offsets == [9]
+    await fill(asker, 1, first=10)
+    is_failing = False
+    assert await read_all(asker, 0) == list(range(11))
+
+
+async def test_a_store_that_hangs_costs_a_fetch_its_patience_only(open_tiered: OpenTiered) -> None:
+    may_answer = Event()
+    hangs = False
+    asker = await open_tiered(
+        lambda store: Switched(store, lambda: hangs and not may_answer.wait(DEADLINE_SECONDS)),
+        remote_fetch_max_wait_ms=1,
+    )
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    hangs = True
+    assert await fetched(asker, 0) == (0, [], 0, [])
+    assert (await fetched(asker, 9)).offsets == [9]
+    may_answer.set()
+    found: list[int] = []
+    while not found:
+        found = (await fetched(asker, 0)).offsets
+    assert found[0] == 0
+
+
+async def test_what_delete_records_deletes_leaves_remote_storage_first(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 20)
+    await settle(asker)
+    for offset in (5, 17):
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
+        answer = await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=60_000)
+        deleted = answer.topics[0].partitions[0]
+        assert (deleted.error_code, deleted.low_watermark) == (0, offset)
+        await asker.services.close(clean=False)
+        asker = await open_tiered()
+        await settle(asker)
+        assert (await listed(asker, -2)).offset == offset
+        assert (await fetched(asker, offset - 1)).code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await read_all(asker, offset) == list(range(offset, 20))
+    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
+    assert objects_in(tmp_path / "remote") == named
+
+
+async def test_retention_deletes_in_remote_storage(open_tiered: OpenTiered, tmp_path: Path) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED, retention_ms="1000")
+    await fill(asker, 10)
+    await settle(asker)
+    asker.clock.now_ms += 500
+    await fill(asker, 10, first=10, timestamp_ms=asker.clock.now_ms)
+    asker.clock.now_ms += 600
+    await settle(asker)
+    start = (await listed(asker, -2)).offset
+    assert 8 <= start <= 10
+    assert await read_all(asker, start) == list(range(start, 20))
+    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
+    assert objects_in(tmp_path / "remote") == named
+
+
+async def test_a_deleted_topic_leaves_remote_storage_also_after_a_kill(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    deletes = True
+    asker = await open_tiered(lambda store: Switched(store, lambda: not deletes))
+    for topic in ("t", "u"):
+        await asker.create(topic, **TIERED)
+        await fill(asker, 10, topic)
+        await settle(asker)
+    deletes = False
+    await asker.ask(ApiKey.DELETE_TOPICS, 3, topic_names=["t"])
+    await settle(asker)
+    await asker.services.close(clean=False)
+    asker = await open_tiered()
+    await asker.services.tiering.look()
+    assert len(list((tmp_path / "remote").iterdir())) == 1
+    await asker.ask(ApiKey.DELETE_TOPICS, 3, topic_names=["u"])
+    await until(lambda: not list((tmp_path / "remote").iterdir()))
+
+
+async def test_a_compacted_topic_is_refused_and_a_tiered_one_is_not_simply_disabled(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    with pytest.raises(AssertionError, match="compacted topics"):
+        await asker.create("c", cleanup_policy="compact", remote_storage_enable="true")
+    with pytest.raises(AssertionError, match=r"must not exceed retention\.ms"):
+        await asker.create("c", remote_storage_enable="true", retention_ms="5", local_retention_ms="6")
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    topics = asker.services.topics
+    with pytest.raises(ApiError, match="disable remote storage without deleting"):
+        await topics.change_configs("t", lambda _: {"remote.storage.enable": "false"})
+    await topics.change_configs(
+        "t", lambda _: {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    )
+    await asker.services.tiering.look()
+    assert not objects_in(tmp_path / "remote")
+    start = asker.replica("t").log.start_offset
+    assert (await listed(asker, -2)).offset == start > 0
+    assert await read_all(asker, start) == list(range(start, 10))
+
+
+async def test_a_broker_without_remote_storage_refuses_topics_that_have_it(
+    open_tiered: OpenTiered, open_asker: Callable[..., Any]
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await asker.services.close()
+    with pytest.raises(DataFolderError, match=r"set remote\.log\.storage\.system\.enable"):
+        await open_asker()
+
+
+async def test_aborted_transactions_are_known_of_remote_segments(open_tiered: OpenTiered) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    asked = {"transactional_id": None, "transaction_timeout_ms": 1_000}
+    one, other = [(await asker.ask(ApiKey.INIT_PRODUCER_ID, 2, **asked)).producer_id for _ in range(2)]
+    for producer_id, sequence in ((one, 0), (other, 0), (one, 3), (one, 6), (other, 3)):
+        records = batch(producer_id, sequence=sequence, count=3, is_transactional=True)
+        asker.replica("t").append_as_leader(records, NOW_MS, permit=lambda _: None)
+    for producer_id in (one, other):
+        await asker.replica("t").append_marker(TransactionMarker(producer_id, 0, False, 0), NOW_MS)
+    await fill(asker, 10)
+    await settle(asker)
+    assert asker.replica("t").log.start_offset > 17
+    answer = await fetched(asker, 0, isolation_level=1, partition_max_bytes=1)
+    assert answer.aborted == [(one, 0)]
+    answer = await fetched(asker, 3, isolation_level=1, partition_max_bytes=1)
+    assert answer.aborted == [(one, 0), (other, 3)]
+
+
+class Switched:
+    """A store that fails while `fails` says so."""
+
+    def __init__(self, store: ObjectStore, fails: Callable[[], bool]) -> None:
+        self._store = store
+        self._fails = fails
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            if self._fails():
+                raise OSError("the store does not answer")
+            return getattr(self._store, name)(*arguments)
+
+        return call

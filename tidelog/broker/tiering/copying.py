@@ -1,0 +1,51 @@
+"""One closed segment becomes two objects of remote storage.
+
+Blocking. Raises OSError: objects may be left then, which no manifest names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+from crc32c import crc32c
+
+from tidelog.broker.storage.local_segment import LocalSegment
+from tidelog.remote_log.manifest import INDEXES_SUFFIX, LOG_SUFFIX, CopiedSegment, segment_name
+from tidelog.remote_log.partition_objects import PartitionObjects
+
+_PIECE_BYTES = 1 << 20
+
+
+def copy_segment(objects: PartitionObjects, segment: LocalSegment, leader_epoch: int) -> CopiedSegment:
+    """What the manifest is to say of the copy."""
+    name = segment_name(segment.base_offset, leader_epoch, uuid4())
+    size, end_offset = segment.tail
+    crc = 0
+
+    def pieces() -> Iterator[memoryview]:
+        nonlocal crc
+        for position in range(0, size, _PIECE_BYTES):
+            piece = segment.read_bytes(position, min(_PIECE_BYTES, size - position))
+            if len(piece) < min(_PIECE_BYTES, size - position):
+                raise OSError(f"{segment.path} is shorter than {size} bytes")
+            crc = crc32c(piece, crc)
+            yield piece
+
+    offsets, times = segment.offset_index.whole(), segment.time_index.whole()
+    aborted = segment.transaction_index.whole()
+    indexes = offsets + times + aborted
+    objects.store.put(objects.path(name + INDEXES_SUFFIX), [indexes])
+    objects.store.put(objects.path(name + LOG_SUFFIX), pieces())
+    return CopiedSegment(
+        name=name,
+        base_offset=segment.base_offset,
+        end_offset=end_offset,
+        size_bytes=size,
+        crc=crc,
+        index_sizes=(len(offsets), len(times), len(aborted)),
+        indexes_crc=crc32c(indexes),
+        max_timestamp=segment.max_timestamp,
+        max_timestamp_offset=segment.max_timestamp_offset,
+        written_ms=segment.written_ms,
+    )

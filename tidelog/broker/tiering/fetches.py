@@ -1,0 +1,67 @@
+"""Reads of remote segments for consumers: in threads of their own, within a time.
+
+Owns the threads, so that a store that hangs keeps none of the broker's other work waiting. Invariants: at
+most `most_waiting` reads are under way or wait, others are refused; a read that takes too long goes on, and
+who asks for the same again gets its result. Event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from tidelog.broker.observability.remote_counts import RemoteCounts
+from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, RemoteRead
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+
+class RemoteFetches:
+    """Of one broker."""
+
+    def __init__(self, counts: RemoteCounts, threads: int, most_waiting: int) -> None:
+        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="remote-read")
+        self._counts = counts
+        self._most_waiting = most_waiting
+        self._reading: dict[tuple[ReadableLog, int, bool], asyncio.Future[RemoteFound | ApiError]] = {}
+
+    async def fetch(
+        self, reads: Sequence[RemoteRead], max_wait_ms: int
+    ) -> Mapping[tuple[ReadableLog, int], RemoteFound | ApiError]:
+        """The results of those that are there in this time, by their places."""
+        asked = {read.place: self._begun(read) for read in reads}
+        await asyncio.wait(asked.values(), timeout=max_wait_ms / 1000)
+        return {place: future.result() for place, future in asked.items() if future.done()}
+
+    def _begun(self, read: RemoteRead) -> asyncio.Future[RemoteFound | ApiError]:
+        key = (*read.place, read.with_aborted)
+        future = self._reading.get(key)
+        if future is not None:
+            return future
+        loop = asyncio.get_running_loop()
+        if len(self._reading) >= self._most_waiting:
+            future = loop.create_future()
+            future.set_result(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+            return future
+        self._counts.fetch_requests += 1
+        future = self._reading[key] = loop.run_in_executor(self.threads, _read, read)
+        future.add_done_callback(partial(self._ended, key))
+        return future
+
+    def _ended(
+        self, key: tuple[ReadableLog, int, bool], future: asyncio.Future[RemoteFound | ApiError]
+    ) -> None:
+        del self._reading[key]
+        if not future.cancelled() and isinstance(future.result(), ApiError):
+            self._counts.fetch_errors += 1
+
+    def close(self) -> None:
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(read: RemoteRead) -> RemoteFound | ApiError:
+    try:
+        return read.log.read_remote(read.wanted, with_aborted=read.with_aborted)
+    except ApiError as error:
+        return error

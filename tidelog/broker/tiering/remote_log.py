@@ -1,0 +1,153 @@
+"""What of a partition's log is in remote storage, as this broker knows it while it leads.
+
+Owns the manifest in memory and its changes. Invariants:
+- a leader changes nothing before it has claimed the partition: with a manifest of its own epoch, after which
+  no manifest of an earlier leader can be put;
+- changes are made one after the other; after one whose outcome is not known, the manifest is not known until
+  it was claimed again;
+- `PartitionLog.copied_end_offset`, up to where retention may delete local segments, follows a durable
+  manifest only.
+
+Event loop, but for `segments`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import structlog
+
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.local_segment import LocalSegment
+from tidelog.broker.tiering.copying import copy_segment
+from tidelog.broker.tiering.plan import agreed_end
+from tidelog.broker.tiering.remote_segments import RemoteReader, RemoteSegment
+from tidelog.protocol.errors import ApiError
+from tidelog.remote_log.manifest import CopiedSegment, Manifest
+from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
+
+_NOWHERE = 2**63 - 1
+Run = Callable[..., Awaitable[Any]]
+"""Calls a blocking function in a thread."""
+logger = structlog.get_logger(__name__)
+
+
+class RemoteLog:
+    """Of one replica in one leader epoch. Implements `RemotePart`."""
+
+    def __init__(self, replica: Replica, reader: RemoteReader, run: Run) -> None:
+        self.objects = PartitionObjects(reader.store, replica.topic_id, replica.partition)
+        self.manifest: Manifest | None = None
+        """The one that counts; None while that is not known."""
+        self.leader_epoch = replica.leader_epoch
+        self._replica = replica
+        self._log = replica.log
+        self._reader = reader
+        self._run = run
+        self._changing = asyncio.Lock()
+
+    @property
+    def start_offset(self) -> int | None:
+        """As `RemotePart`."""
+        manifest = self.manifest
+        if manifest is None:
+            return None
+        return manifest.start_offset if manifest.segments else _NOWHERE
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the replica still leads in the same epoch."""
+        replica = self._replica
+        return replica.stopped is None and replica.log.remote is self
+
+    def segments(self) -> Sequence[RemoteSegment]:
+        """As `RemotePart`."""
+        manifest = self.manifest
+        if manifest is None:
+            raise OSError("what remote storage holds is not known yet")
+        return [RemoteSegment(self._reader, self.objects.path(each.name), each) for each in manifest.segments]
+
+    async def claim(self) -> Manifest:
+        """The manifest, of this leader's epoch, after what no manifest names was deleted.
+
+        Raises OSError, ManifestError, and ManifestConflictError where a later leader has claimed it.
+        """
+        async with self._changing:
+            return await self._claim() if self.manifest is None else self.manifest
+
+    async def _claim(self) -> Manifest:
+        log, replica = self._log, self._replica
+        found: Manifest | None = await self._run(self.objects.load)
+        if found is None:
+            start = log.start_offset
+            claimed = Manifest(0, log.topic, replica.topic_id, log.partition, self.leader_epoch, start, start)
+        elif found.leader_epoch > self.leader_epoch:
+            raise ManifestConflictError(f"epoch {found.leader_epoch} leads, not {self.leader_epoch}")
+        else:
+            end = agreed_end(found, log.epochs.entries, log.start_offset, log.end_offset)
+            if end < found.end_offset:
+                logger.error(
+                    "remote_segments_given_up",
+                    topic=log.topic,
+                    partition=log.partition,
+                    from_offset=end,
+                    end_offset=found.end_offset,
+                    advice="an unclean election lost records that had been copied; nothing to do",
+                )
+                claimed = found.ending_at(end)
+            elif found.leader_epoch == self.leader_epoch:
+                claimed = found
+            else:
+                claimed = found.next()
+            claimed = msgspec.structs.replace(claimed, leader_epoch=self.leader_epoch)
+            log.epochs.add_older(claimed.epochs)
+        if claimed is not found and claimed != found:
+            await self._run(self.objects.commit, claimed)
+        self._hold(claimed)
+        await self._run(self.objects.sweep, claimed)
+        return claimed
+
+    def _hold(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        if self.is_current:
+            self._log.copied_end_offset = manifest.end_offset
+            if manifest.start_offset > self._log.start_offset:
+                with suppress(ApiError):
+                    self._log.delete_records_before(manifest.start_offset)
+
+    async def sweep(self) -> None:
+        """Delete what no manifest names; while nothing is copied. Raises OSError, ManifestConflictError."""
+        async with self._changing:
+            if self.manifest is not None:
+                await self._run(self.objects.sweep, self.manifest)
+
+    async def copy(self, segment: LocalSegment) -> int:
+        """Copy a segment; how many bytes. Raises as `claim`."""
+        copied: CopiedSegment = await self._run(copy_segment, self.objects, segment, self.leader_epoch)
+        epochs = list(self._log.epochs.entries)
+        await self._change(lambda manifest: manifest.with_copied(copied, epochs))
+        return copied.size_bytes
+
+    async def delete_before(self, offset: int) -> None:
+        """Let the log begin at `offset`, durably. Raises as `claim`."""
+        await self.claim()
+        await self._change(lambda manifest: manifest.starting_at(offset))
+
+    async def _change(self, change: Callable[[Manifest], Manifest]) -> None:
+        async with self._changing:
+            if self.manifest is None or not self.is_current:
+                raise ManifestConflictError("this broker does not lead, or has not claimed the manifest")
+            before, after = self.manifest, change(self.manifest)
+            try:
+                await self._run(self.objects.commit, after)
+            except BaseException:
+                self.manifest = None
+                raise
+            self._hold(after)
+        kept = {each.name for each in after.segments}
+        if gone := [each.name for each in before.segments if each.name not in kept]:
+            await self._run(self.objects.delete_segments, gone)

@@ -1,0 +1,105 @@
+"""The objects of one partition: TOPIC_ID/PARTITION/NAME.
+
+Owns which of them counts: the manifest with the highest number, and what it names. Blocking; raises OSError.
+
+Compare-and-set: manifest N+1 is put only where there is none of this number, by who knows N. Older ones are
+deleted, so a writer that knows a very old N may put the next number again; it finds the later ones when it
+lists, which it does before it takes its manifest for the one that counts. Nobody else takes it: each later
+manifest was put before that.
+
+Invariants: after `commit` returned, the manifest is durable and counts; a crash at any point leaves the
+manifest before or after, and objects that no manifest names, which `sweep` deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from tidelog.remote_log.manifest import (
+    INDEXES_SUFFIX,
+    LOG_SUFFIX,
+    Manifest,
+    ManifestError,
+    decode,
+    encode,
+    manifest_name,
+    manifest_number,
+)
+from tidelog.remote_log.object_store import ObjectStore
+
+_LOADS = 5
+
+
+class ManifestConflictError(Exception):
+    """Another manifest counts than the one that was to be replaced."""
+
+
+class PartitionObjects:
+    def __init__(self, store: ObjectStore, topic_id: UUID, partition: int) -> None:
+        self.store = store
+        self._folder = f"{topic_id}/{partition}"
+
+    def path(self, name: str) -> str:
+        """The whole name of an object."""
+        return f"{self._folder}/{name}"
+
+    def _names(self) -> list[str]:
+        return [name.rpartition("/")[2] for name in self.store.names(self._folder)]
+
+    def _numbers(self) -> list[int]:
+        return sorted(number for name in self._names() if (number := manifest_number(name)) is not None)
+
+    def load(self) -> Manifest | None:
+        """The manifest that counts; None if nothing was ever put. Raises ManifestError too."""
+        for _ in range(_LOADS):
+            numbers = self._numbers()
+            if not numbers:
+                return None
+            try:
+                data = self.store.get(self.path(manifest_name(numbers[-1])))
+            except FileNotFoundError:
+                continue  # A later one came meanwhile.
+            try:
+                return decode(data)
+            except ManifestError as error:
+                raise ManifestError(f"{self.path(manifest_name(numbers[-1]))}: {error}") from None
+        raise OSError(f"{self._folder}: the manifest changed at each of {_LOADS} attempts to read it")
+
+    def commit(self, manifest: Manifest) -> None:
+        """Let `manifest` count in place of the one before it. Raises ManifestConflictError.
+
+        After an OSError it may count, or may later: `load` again.
+        """
+        name, data = self.path(manifest_name(manifest.number)), encode(manifest)
+        # A request that was repeated may find what it put itself.
+        is_ours = self.store.put_new(name, data) or self.store.get(name) == data
+        numbers = self._numbers()
+        if not is_ours or numbers[-1] != manifest.number:
+            raise ManifestConflictError(f"{name}: another leader was first, up to {numbers[-1]}")
+        self.store.delete([self.path(manifest_name(each)) for each in numbers if each < manifest.number - 1])
+
+    def delete_segments(self, names: Sequence[str]) -> None:
+        """Delete the objects of segments that no manifest names any more."""
+        self.store.delete([self.path(name + suffix) for name in names for suffix in _SUFFIXES])
+
+    def sweep(self, manifest: Manifest) -> int:
+        """Delete what the manifest does not name; only its writer may call this, while it copies nothing.
+        Returns how many objects there were. Raises ManifestConflictError where a later one counts: its writer
+        put that before anything else, so a list shows it beside any object of that writer."""
+        named = {each.name + suffix for each in manifest.segments for suffix in _SUFFIXES}
+        named |= {manifest_name(manifest.number), manifest_name(manifest.number - 1)}
+        left = [name for name in self._names() if name not in named]
+        if any((manifest_number(name) or 0) > manifest.number for name in left):
+            raise ManifestConflictError(f"{self._folder}: a later manifest than {manifest.number} counts")
+        self.store.delete([self.path(name) for name in left])
+        return len(left)
+
+    def delete_all(self) -> None:
+        """Delete every object, manifests last."""
+        names = self._names()
+        self.store.delete([self.path(name) for name in names if manifest_number(name) is None])
+        self.store.delete([self.path(name) for name in names if manifest_number(name) is not None])
+
+
+_SUFFIXES = (LOG_SUFFIX, INDEXES_SUFFIX)
