@@ -14,7 +14,7 @@ from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.broker.coordinator.shards import partition_of
-from tidelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.client import Admin, BrokerError, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -123,6 +123,11 @@ async def test_the_groups_and_transactions_of_all_brokers_are_listed(cluster: Br
                 pass
         assert [each.group_id for each in await admin.groups.list()] == sorted(groups)
         assert [each.transactional_id for each in await admin.transactions.list()] == sorted(names)
+    await cluster.lose_session(2)
+    async with Admin(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=1_000) as admin:
+        for listed in (admin.groups.list, admin.transactions.list):
+            with pytest.raises(BrokerError, match="the coordinator that keeps __"):
+                await listed()
 
 
 async def test_a_group_moves_with_the_leader_of_its_partition(cluster: Brokers) -> None:

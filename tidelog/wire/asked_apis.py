@@ -29,7 +29,7 @@ AskedApis: TypeAlias = Mapping[ApiKey, Versions]
 
 OWN_APIS: Final[dict[ApiKey, Versions]] = {
     ApiKey.API_VERSIONS: Versions(0, 4),
-    ApiKey.METADATA: Versions(0, 12),
+    ApiKey.METADATA: Versions(0, 13),
     # In version 0, what follows has no header and no error code.
     ApiKey.SASL_HANDSHAKE: Versions(1, 1),
     ApiKey.SASL_AUTHENTICATE: every_version(ApiKey.SASL_AUTHENTICATE),

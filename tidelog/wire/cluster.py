@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, Self
 
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire import errors
 from tidelog.wire.asked_apis import AskedApis
@@ -44,6 +44,7 @@ _PATIENT_LOOKS = 3
 """How often a topic that brokers may not create is requested before it counts as unknown."""
 _ANSWERS_BEFORE_WARNING = _PATIENT_LOOKS + 2
 _FAILURES_BEFORE_WARNING = 3
+_REBOOTSTRAP = "rebootstrap"
 _HEDGE_SECONDS = 1.0
 """After so long without an answer another broker is asked as well, because the first one may hang."""
 _REPEATABLE = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID})
@@ -288,6 +289,13 @@ class Cluster:
         )
         values: types.MetadataRequestDict = {"topics": topics, "allow_auto_topic_creation": may_create}
         answer: types.MetadataResponse = await self.call_any(ApiKey.METADATA, values)
+        code = error_code(answer.error_code)
+        if code is ErrorCode.REBOOTSTRAP_REQUIRED and self.config.metadata_recovery_strategy == _REBOOTSTRAP:
+            self.image = self.image._replace(nodes={})
+            answer = await self.call_any(ApiKey.METADATA, values)
+            code = error_code(answer.error_code)
+        if code is not ErrorCode.NONE:
+            raise errors.broker_error(code, "the metadata")
         image = apply_metadata(self.image, answer)
         if topics is None:
             named = {each.name for each in answer.topics}
@@ -391,9 +399,11 @@ class Cluster:
 
     def _candidates(self) -> list[Address]:
         """Addresses to try: connected nodes, then other nodes, then the bootstrap servers; addresses that
-        failed a short time ago come last."""
+        failed a short time ago come last. Source: KIP-899, which bootstraps again when all nodes have failed.
+        """
         nodes = [Address(node.host, node.port) for node in self.image.nodes.values()]
-        bootstrap = [Address(host, port) for host, port in self.config.addresses]
+        may_bootstrap = not nodes or self.config.metadata_recovery_strategy == _REBOOTSTRAP
+        bootstrap = [Address(host, port) for host, port in self.config.addresses if may_bootstrap]
         self._rng.shuffle(nodes)
         self._rng.shuffle(bootstrap)
         return self._links.by_readiness(dict.fromkeys(nodes + bootstrap))

@@ -83,6 +83,11 @@ class ClusterConfig:
     metadata_max_age_ms: int = setting(
         300_000, "Age at which topics, partitions and leaders are asked for again.", low=1
     )
+    metadata_recovery_strategy: str = setting(
+        "rebootstrap",
+        "What to do when no known broker answers: rebootstrap asks bootstrap_servers again, none waits.",
+        choices=("rebootstrap", "none"),
+    )
     retry_backoff_ms: int = setting(100, "First wait before a request is sent again. It doubles.", low=1)
     retry_backoff_max_ms: int = setting(1_000, "Longest wait before a request is sent again.", low=1)
     reconnect_backoff_ms: int = setting(50, "First wait before a new connection. It doubles.", low=1)
@@ -221,6 +226,7 @@ class ClusterSettings(TypedDict, total=False):
     request_timeout_ms: int
     connect_timeout_ms: int
     metadata_max_age_ms: int
+    metadata_recovery_strategy: str
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     reconnect_backoff_ms: int

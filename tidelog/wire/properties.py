@@ -20,6 +20,7 @@ _OTHER_NAMES: Final = {
     "ssl.truststore.location": "ssl.cafile",
     "ssl.keystore.location": "ssl.certfile",
     "ssl.key.password": "ssl.password",
+    "socket.connection.setup.timeout.ms": "connect.timeout.ms",
 }
 _TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 _REFUSED: Final = {

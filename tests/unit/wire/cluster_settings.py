@@ -12,6 +12,7 @@ class Tokens:
 
 
 _OTHER: dict[str, Any] = {
+    "metadata_recovery_strategy": "none",
     "security_protocol": "SSL",
     "ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
     "sasl_mechanism": "SCRAM-SHA-512",

@@ -15,6 +15,7 @@ from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.wire.errors import ConnectionLostError
 from tidelog.wire.metadata import TopicPartition
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -300,6 +301,48 @@ async def test_when_every_node_is_gone_the_servers_of_the_beginning_are_asked_ag
         async with new:
             await until(lambda: cluster.image.nodes[1].port == new.port)
             assert (await cluster.connected(1)).address == new.address
+
+
+async def test_a_broker_may_ask_its_clients_to_begin_anew() -> None:
+    async with ScriptedBroker() as known, ScriptedBroker() as server:
+        # The server of the beginning names another node than itself.
+        server.scripts[ApiKey.METADATA] = lambda _: known.metadata([])
+        async with opened(server.address) as cluster:
+            await until(lambda: cluster.image.nodes[1].port == known.port)
+            await cluster.connected(1)
+            known.scripts[ApiKey.METADATA] = lambda _: {
+                **known.metadata([]),
+                "error_code": ErrorCode.REBOOTSTRAP_REQUIRED,
+            }
+            server.scripts[ApiKey.METADATA] = lambda _: server.metadata([])
+            await cluster.refresh()
+            assert cluster.image.nodes[1].port == server.port
+
+
+async def test_a_client_that_may_not_bootstrap_again_waits_for_the_brokers_that_it_knows() -> None:
+    async with ScriptedBroker() as known, ScriptedBroker() as server:
+        server.scripts[ApiKey.METADATA] = lambda _: known.metadata([])
+        async with opened(
+            server.address, metadata_recovery_strategy="none", reconnect_backoff_max_ms=50
+        ) as cluster:
+            asked = len(server.seen(ApiKey.METADATA))
+            await cluster.refresh()
+            known.scripts[ApiKey.METADATA] = cut
+            with pytest.raises(ConnectionLostError):
+                await cluster.refresh()
+            assert len(server.seen(ApiKey.METADATA)) == asked
+
+
+async def test_a_broker_that_hangs_does_not_hold_up_who_asks_for_metadata() -> None:
+    async with (
+        ScriptedBroker() as first,
+        ScriptedBroker() as second,
+        opened(first.address, second.address, request_timeout_ms=3_600_000) as cluster,
+    ):
+        for hanging, other in ((first, second), (second, first)):
+            hanging.scripts[ApiKey.METADATA] = lambda _: None
+            other.scripts.pop(ApiKey.METADATA, None)
+            await cluster.refresh()
 
 
 # What brokers lack

@@ -35,7 +35,9 @@ class GroupAdmin:
         self._retry = retry
 
     async def list(self) -> list[GroupListing]:
-        """All groups, sorted by id."""
+        """All groups, sorted by id. Raises LEADER_NOT_AVAILABLE if nobody coordinates some of them, since the
+        broker that does is not there."""
+        await require_coordinators(self._cluster, self._retry, "__consumer_offsets")
         await self._cluster.refresh()
         found = []
         for node_id in self._cluster.image.nodes:
@@ -157,6 +159,21 @@ class GroupAdmin:
             ask, _itself, lambda _: f"the coordinator of group {group_id!r}"
         )
         return await self._cluster.connected(answer.node_id)
+
+
+async def require_coordinators(cluster: Cluster, retry: Retry, topic: str) -> None:
+    """Wait until each partition of a coordinators' topic has a leader; else a list of what they keep would
+    silently lack some. Raises BrokerError (LEADER_NOT_AVAILABLE)."""
+    values: types.MetadataRequestDict = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+
+    def results(answer: "types.MetadataResponse") -> "list[types.MetadataResponsePartition]":
+        return [each for known in answer.topics for each in known.partitions if each.leader_id < 0]
+
+    await retry(
+        lambda: cluster.call_any(ApiKey.METADATA, values),
+        results,
+        lambda each: f"the coordinator that keeps {topic}-{each.partition_index}",
+    )
 
 
 def _itself(answer: Any) -> list[Any]:

@@ -9,6 +9,7 @@ Source: KIP-664, KIP-939 (prepared transactions).
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidelog.client.admin.groups import require_coordinators
 from tidelog.client.admin.types import ClaimedTransaction, TransactionDescription, TransactionListing
 from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
 from tidelog.protocol.errors import ErrorCode
@@ -38,12 +39,13 @@ class TransactionAdmin:
     async def list(self, pattern: str | None = None, states: Iterable[str] = ()) -> list[TransactionListing]:
         """All transactional ids, sorted, or those that a regular expression in RE2's syntax matches as a
         whole (KIP-1152), or those in one of these states. Raises UnsupportedVersionError where a broker knows
-        no patterns."""
+        no patterns, LEADER_NOT_AVAILABLE if nobody coordinates some of them now."""
         at_least = 0 if pattern is None else _FIRST_WITH_PATTERNS
         values: types.ListTransactionsRequestDict = {
             "transactional_id_pattern": pattern,
             "state_filters": [*states],
         }
+        await require_coordinators(self._cluster, self._retry, "__transaction_state")
         await self._cluster.refresh()
         found = []
         for node_id in self._cluster.image.nodes:
