@@ -260,6 +260,16 @@ def test_a_replica_whose_log_failed_stays_eligible_and_leads_when_its_broker_is_
     assert leaders == [2, 3, NO_LEADER, NO_LEADER, 1]
 
 
+def test_who_is_eligible_leads_though_fewer_have_to_be_in_sync_since_all_that_were_ended() -> None:
+    world = World(2)
+    for what, broker in played("end 3", "settle", "end 2", "settle", "end 1", "settle", "need 1"):
+        world.happens(what, broker)
+    assert (world.assigned.isr, world.assigned.elr) == ((1,), (2,))
+    for what, broker in played("start 2", "register 2", "settle"):
+        world.happens(what, broker)
+    assert (world.assigned.leader_id, world.assigned.isr, world.assigned.elr) == (2, (2,), ())
+
+
 def test_two_controllers_at_once_change_what_one_changes() -> None:
     catalog = Catalog("c", brokers=[BrokerRegistration(each, (), UUID(int=each)) for each in BROKERS])
     catalog.apply(TopicCreated(Topic("t", TOPIC, (PartitionAssignment(3, 4, (3,), (3,)),))))

@@ -131,20 +131,23 @@ def election(
 def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> PartitionAssignment:
     """A partition with the leader and the in-sync set that it has to have; the same object where it has them.
 
-    `least` is min.insync.replicas: with so many in sync, nobody else may have all that is committed.
+    `least` is min.insync.replicas: where one of so many in sync can lead, nobody else may have all that is
+    committed. Where none can, nothing was committed since others became eligible, also with another `least`.
     """
     if _is_reassigned(assigned, live, least):
         return elected_without(assigned, assigned.removing, live, least)
-    if assigned.elr and len(assigned.isr) >= needed(assigned, least):
+    in_sync = [each for each in assigned.replicas if each in live and each in assigned.isr]
+    if in_sync and assigned.elr and len(assigned.isr) >= needed(assigned, least):
         without = assigned._replace(elr=(), partition_epoch=assigned.partition_epoch + 1)
         return elected(without, live, least)._replace(partition_epoch=without.partition_epoch)
-    in_sync = [each for each in assigned.replicas if each in live and each in assigned.isr]
     if in_sync:
         leader_id = assigned.leader_id if assigned.leader_id in in_sync else in_sync[0]
     else:
         eligible = (each for each in assigned.replicas if each in live and each in assigned.elr)
         leader_id = next(eligible, NO_LEADER)
-        in_sync = [leader_id] if leader_id != NO_LEADER else list(assigned.isr)
+        if leader_id == NO_LEADER:
+            return _led(assigned, assigned, NO_LEADER)
+        in_sync = [leader_id]
     return _led(with_in_sync(assigned, in_sync, least), assigned, leader_id)
 
 
