@@ -34,6 +34,9 @@ class Member(StoreMember):
         super().__init__(sharing)
         self.is_reachable = asyncio.Event()
         self.is_reachable.set()
+        self.hears = asyncio.Event()
+        self.hears.set()
+        self.commits = 0
         self._lost: BrokerSession | None = None
 
     async def lose_session(self) -> None:
@@ -46,11 +49,13 @@ class Member(StoreMember):
 
     async def commit(self, *arguments: Any, **more: Any) -> None:
         await self.is_reachable.wait()
+        self.commits += 1
         await super().commit(*arguments, **more)
 
     async def watch(self, revision: int) -> AsyncIterator[Commit]:
         async for commit in super().watch(revision):
             await self.is_reachable.wait()
+            await self.hears.wait()
             yield commit
 
     async def watch_sessions(self) -> AsyncIterator[frozenset[BrokerSession]]:
@@ -68,7 +73,7 @@ class Brokers:
         self.store = store
         self._settings = settings
         self._ports: dict[int, dict[str, int]] = {}
-        self._members: dict[int, Member] = {}
+        self.members: dict[int, Member] = {}
 
     async def start(self, node_id: int, **settings: Any) -> Broker:
         """A broker in its own folder; once more at its addresses of before. `listeners` are names."""
@@ -83,12 +88,12 @@ class Brokers:
         config = BrokerConfig(node_id=node_id, **wanted)
         member = Member(self.store)
         broker = await Broker.start(config, store=member)
-        self.running[node_id], self._members[node_id] = broker, member
+        self.running[node_id], self.members[node_id] = broker, member
         self._ports[node_id] = broker.ports
         return broker
 
     async def stop(self, node_id: int) -> None:
-        self._members[node_id].is_reachable.set()
+        self.members[node_id].is_reachable.set()
         await self.running.pop(node_id).stop()
 
     async def kill(self, node_id: int) -> None:
@@ -123,20 +128,20 @@ class Brokers:
 
     async def lose_session(self, node_id: int) -> None:
         """As if it had been paused: the others take it for dead, and it learns of that."""
-        await self._members[node_id].lose_session()
+        await self.members[node_id].lose_session()
         await self.fenced(node_id)
 
     async def regain_session(self, node_id: int) -> None:
-        await self._members[node_id].regain_session()
+        await self.members[node_id].regain_session()
         await self.leading(node_id)
 
     async def cut_off(self, node_id: int) -> None:
         """It cannot reach the store any more, and its session ends."""
-        self._members[node_id].is_reachable.clear()
-        await self._members[node_id].lose_session()
+        self.members[node_id].is_reachable.clear()
+        await self.members[node_id].lose_session()
 
     async def reconnect(self, node_id: int) -> None:
-        self._members[node_id].is_reachable.set()
+        self.members[node_id].is_reachable.set()
         await self.regain_session(node_id)
 
     async def fenced(self, node_id: int) -> None:
@@ -150,9 +155,7 @@ class Brokers:
         await self.agreed()
 
     def _hearing(self) -> list[Broker]:
-        return [
-            each for node_id, each in self.running.items() if self._members[node_id].is_reachable.is_set()
-        ]
+        return [each for node_id, each in self.running.items() if self.members[node_id].is_reachable.is_set()]
 
 
 def _led(broker: Broker, node_id: int) -> Iterator[int]:

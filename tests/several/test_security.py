@@ -4,6 +4,7 @@ all of them."""
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tidelog.broker.app import Broker, StartError
 from tidelog.broker.cluster.catalog import NOBODY, TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.broker.handlers.acls import AclsHandler
 from tidelog.broker.security.broker_user import BROKER_USER, broker_password
 from tidelog.broker.security.unknown_users import STRONGEST
 from tidelog.broker.security.users import check_name
@@ -231,6 +233,20 @@ async def test_an_acl_that_is_deleted_at_one_broker_holds_at_no_other(cluster: B
         for index in range(PARTITIONS):
             with pytest.raises(TopicAuthorizationFailedError):
                 await producer.send_and_wait("t", b"v", partition=index)
+    # A broker that has not heard of an ACL deletes it all the same.
+    member, acls = cluster.members[3], cluster[3].services.acls
+    member.hears.clear()
+    await cluster[1].services.acls.create([acl])
+    commits = member.commits
+    every = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+    kinds = dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), 1)
+    request: Any = SimpleNamespace(filters=[SimpleNamespace(**every, **kinds)])
+    deleting = asyncio.create_task(AclsHandler(cluster[3].services)._delete(request))
+    await until(lambda: deleting.done() or member.commits > commits)
+    assert not acls.exists(acl)
+    member.hears.set()
+    assert len((await deleting)["filter_results"][0]["matching_acls"]) == 1
+    assert not acls.exists(acl)
 
 
 async def test_a_user_that_is_deleted_at_one_broker_cannot_authenticate_at_another(cluster: Brokers) -> None:

@@ -28,7 +28,15 @@ from uuid import UUID, uuid4
 import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Change, Delta
-from tidelog.broker.cluster.store import ClusterStore, Commit, SessionLives, StoreConflict, StoreError
+from tidelog.broker.cluster.store import (
+    STORE_FAILED_ADVICE,
+    ClusterStore,
+    Commit,
+    SessionLives,
+    SharedStore,
+    StoreConflict,
+    StoreError,
+)
 from tidelog.broker.cluster.together import Together
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
@@ -194,9 +202,14 @@ class Cluster:
         try:
             return await self.change(plan, without_session=without_session)
         except (StoreError, OSError) as error:
-            advice = "check the disk of the data folder, or what cluster.store names; then ask again"
-            logger.error("cluster_store_failed", error=str(error), advice=advice)
+            logger.error("cluster_store_failed", error=str(error), advice=STORE_FAILED_ADVICE)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}") from error
+
+    async def catch_up(self, nothing: Delta) -> None:
+        """Return once the image shows what any broker committed before this call. `nothing` is a delta that
+        changes nothing. Raises ApiError."""
+        if isinstance(self._store, SharedStore):
+            await self.change_as_asked(lambda _: nothing)
 
     async def _change_all(self, group: Sequence[_Wanted]) -> list[Delta | Exception]:
         """The deltas that were planned and stored, or the error of each."""

@@ -16,10 +16,14 @@ Invariants:
 import base64
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Catalog, Delta
+
+STORE_FAILED_ADVICE: Final = (
+    "check what cluster.store names, or the disk of the data folder where it names nothing; then ask again"
+)
 
 
 class StoreError(Exception):

@@ -88,6 +88,7 @@ class AclsHandler:
         return self._delete(request)
 
     async def _delete(self, request: types.DeleteAclsRequest) -> types.DeleteAclsResponseDict:
+        await self._acls.catch_up()
         found = await self._services.turns.run(self._found(request.filters))
         await self._acls.delete([acl for acls in found if not isinstance(acls, ApiError) for acl in acls])
         return {"filter_results": [_deleted(acls) for acls in found]}

@@ -41,7 +41,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.placement import assign, assign_manually, plan_partitions
-from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.cluster.store import STORE_FAILED_ADVICE, StoreConflict, StoreError
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.cluster_settings import UNIX
 from tidelog.broker.configuration.topic_configs import TopicConfigs
@@ -364,7 +364,7 @@ class Topics:
             "cluster_store_failed",
             _NO_PEER,
             error=str(error),
-            advice="check the disk that holds the data folder; then ask again",
+            advice=STORE_FAILED_ADVICE,
         )
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")
 

@@ -46,6 +46,10 @@ class Acls:
     def exists(self, acl: Acl) -> bool:
         return acl in self._cluster.catalog.acls
 
+    async def catch_up(self) -> None:
+        """`all` has what any broker created before this call. Raises ApiError."""
+        await self._cluster.catch_up(AclsChanged())
+
     async def create(self, acls: Sequence[Acl]) -> None:
         """Create those that do not exist. Raises ApiError; then some of them may have been created."""
 
