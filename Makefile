@@ -70,7 +70,8 @@ simulation: $(STAMP) ## play SEEDS (1000) seeds from SEED (0) of BROKERS (3) bro
 etcd: $(STAMP) ## kill, stop and compact three members of etcd under three brokers' catalogs, ROUNDS (20) times
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are
 
-cluster: $(STAMP) ## as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
+cluster: $(STAMP) ## follow the runbooks of a cluster; as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
+	@$(BIN)/python -m pytest tests/several/operations.py
 	@SECONDS=$(or $(SECONDS),600) SEED=$(SEED) $(BIN)/python -m faults --machines $(ARGUMENTS)
 
 conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS=processes (the default) or BROKERS=etcd

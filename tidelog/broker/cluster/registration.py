@@ -111,13 +111,13 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"broker {node_id} has the last replica of {_some(last)}: start it again and move them by "
-            "`tidelog topic reassign`, or delete these topics if their records are lost",
+            "`tidelog reassign`, or delete these topics if their records are lost",
         )
     if held:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"broker {node_id} has replicas of {_some([name for name, _ in held])}: move them to other "
-            "brokers by `tidelog topic reassign`, then ask again",
+            "brokers by `tidelog reassign`, then ask again",
         )
     return BrokerUnregistered(node_id)
 

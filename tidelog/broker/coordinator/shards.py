@@ -34,7 +34,8 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
-LOAD_WAIT_SECONDS = 1.0
+LOAD_WAIT_SECONDS = 5.0
+"""librdkafka asks three times, and its application gets the third refusal of a commit."""
 RELOAD_AFTER_MS = 10_000
 KEYS_AT_ONCE = 100
 """How many groups or ids one operation over all of them handles at a time."""

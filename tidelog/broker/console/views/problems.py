@@ -137,7 +137,7 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "text": f"{_some(partitions.without_replicas_count, partitions.without_replicas, sees)} without "
             "some of their replicas in sync.",
             "remedy": "The page Cluster says which brokers are missing: look whether they run. For one that "
-            "will not come back, move its replicas to others by `tidelog topic reassign`.",
+            "will not come back, move its replicas to others by `tidelog reassign`.",
         }
     if partitions.below_least_count:
         yield {
@@ -161,8 +161,8 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "severity": "notice",
             "text": f"{_some(partitions.reassigned_count, partitions.reassigned, sees)} being moved to other "
             "brokers.",
-            "remedy": "Nothing to do. `tidelog topic reassign --status` shows how far it is, and --cancel "
-            "ends it.",
+            "remedy": "Nothing to do. `tidelog reassign status` shows how far it is, and `tidelog reassign "
+            "cancel` ends it.",
         }
     if condition.hanging:
         yield {
