@@ -41,17 +41,18 @@ async def sent_through(nodes: TwoNodes, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("loses_answer", [False, True])
+@pytest.mark.parametrize("leader", ["hands over", "dies", "hangs"])
 async def test_with_five_in_flight_every_record_is_stored_once_and_in_order_wherever_the_leader_moves(
-    tmp_path: Path, seed: int, loses_answer: bool
+    tmp_path: Path, seed: int, leader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidelog.wire.connection._SILENCE_SECONDS", 0.02)
     async with TwoNodes(tmp_path / "t-0") as nodes:
         rng = random.Random(seed)
-        nodes.loses_answer = loses_answer
+        nodes.loses_answer, nodes.hangs = leader == "dies", leader == "hangs"
         nodes.moves_after = [rng.randint(1, 4) for _ in range(6)]
         await sent_through(nodes, 200)
         assert nodes.leader_epoch == 6
-        assert nodes.refused or loses_answer
+        assert nodes.refused or leader != "hands over"
 
 
 async def test_a_leader_that_a_refusal_names_is_gone_to_without_metadata(tmp_path: Path) -> None:

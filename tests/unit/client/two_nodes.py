@@ -17,8 +17,9 @@ class TwoNodes:
     """Nodes 1 and 2. Who does not lead answers NOT_LEADER_OR_FOLLOWER and stores nothing.
 
     `moves_after` counts produce requests down to the next change of leaders; `loses_answer` says whether the
-    request that is last before it is stored without an answer, as by a leader that dies. `names_leader` says
-    whether who does not lead names the leader (KIP-951).
+    request that is last before it is stored without an answer, as by a leader that dies. `hangs` says whether
+    that leader, and who does not lead, keeps the connection and is silent. `names_leader` says whether who
+    does not lead names the leader (KIP-951).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,6 +28,7 @@ class TwoNodes:
         self.leader_epoch = 0
         self.moves_after: list[int] = []
         self.loses_answer = False
+        self.hangs = False
         self.names_leader = False
         self.refused = 0
         self._log: PartitionLog = open_log(folder)
@@ -76,9 +78,11 @@ class TwoNodes:
         answer["topics"][0]["partitions"][0]["leader_epoch"] = self.leader_epoch
         return answer
 
-    def _produce(self, number: int, request: Request) -> dict[str, Any]:
+    def _produce(self, number: int, request: Request) -> dict[str, Any] | None:
         if number != self.leader:
             self.refused += 1
+            if self.hangs:
+                return None
             answer = ScriptedBroker.produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return self._naming_leader(answer, answer["responses"][0]["partition_responses"][0])
         data = request.values.topic_data[0].partition_data[0].records
@@ -91,6 +95,8 @@ class TwoNodes:
             if not self.moves_after[0]:
                 del self.moves_after[0]
                 self.move()
+                if self.hangs:
+                    return None
                 if self.loses_answer:
                     raise ConnectionError
         return ScriptedBroker.produced(request, base_offset=result.base_offset)

@@ -232,10 +232,20 @@ class Sender:
         store it twice."""
         if not self._config.enable_idempotence:
             return
-        for request in self._requests:
+        for request in list(self._requests):
             for batch in [each for each in request.batches if self._is_replaced(each.key, request.image)]:
                 request.batches.remove(batch)
                 self.outcomes.act(self._state.on_lost(batch, now_ms), None)
+            if not request.batches:
+                self._ended(request)
+
+    def _ended(self, request: _Request) -> None:
+        """It decides nothing any more, so it takes no place of those that may wait on its connection."""
+        if request in self._requests:
+            self._requests.remove(request)
+            waiting = self._in_flight.pop(request.connection) - 1
+            if waiting:
+                self._in_flight[request.connection] = waiting
 
     def _is_replaced(self, key: TopicPartition, image: ClusterImage) -> bool:
         """Whether another node leads the partition in a later epoch than in `image`."""
@@ -384,10 +394,7 @@ class Sender:
                         leaders[TopicPartition(str(topic), result.index)] = result.current_leader
             if leaders:
                 self._cluster.leaders_named(leaders, response.node_endpoints)
-        self._requests.discard(request)
-        waiting = self._in_flight.pop(connection) - 1
-        if waiting:
-            self._in_flight[connection] = waiting
+        self._ended(request)
         for batch in request.batches:
             answer = results.get(batch.key)
             if answer is None:
