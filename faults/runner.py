@@ -75,10 +75,17 @@ CONFLUENT: Final[dict[str, Any]] = {
     "queue.buffering.max.messages": 2000,
     "linger.ms": 2,
     "max.in.flight": 5,
+    # A message that times out lets it store others twice: see `_writers`.
+    "message.timeout.ms": 0,
 }
 _PYTHONIC: Final = {"request_timeout_ms": 3000, "retry_backoff_ms": 50, "metadata_max_age_ms": 1000}
 _AIOKAFKA: Final[dict[str, Any]] = {**_PYTHONIC, "max_batch_size": 4096}
-_KAFKA_PYTHON: Final[dict[str, Any]] = {**_PYTHONIC, "batch_size": 4096, "reconnect_backoff_max_ms": 200}
+_KAFKA_PYTHON: Final[dict[str, Any]] = {
+    **_PYTHONIC,
+    "batch_size": 4096,
+    "reconnect_backoff_max_ms": 200,
+    "delivery_timeout_ms": 1_000_000,
+}
 
 
 @dataclass(frozen=True)

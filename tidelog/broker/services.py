@@ -670,7 +670,7 @@ async def _registered(
     disk: Disk,
     identity: FolderIdentity,
     listeners: Sequence[Listener],
-    until_refused: Callable[[int], Awaitable[None]] | None,
+    until_refused: Callable[[int, bool], Awaitable[None]] | None,
     noted: NotedBound,
 ) -> Membership:
     """The broker with a session, registered as one that does not serve yet.

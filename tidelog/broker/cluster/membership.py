@@ -99,7 +99,7 @@ class Membership:
         *,
         session_timeout_ms: int,
         least_in_sync: LeastInSync,
-        until_refused: Callable[[int], Awaitable[None]] | None = None,
+        until_refused: Callable[[int, bool], Awaitable[None]] | None = None,
         leader_rebalance: LeaderRebalance | None = None,
     ) -> None:
         """`broker` gets its incarnation here, and its directory id with `register`. `until_refused` returns

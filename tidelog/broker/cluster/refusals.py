@@ -4,7 +4,9 @@ Owns whom this broker watches: the controller watches all others, the others wat
 that lives refuses connections to a port at which nobody listens; a machine that is gone, or a network that is
 cut, refuses nothing, so then the session decides.
 
-Invariant: a broker that refuses though it lives is only fenced; with its session it registers again.
+Invariant: a broker that refuses though it lives is only fenced, and with its session it registers again. From
+then on it is watched only once it can be reached. A broker listens before it is live, so until then a first
+refusal counts: who begins to watch may find it dead.
 
 Event loop only.
 """
@@ -12,6 +14,7 @@ Event loop only.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
+from uuid import UUID
 
 from tidelog.broker.cluster.catalog import BrokerRegistration
 from tidelog.protocol.errors import ApiError
@@ -26,12 +29,15 @@ class Refusals:
 
     def __init__(
         self,
-        until_refused: Callable[[int], Awaitable[None]],
+        until_refused: Callable[[int, bool], Awaitable[None]],
         has_ended: Callable[[BrokerRegistration], Awaitable[object]],
     ) -> None:
-        """`until_refused` raises ApiError; `has_ended` is called once for a start of a broker."""
+        """`until_refused` takes a broker's id and whether it has to answer first, and raises ApiError;
+        `has_ended` is called once for a start of a broker."""
         self._until_refused = until_refused
         self._has_ended = has_ended
+        self._ended: dict[int, UUID] = {}
+        """Broker -> the start that was reported last."""
         self._watches: dict[BrokerRegistration, asyncio.Task[None]] = {}
 
     def watch(self, brokers: Iterable[BrokerRegistration]) -> None:
@@ -45,11 +51,13 @@ class Refusals:
     async def _watch(self, broker: BrokerRegistration) -> None:
         while True:
             try:
-                await self._until_refused(broker.node_id)
+                was_wrong = self._ended.get(broker.node_id) == broker.incarnation
+                await self._until_refused(broker.node_id, was_wrong)
             except ApiError:
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 await asyncio.sleep(GRACE_SECONDS)
+                self._ended[broker.node_id] = broker.incarnation
                 await self._has_ended(broker)
                 return
 

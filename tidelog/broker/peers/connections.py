@@ -87,9 +87,11 @@ class Connections:
             connection.close()
             raise
 
-    async def until_refused(self, host: str, port: int) -> None:
-        """Return when nobody listens at an address any more that answered before. Raises ClientError."""
-        address, has_answered = Address(host, port, _WATCH_LANE), False
+    async def until_refused(self, host: str, port: int, *, has_to_answer: bool) -> None:
+        """Return when nobody listens at an address; with `has_to_answer` only where it answered before.
+
+        Raises ClientError."""
+        address, has_answered = Address(host, port, _WATCH_LANE), not has_to_answer
         while True:
             try:
                 connection = await self._links.connected(address)

@@ -60,11 +60,14 @@ class Peers:
         )
         return answer
 
-    async def until_refused(self, node_id: int) -> None:
-        """Return when nobody listens any more where a broker listened: its process has ended, or ends.
+    async def until_refused(self, node_id: int, has_to_answer: bool) -> None:
+        """Return when nobody listens where a live broker listened: its process has ended, or ends. With
+        `has_to_answer` only if it was reached before.
 
         Raises ApiError(NETWORK_EXCEPTION)."""
-        await self._asked(node_id, lambda to, host, port: to.until_refused(host, port))
+        await self._asked(
+            node_id, lambda to, host, port: to.until_refused(host, port, has_to_answer=has_to_answer)
+        )
 
     async def _asked(self, node_id: int, ask: Callable[[Connections, str, int], Awaitable[Any]]) -> Any:
         host, port = self._address_of(node_id)

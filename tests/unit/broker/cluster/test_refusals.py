@@ -23,9 +23,12 @@ async def test_each_start_of_a_broker_that_is_watched_is_reported_once(
     failures = [ApiError(ErrorCode.NETWORK_EXCEPTION)] * 3
     ended: list[BrokerRegistration] = []
 
-    async def until_refused(node_id: int) -> None:
+    had_to_answer: list[tuple[int, bool]] = []
+
+    async def until_refused(node_id: int, has_to_answer: bool) -> None:
         if failures:
             raise failures.pop()
+        had_to_answer.append((node_id, has_to_answer))
         await refused[node_id].wait()
 
     async def has_ended(broker: BrokerRegistration) -> None:
@@ -41,5 +44,11 @@ async def test_each_start_of_a_broker_that_is_watched_is_reported_once(
     watching.watch([again])
     await until(lambda: ended == [FIRST, again])
     watching.watch([again])
+    assert not any(has_to_answer for _, has_to_answer in had_to_answer)
+
+    # It lived, and is live again.
+    watching.watch([])
+    watching.watch([again])
+    await until(lambda: len(ended) == 3)
     await watching.stop()
-    assert ended == [FIRST, again]
+    assert had_to_answer[-1] == (1, True)
