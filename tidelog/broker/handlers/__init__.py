@@ -13,6 +13,7 @@
   it can be
 - `fetch`: Fetch: whole batches from the page cache; the high watermark wakes long polls
 - `fetch_sessions`: incremental fetch sessions (KIP-227): the broker remembers what a consumer requested
+- `followed`: which partitions of a follower's session its next answer has to look at
 - `leader_hints`: who leads instead, in answers of Produce and Fetch that refuse (KIP-951)
 - `produce`: Produce: append in the order of arrival, answer once every batch is durable
 - `produce_answers`: answers to Produce that wait until batches are durable, and for how long

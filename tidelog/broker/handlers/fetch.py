@@ -33,12 +33,12 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import Parked, RequestContext
-from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
+from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, PartitionKey
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
@@ -59,6 +59,9 @@ from tidelog.protocol.hot import (
 from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
+
+if TYPE_CHECKING:
+    from tidelog.broker.handlers.followed import Followed
 
 FLUSH_PATIENCE_SECONDS = 1.0
 PARKED_BYTES = 3000
@@ -87,6 +90,8 @@ class _Reading(NamedTuple):
     """A partition has an error, which is always answered at once."""
     throttled_bytes: int
     """Of replicas that the quota of replication holds for."""
+    left: list[PartitionKey]
+    """What a follower's next request has to look at again: errors, and what this answer has no room for."""
     remote: Sequence[RemoteRead] = ()
     """What has to be read from remote storage before this is complete."""
 
@@ -136,8 +141,8 @@ class FetchHandler(GuardedHandler):
             fetch = fetch._replace(names=(yield from self._names(fetch)))
         if self._access.is_on:
             fetch = fetch._replace(refused=(yield from self._refused(context, fetch, request.replica_id)))
-        if request.replica_id >= 0:
-            yield from self._note_follower(fetch, request)
+        if request.replica_id >= 0 and not fetch.refused:
+            fetch = yield from self._note_follower(fetch, request)
         by_range = context.connection.sends_files
         try:
             reading = yield from self._read(fetch, request, nowait=True, by_range=by_range)
@@ -155,7 +160,8 @@ class FetchHandler(GuardedHandler):
         """The names of the topics, as the session found them first."""
         pace = Pace(CHECKS_PER_STEP)
         known = {} if fetch.session is None else fetch.session.names
-        names: dict[UUID, str] = {}
+        # Those of partitions that this request does not look at stay.
+        names: dict[UUID, str] = {} if _followed(fetch) is None else known
         name_of = self._services.catalog.name_of
         for topic, _ in fetch.partitions:
             if (
@@ -177,46 +183,74 @@ class FetchHandler(GuardedHandler):
         unknown ones. A follower reads all topics or none."""
         pace = Pace(CHECKS_PER_STEP)
         refused = []
-        of_follower = replica_id >= 0
-        may_follow = of_follower and self._access.allows(context, CLUSTER_ACTION, CLUSTER_NAME)
-        for name in dict.fromkeys(_name_of(topic, fetch) for topic, _ in fetch.partitions):
-            if of_follower:
-                is_allowed = may_follow
-            else:
-                is_allowed = name is None or self._access.allows(context, READ_TOPIC, name)
-            if not is_allowed:
+        names = dict.fromkeys(_name_of(topic, fetch) for topic, _ in fetch.partitions)
+        if replica_id >= 0:
+            if self._access.allows(context, CLUSTER_ACTION, CLUSTER_NAME):
+                return frozenset()
+            return frozenset((None, *names, *fetch.names.values()))
+        for name in names:
+            if name is not None and not self._access.allows(context, READ_TOPIC, name):
                 refused.append(name)
             if pace.spent():
                 yield
         return frozenset(refused)
 
-    def _note_follower(self, fetch: FetchContext, request: FetchRequest) -> Steps[None]:
-        """Note what the follower holds durably of each partition."""
+    def _note_follower(self, fetch: FetchContext, request: FetchRequest) -> Steps[FetchContext]:
+        """Note what the follower holds durably of these partitions, now and then of all; what to look at."""
         from tidelog.broker.cluster.in_sync import is_registered
+        from tidelog.broker.handlers.followed import Followed
 
+        session, config = fetch.session, self._services.config
         in_sync_sets = self._services.in_sync_sets
-        catalog = self._services.catalog
-        if in_sync_sets is None or not is_registered(catalog, request.replica_id, request.replica_epoch):
-            return
-        pace = Pace(CHECKS_PER_STEP)
+        is_known = is_registered(self._services.catalog, request.replica_id, request.replica_epoch)
         asked_after_ms = -math.inf
-        if fetch.session is not None:
-            asked_after_ms = fetch.session.noted_ms
-            fetch.session.noted_ms = asyncio.get_running_loop().time() * 1000
-        for topic, wanted in fetch.partitions:
+        if session is not None and is_known:
+            asked_after_ms = session.noted_ms
+            session.noted_ms = asyncio.get_running_loop().time() * 1000
+        if session is not None and not fetch.is_incremental:
+            session.due = Followed(config.replica_lag_time_max_ms, config.broker_session_timeout_ms)
+        followed = _followed(fetch)
+        partitions = fetch.partitions
+        looks_at_all = followed is not None and fetch.is_incremental and followed.is_look_due
+        if session is not None and looks_at_all:
+            partitions = session.requested(list(session.partitions))
+        pace = Pace(CHECKS_PER_STEP)
+        for topic, wanted in partitions:
+            key = topic, wanted.partition
+            is_due = False
             try:
                 replica = self._replica(fetch, topic, wanted.partition)
-                if _diverging(replica, wanted, request) is not None:
-                    continue
-                offset, start_offset = wanted.fetch_offset, wanted.log_start_offset
-                if replica.fetched_by(
-                    request.replica_id, request.replica_epoch, offset, start_offset, asked_after_ms
-                ):
-                    in_sync_sets.join(replica)
+                if followed is not None:
+                    followed.watch(key, replica)
+                is_due = _diverging(replica, wanted, request) is not None
+                if is_known and not is_due and in_sync_sets is not None:
+                    offset, start_offset = wanted.fetch_offset, wanted.log_start_offset
+                    if replica.fetched_by(
+                        request.replica_id, request.replica_epoch, offset, start_offset, asked_after_ms
+                    ):
+                        in_sync_sets.join(replica)
+                if looks_at_all and session is not None:
+                    is_due |= session.is_outdated(key, replica.high_watermark, replica.log.start_offset)
             except ApiError:
-                pass  # `_read` answers with it.
+                is_due = True  # `_read` answers with it.
+            if followed is not None and looks_at_all and is_due:
+                followed.come_again(key)
             if pace.spent():
                 yield
+        return self._with_due(fetch) if looks_at_all else fetch
+
+    def _with_due(self, fetch: FetchContext) -> FetchContext:
+        """What the answer has to look at, with what has become due meanwhile."""
+        followed, session = _followed(fetch), fetch.session
+        if followed is None or session is None:
+            return fetch
+        looked_at = [(topic, wanted.partition) for topic, wanted in fetch.partitions]
+        due = followed.take((), ())
+        for topic, partition in due:
+            replica = self._replicas.get((_name_of(topic, fetch) or "", partition))
+            if replica is not None:
+                followed.watch((topic, partition), replica)
+        return fetch._replace(partitions=session.requested(dict.fromkeys((*due, *looked_at))))
 
     def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool) -> Parked:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
@@ -224,7 +258,9 @@ class FetchHandler(GuardedHandler):
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer now, without waiting for more records."""
-        return reading.size_bytes >= (request.min_bytes or 1) or reading.must_answer or not fetch.partitions
+        if reading.size_bytes >= (request.min_bytes or 1) or reading.must_answer:
+            return True
+        return not fetch.partitions and _followed(fetch) is None
 
     def _patience_ms(self, request: FetchRequest) -> int:
         """How long to wait for more than was appended before the request arrived."""
@@ -268,6 +304,7 @@ class FetchHandler(GuardedHandler):
         quota = self._services.leader_quota if request.replica_id >= 0 else None
         wanted_remote: list[RemoteRead] = []
         results = []
+        left_over: list[PartitionKey] = []
         for topic, wanted in fetch.partitions:
             if pace.spent(STEP_COST_READ):
                 yield
@@ -278,6 +315,7 @@ class FetchHandler(GuardedHandler):
                 diverging = _diverging(replica, wanted, request)
                 if diverging is not None:
                     must_answer = True
+                    left_over.append((topic, wanted.partition))
                     results.append((topic, diverging, False))
                     continue
                 ends = replica.ends
@@ -294,6 +332,7 @@ class FetchHandler(GuardedHandler):
                 )
                 is_exceeded = quota is not None and is_throttled and quota.delay_seconds(throttled_bytes) > 0
                 if is_exceeded and not replica.has_in_sync(request.replica_id):
+                    left_over.append((topic, wanted.partition))
                     results.append((topic, _found(replica, ends, level, (), None), False))
                     continue
                 most_bytes = min(wanted.partition_max_bytes, max(left, 0))
@@ -317,6 +356,7 @@ class FetchHandler(GuardedHandler):
                         left -= most_bytes
             except ApiError as error:
                 must_answer = True
+                left_over.append((topic, wanted.partition))
                 results.append((topic, _failed(wanted.partition, error.code, request), False))
                 continue
             read_bytes = sum(map(len, found.records))
@@ -325,13 +365,15 @@ class FetchHandler(GuardedHandler):
                 throttled_bytes += read_bytes if is_throttled else 0
                 if level != READ_WRITTEN:  # As in Kafka, copies are not what clients read.
                     sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
+            elif wanted.fetch_offset < upper_offset:
+                left_over.append((topic, wanted.partition))
             left -= read_bytes
             if aborted:
                 pace.left -= len(aborted)
             answer = _found(replica, ends, level, found.records, aborted)
             results.append((topic, answer, read_bytes > 0))
         left_out = wanted_remote if remote is None else ()
-        return _Reading(results, size, sizes, must_answer, throttled_bytes, left_out)
+        return _Reading(results, size, sizes, must_answer, throttled_bytes, left_over, left_out)
 
     @property
     def _selects_replicas(self) -> bool:
@@ -373,11 +415,13 @@ class FetchHandler(GuardedHandler):
         in_turns = self._services.turns.run
         deadline = loop.time() + self._patience_ms(request) / 1000
         has_all = False
+        followed = _followed(fetch)
         reading: _Reading | None
         while True:
             # Watched before it is read, so that no change of a watermark is missed between the two.
             with _LongPoll(loop, request) as poll:
-                await in_turns(poll.watch(self._watched(fetch)))
+                if followed is None:
+                    await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
                     reading = await loop.run_in_executor(None, self._read_cold, fetch, request, by_range)
                 else:
@@ -399,6 +443,9 @@ class FetchHandler(GuardedHandler):
                 if is_late:
                     await self._flushed(fetch, request)
                     has_all = True
+                elif followed is not None:
+                    await followed.wait(deadline)
+                    fetch = self._with_due(fetch)
                 else:
                     await poll.wait(deadline)
 
@@ -454,6 +501,9 @@ class FetchHandler(GuardedHandler):
                 topics[-1][1].append(result)
         if reading.throttled_bytes and self._services.leader_quota is not None:
             self._services.leader_quota.moved(reading.throttled_bytes)
+        if (followed := _followed(fetch)) is not None:
+            for key in reading.left:
+                followed.come_again(key)
         for name, size_bytes in reading.sizes.items():
             if self._services.catalog.topic(name) is not None:  # A deleted topic gets no new series.
                 self._metrics.bytes_out(name, size_bytes)
@@ -467,6 +517,10 @@ def _level_of(request: FetchRequest) -> int:
 
 def _name_of(topic: TopicKey, fetch: FetchContext) -> str | None:
     return topic if isinstance(topic, str) else fetch.names.get(topic)
+
+
+def _followed(fetch: FetchContext) -> Followed | None:
+    return None if fetch.session is None else fetch.session.due  # type: ignore[return-value]
 
 
 class _LongPoll:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -57,12 +57,14 @@ class _Told:
         self.high_watermark = -1
         self.log_start_offset = -1
 
+    def is_outdated(self, high_watermark: int, log_start_offset: int) -> bool:
+        return high_watermark != self.high_watermark or log_start_offset != self.log_start_offset
+
     def news(self, result: FetchPartitionResult, has_records: bool) -> bool:
         """Whether the response must name the partition; remembers what is sent."""
         respond = (
             has_records
-            or result.high_watermark != self.high_watermark
-            or result.log_start_offset != self.log_start_offset
+            or self.is_outdated(result.high_watermark, result.log_start_offset)
             or result.diverging_epoch != NO_EPOCH_END_OFFSET
             or result.preferred_read_replica >= 0
         )
@@ -75,12 +77,22 @@ class _Told:
         return respond
 
 
+class Due(Protocol):
+    """Says which partitions of a session a request has to look at (see `Followed`)."""
+
+    def take(
+        self, named: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]
+    ) -> Iterable[PartitionKey]: ...
+
+    def close(self) -> None: ...
+
+
 class FetchSession:
     """The partitions that one client requests. `epoch` is the one that its next request must carry. `names`
     holds the name that each id had when it was first found: another topic may have that name later."""
 
     __slots__ = (
-        "by_id", "created_ms", "epoch", "names", "noted_ms", "partitions", "session_id", "used_ms",
+        "by_id", "created_ms", "due", "epoch", "names", "noted_ms", "partitions", "session_id", "used_ms",
     )  # fmt: skip
 
     def __init__(self, session_id: int, now_ms: int, *, by_id: bool) -> None:
@@ -93,6 +105,8 @@ class FetchSession:
         self.noted_ms = -math.inf
         """When a follower's last request was noted, on the loop's clock."""
         self.partitions: dict[PartitionKey, _Told] = {}
+        self.due: Due | None = None
+        """None: each request looks at all partitions."""
 
     def update(
         self, added: Iterable[tuple[TopicKey, FetchPartition]], forgotten: Iterable[PartitionKey]
@@ -106,6 +120,16 @@ class FetchSession:
                 known.request = partition
         for key in forgotten:
             self.partitions.pop(key, None)
+
+    def is_outdated(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client was told other offsets of a partition of the session."""
+        told = self.partitions.get(key)
+        return told is not None and told.is_outdated(high_watermark, log_start_offset)
+
+    def requested(self, keys: Iterable[PartitionKey]) -> list[tuple[TopicKey, FetchPartition]]:
+        """What the client requested of these partitions, as far as they belong to the session."""
+        partitions = self.partitions
+        return [(key[0], partitions[key].request) for key in keys if key in partitions]
 
 
 class FetchContext(NamedTuple):
@@ -183,8 +207,10 @@ class FetchSessions:
         if not session.partitions:
             self._remove(session_id)
             return FetchContext([], None, INITIAL_EPOCH)
-        standing = [(topic, told.request) for (topic, _), told in session.partitions.items()]
-        return FetchContext(standing, session, epoch)
+        known: Iterable[PartitionKey] = session.partitions
+        if session.due is not None:
+            known = session.due.take([(topic, each.partition) for topic, each in partitions], forgotten)
+        return FetchContext(session.requested(known), session, epoch)
 
     def select(
         self, context: FetchContext, results: list[tuple[TopicKey, FetchPartitionResult, bool]]
@@ -281,3 +307,5 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partition_count -= len(session.partitions)
+            if session.due is not None:
+                session.due.close()

@@ -197,4 +197,6 @@ class LeaderWrites(ReplicaLog):
 
     def delete_records_before(self, offset: int) -> MovedStart:
         """Let the log begin at `offset`. Raises ApiError."""
-        return MovedStart(self.log.delete_records_before(offset))
+        moved = self.log.delete_records_before(offset)
+        self._tell_append_watchers()
+        return MovedStart(moved)

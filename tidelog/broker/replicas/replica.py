@@ -28,6 +28,7 @@ class Replica(LeaderWrites, LeaderFollowers, FollowerWrites):
             if self.is_unflushed:
                 self._group_commit.request(self)
             self._tell_watchers()
+            self._tell_append_watchers()
 
     def follow(self, leader_epoch: int, leader_id: int) -> None:
         """Another broker, or none (NO_LEADER), leads in this epoch: serve nothing, and make what is here

@@ -289,8 +289,7 @@ class ReplicaLog:
     def _tell_followers(self: Self, leadership: Leadership) -> None:
         """They may fetch what is written, so that they flush it while this replica does."""
         leadership.note_written(self.log.end_offset, self.log.appended_bytes)
-        for watcher in list(self._append_watchers):
-            watcher.replica_changed(self)
+        self._tell_append_watchers()
 
     def _note_visible(self, before: int) -> None:
         """The high watermark was `before`, and may be higher."""
@@ -346,12 +345,11 @@ class ReplicaLog:
         if waiting := self.progress.take_waiting():
             self._loop.call_soon(_tell_failed, waiting, code)
         self._tell_watchers()
-        for watcher in list(self._append_watchers):
-            watcher.replica_changed(self)
+        self._tell_append_watchers()
 
     def watch(self, watcher: Watcher[Self], isolation_level: int = 0) -> None:
-        """Call `watcher` whenever a reader of this level may read more, or the replica stops, until
-        `unwatch`."""
+        """Call `watcher` whenever a reader of this level may read more, or the replica stops, or leads in
+        another epoch, until `unwatch`."""
         if isolation_level == READ_WRITTEN:
             self._append_watchers[watcher] = None
         else:
@@ -360,6 +358,10 @@ class ReplicaLog:
     def unwatch(self, watcher: Watcher[Self]) -> None:
         self._watchers.pop(watcher, None)
         self._append_watchers.pop(watcher, None)
+
+    def _tell_append_watchers(self: Self) -> None:
+        for watcher in list(self._append_watchers):
+            watcher.replica_changed(self)
 
     def _tell_watchers(self: Self) -> None:
         if self._watchers:
