@@ -100,7 +100,7 @@ async def test_a_session_does_not_change_between_names_and_ids(asker: Asker, top
     of_names = (await fetch(asker, fetch_request(("t", 0, 0), session_epoch=0), BY_NAME)).session_id
     for session_id, wrong, right in ((with_ids, BY_NAME, BY_ID[0]), (of_names, BY_ID[0], BY_NAME)):
         request = by_id(topic_id, session=(session_id, 1))
-        assert await fetch(asker, request, wrong) == (0, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, [])
+        assert await fetch(asker, request, wrong) == (0, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, [], ())
         assert (await fetch(asker, request, right)).session_id == session_id
 
 
