@@ -32,6 +32,12 @@ def logs(draw: st.DrawFn) -> tuple[list[Closed], list[tuple[int, int]]]:
     return segments, list(zip(epochs, starts, strict=True))
 
 
+def known_from(epochs: list[tuple[int, int]], begin: int) -> list[tuple[int, int]]:
+    """The epochs that a log knows which begins at `begin`: the first of them from there on."""
+    number = max(number for number, (_, first) in enumerate(epochs) if first <= begin)
+    return [(epochs[number][0], begin), *epochs[number + 1 :]]
+
+
 def copied(each: Closed) -> CopiedSegment:
     size = each.end - each.base
     return CopiedSegment(f"{each.base}", each.base, each.end, size, 0, (0, 0, 0), 0, each.end - 1, 0, 0)
@@ -52,9 +58,8 @@ def test_the_manifest_holds_what_was_copied_and_not_deleted(log: Any, data: st.D
     start = 0
     for each in segments:
         # A later leader's log may begin later than the manifest, and know no older epochs.
-        known = data.draw(st.integers(0, len(epochs) - 1))
-        first_known = epochs[known][1] if epochs[known][1] <= each.base else 0
-        manifest = manifest.with_copied(copied(each), [e for e in epochs if e[1] >= first_known])
+        begin = data.draw(st.integers(0, each.base))
+        manifest = manifest.with_copied(copied(each), known_from(epochs, begin))
         if data.draw(st.booleans()):
             start = max(start, data.draw(st.integers(0, each.end)))
             manifest = manifest.starting_at(start)
@@ -102,8 +107,7 @@ def test_a_leader_that_lost_nothing_agrees_with_the_manifest(
     manifest = manifest_of(log, count)
     end = segments[-1].end
     start = data.draw(st.integers(0, manifest.end_offset))
-    number = max(number for number, (_, first) in enumerate(epochs) if first <= start)
-    known = data.draw(st.sampled_from([epochs, epochs[number:]]))
+    known = data.draw(st.sampled_from([epochs, known_from(epochs, start)]))
     assert agreed_end(manifest, known, start, end) == manifest.end_offset
 
 

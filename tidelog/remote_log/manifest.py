@@ -52,7 +52,7 @@ class CopiedSegment(msgspec.Struct, frozen=True):
 
     @property
     def aborted_count(self) -> int:
-        """How many aborted transactions have their marker here."""
+        """How many aborted transactions have records here, or their markers."""
         return self.index_sizes[2] // 34
 
 
@@ -83,13 +83,15 @@ class Manifest(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, number=self.number + 1, **changes)
 
     def with_copied(self, segment: CopiedSegment, epochs: Sequence[tuple[int, int]]) -> Manifest:
-        """With a segment at the end. `epochs` are the log's, which may lack the oldest."""
-        first = epochs[0][0] if epochs else 1 << 31
-        kept = [each for each in self.epochs if each[0] < first]
+        """With a segment at the end. `epochs` are the local log's, which may begin later."""
+        known = dict(self.epochs)
+        for epoch, first_offset in epochs:
+            if first_offset < segment.end_offset:
+                known[epoch] = min(first_offset, known.get(epoch, first_offset))
         return self.next(
             segments=(*self.segments, segment),
             end_offset=segment.end_offset,
-            epochs=(*kept, *(each for each in epochs if each[1] < segment.end_offset)),
+            epochs=tuple(sorted(known.items())),
         )
 
     def starting_at(self, offset: int) -> Manifest:

@@ -70,9 +70,11 @@ class LeaderEpochs:
         return epoch > self.latest and all(each != epoch for each, _ in self._foretold)
 
     def add_older(self, older: Sequence[tuple[int, int]]) -> None:
-        """Take over what a log that began later than its leader's does not know."""
-        first = self.entries[0] if self.entries else (1 << 31, 1 << 63)
-        self.entries = [each for each in older if each[0] < first[0] and each[1] <= first[1]] + self.entries
+        """Take over what a log does not know that begins later than its leader's did."""
+        known = dict(self.entries)
+        first = self.entries[0][0] if self.entries else 1 << 31
+        known |= {epoch: first_offset for epoch, first_offset in older if epoch <= first}
+        self.entries = sorted(known.items())
         self.latest = self.entries[-1][0] if self.entries else self.latest
 
     def save(self, entries: list[tuple[int, int]]) -> None:

@@ -495,6 +495,22 @@ class PartitionLog(ReadableLog):
                 return segment if segment.end_offset <= end_offset else None
         return None
 
+    def aborted_across(self, segment: LocalSegment) -> bytes:
+        """Entries of the aborted transactions with records in a closed segment or before it, whose markers
+        come after it; each of those has ended. In any thread; raises OSError."""
+        found: list[bytes] = []
+        for later in self._segments.segments:
+            index = later.transaction_index
+            if later.base_offset < segment.end_offset:
+                continue
+            for entry in map(index.at, range(index.count)):
+                _, _, first_offset, _, last_stable = entry
+                if first_offset < segment.end_offset:
+                    found.append(index.entry.pack(*entry))
+                if last_stable >= segment.end_offset:
+                    return b"".join(found)
+        return b"".join(found)
+
     def closed_beyond(self, offset: int) -> tuple[int, int]:
         """How many closed segments reach beyond `offset`, and their size."""
         closed = [each for each in self._segments.segments[:-1] if each.end_offset > offset]

@@ -11,14 +11,18 @@ from uuid import uuid4
 from crc32c import crc32c
 
 from tidelog.broker.storage.local_segment import LocalSegment
+from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.remote_log.manifest import INDEXES_SUFFIX, LOG_SUFFIX, CopiedSegment, segment_name
 from tidelog.remote_log.partition_objects import PartitionObjects
 
 _PIECE_BYTES = 1 << 20
 
 
-def copy_segment(objects: PartitionObjects, segment: LocalSegment, leader_epoch: int) -> CopiedSegment:
-    """What the manifest is to say of the copy."""
+def copy_segment(
+    objects: PartitionObjects, log: PartitionLog, segment: LocalSegment, leader_epoch: int
+) -> CopiedSegment:
+    """What the manifest is to say of the copy. All transactions with records in it have ended, so that its
+    index can name all aborted ones, also where their markers come later."""
     name = segment_name(segment.base_offset, leader_epoch, uuid4())
     size, end_offset = segment.tail
     crc = 0
@@ -33,7 +37,7 @@ def copy_segment(objects: PartitionObjects, segment: LocalSegment, leader_epoch:
             yield piece
 
     offsets, times = segment.offset_index.whole(), segment.time_index.whole()
-    aborted = segment.transaction_index.whole()
+    aborted = segment.transaction_index.whole() + log.aborted_across(segment)
     indexes = offsets + times + aborted
     objects.store.put(objects.path(name + INDEXES_SUFFIX), [indexes])
     objects.store.put(objects.path(name + LOG_SUFFIX), pieces())

@@ -127,7 +127,9 @@ class RemoteLog:
 
     async def copy(self, segment: LocalSegment) -> int:
         """Copy a segment; how many bytes. Raises as `claim`."""
-        copied: CopiedSegment = await self._run(copy_segment, self.objects, segment, self.leader_epoch)
+        copied: CopiedSegment = await self._run(
+            copy_segment, self.objects, self._log, segment, self.leader_epoch
+        )
         epochs = list(self._log.epochs.entries)
         await self._change(lambda manifest: manifest.with_copied(copied, epochs))
         return copied.size_bytes

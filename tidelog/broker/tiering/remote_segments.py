@@ -157,13 +157,14 @@ class RemoteSegment:
 
     @property
     def count(self) -> int:
-        """As `AbortedTransactions`."""
+        """As `AbortedTransactions`, with those whose markers come later."""
         return self._copied.aborted_count
 
     def aborted(
         self, offset: int, upper_offset: int, *, nowait: bool = False
     ) -> tuple[list[tuple[int, int]], bool]:
-        return self._opened.transaction_index.aborted(offset, upper_offset)
+        """All of them: see `copying`."""
+        return self._opened.transaction_index.aborted(offset, upper_offset)[0], True
 
     @property
     def _opened(self) -> _OpenedSegment:

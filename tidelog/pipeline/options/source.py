@@ -77,6 +77,13 @@ OPTIONS: common.OptionTable = {
         " must see the folders. Also give `bootstrap.servers` while the broker runs. Then what is in none of"
         " the folders comes from the broker.",
     ),
+    "remote.storage.url": common.Option(
+        "",
+        "Reads old records of tiered topics from the object store itself: the brokers' setting of this name."
+        " Driver and executors must be able to read it. Needs `bootstrap.servers`.",
+    ),
+    "remote.storage.endpoint": common.Option("", "As the brokers' setting of this name."),
+    "remote.storage.region": common.Option("", "As the brokers' setting of this name."),
     "losses.path": common.Option(
         "", "A folder where the source writes which offsets it could not read, with `failOnDataLoss=false`."
     ),
@@ -148,6 +155,8 @@ class SourceOptions:
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 0
     max_records_per_partition: int | None = None
+    remote: tuple[str, str, str] | None = None
+    """URL, endpoint and region of remote storage."""
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -234,7 +243,21 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
         max_records_per_partition=_count(given, "maxRecordsPerPartition"),
+        remote=_remote(given),
     )
+
+
+def _remote(given: Mapping[str, str]) -> tuple[str, str, str] | None:
+    url, endpoint, region = (
+        given.get(f"remote.storage.{name}", "") for name in ("url", "endpoint", "region")
+    )
+    if not url:
+        return None
+    if not given.get("bootstrap.servers"):
+        raise OptionError(
+            "remote.storage.url: give bootstrap.servers too, which says where the logs begin and end"
+        )
+    return url, endpoint, region
 
 
 def _text(given: Mapping[str, str], name: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -49,6 +50,9 @@ from tidelog.pipeline.source.losses import left_out, note_losses
 from tidelog.protocol.records import AbortedTransactions
 from tidelog.wire.cluster_config import ClusterConfig
 
+if TYPE_CHECKING:
+    from tidelog.pipeline.segments.remote_pieces import RemotePiece
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +61,14 @@ class OffsetRangePartition(InputPartition):  # type: ignore[misc]
     """One Spark task's share of a topic's partition, to be fetched; the topic's id if it is known."""
 
     offsets: OffsetRange
+    topic_id: str | None
+
+
+@dataclass
+class RemotePartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's share of a remote segment."""
+
+    piece: "RemotePiece"
     topic_id: str | None
 
 
@@ -118,6 +130,11 @@ def tasks_of(
 ) -> list[InputPartition]:
     """The tasks that read `ranges` of these logs: about `minPartitions`, by default one per range or per
     piece of a segment file. Raises as `plan_pieces`."""
+    remote: list[RemotePiece] = []
+    if options.remote is not None and ranges:
+        from tidelog.pipeline.segments.remote_pieces import plan_remote
+
+        remote, ranges = plan_remote(options.remote, ranges, logs.topic_ids)
     segments = _segments(options, ranges, logs) if options.read_paths and ranges else {}
     fetched = [each for each in ranges if options.cluster is not None and each.place not in segments]
     if fetched and options.read_paths:
@@ -129,6 +146,7 @@ def tasks_of(
     pieces = plan_pieces(segments, in_files, options.min_partitions, losses)
     left = None if options.min_partitions is None else max(options.min_partitions - len(pieces), 1)
     return [
+        *(RemotePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in remote),
         *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in pieces),
         *(
             OffsetRangePartition(each, logs.topic_ids.get(each.topic))
@@ -153,7 +171,9 @@ def note_unread(
 ) -> None:
     """Save the wanted offsets ([start, end) per partition) that no task will read, if losses.path is set."""
     if options.losses_path is not None:
-        taken = [each.piece.offsets if isinstance(each, PiecePartition) else each.offsets for each in tasks]
+        taken = [
+            each.offsets if isinstance(each, OffsetRangePartition) else each.piece.offsets for each in tasks
+        ]
         note_losses(options.losses_path, left_out(wanted, taken))
 
 
@@ -164,6 +184,8 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     false, and if the topic was created again. Other errors as `read_answers`, `SegmentFile.read` and
     `decode_record_batches`.
     """
+    if isinstance(partition, RemotePartition):
+        return _read_remote(options, partition.piece, partition.topic_id)
     if isinstance(partition, PiecePartition):
         return _read_piece(options, partition.piece, partition.topic_id)
     if isinstance(partition, OffsetRangePartition):
@@ -207,6 +229,29 @@ def _read_piece(options: SourceOptions, piece: Piece, topic_id: str | None) -> I
                 columns=options.columns,
                 batch_filter=batch_filter,
             )
+
+
+def _read_remote(
+    options: SourceOptions, piece: "RemotePiece", topic_id: str | None
+) -> Iterator[pa.RecordBatch]:
+    from tidelog.pipeline.segments.remote_pieces import read_remote
+
+    offsets = piece.offsets
+    try:
+        for found, aborted in read_remote(piece, read_committed=options.read_committed):
+            yield from decode_record_batches(
+                found.data,
+                topic=offsets.topic,
+                partition=offsets.partition,
+                start_offset=offsets.start,
+                end_offset=offsets.end,
+                columns=options.columns,
+                batch_filter=AbortedTransactions(aborted) if aborted else None,
+            )
+            offsets = offsets._replace(start=found.next_offset)
+    except FileNotFoundError:
+        # Retention has deleted it meanwhile: the broker knows from where on.
+        yield from _fetch_range(options, offsets, topic_id)
 
 
 def _fetch_range(
