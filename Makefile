@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster conformance frameworks container spark bench screenshots docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up down lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,6 +73,9 @@ etcd: $(STAMP) ## kill, stop and compact three members of etcd under three broke
 cluster: $(STAMP) ## follow the runbooks of a cluster; as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
 	@$(BIN)/python -m pytest tests/several/operations.py
 	@SECONDS=$(or $(SECONDS),600) SEED=$(SEED) $(BIN)/python -m faults --machines $(ARGUMENTS)
+
+moves: $(STAMP) ## move partitions of four brokers while they are written and killed: PLAYS (4) of five moves, from SEED (the time)
+	@PLAYS=$(PLAYS) SEED=$(SEED) $(BIN)/python -m pytest -s tests/several/moving_partitions.py
 
 conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS=processes (the default) or BROKERS=etcd
 	@BROKERS=$(or $(BROKERS),processes) $(BIN)/python -m pytest -n 2 --dist loadfile tests/conformance

@@ -148,13 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--moves", action="store_true", help="give partitions other replicas meanwhile")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = lambda _: None
     began, done, failed = time.monotonic(), Counter[str](), 0
     seed = options.first
-    shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas)
+    shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas, moves=options.moves)
     while seed < options.first + options.seeds and time.monotonic() - began < options.seconds:
         run = play(seed, shape)
         done += run.done

@@ -1,8 +1,8 @@
 """What clients do in the simulation beside processors in transactions, and what they were promised.
 
-Owns three programs, each of which is killed and begun again: a writer that is idempotent, with five requests
-in flight; a member that commits offsets; and an administrator that creates and deletes topics and ACLs. What
-they note outlives them.
+Owns four programs, each of which is killed and begun again: a writer that is idempotent, with five requests
+in flight; a member that commits offsets; an administrator that creates and deletes topics and ACLs; and one
+that gives partitions other replicas. What they note outlives them.
 """
 
 import asyncio
@@ -89,6 +89,34 @@ class Committer:
         wanted = self._asked
         await consumer.commit(dict.fromkeys(self._keys, wanted))
         self._promised = dict.fromkeys(self._keys, wanted)
+
+
+class Mover:
+    """Gives partitions of all topics other replicas, and cancels some of that."""
+
+    def __init__(self, address: str, rng: random.Random, brokers: int) -> None:
+        self._address = address
+        self._rng = rng
+        self._brokers = range(1, brokers + 1)
+
+    async def run(self, node: Node) -> None:
+        while True:
+            try:
+                async with Admin(bootstrap_servers=self._address, **_PATIENT) as admin:
+                    while True:
+                        await self._step(admin)
+                        await asyncio.sleep(_PAUSE_S * self._rng.random())
+            except ClientError:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _step(self, admin: Admin) -> None:
+        if self._rng.random() < 0.3 and (under_way := await admin.reassignments.list()):
+            await admin.reassignments.alter({self._rng.choice(list(under_way)): None})
+            return
+        topic = self._rng.choice(await admin.describe_topics())
+        key = TopicPartition(topic.name, self._rng.randrange(len(topic.partitions)))
+        replicas = self._rng.sample(self._brokers, self._rng.randint(2, min(3, len(self._brokers))))
+        await admin.reassignments.alter({key: replicas})
 
 
 class Administrator:

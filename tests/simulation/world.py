@@ -41,7 +41,7 @@ from tests.simulation.virtual_disk import Platter
 from tests.simulation.virtual_etcd import MEMBERS, StoreFaults, VirtualEtcd
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import CALM, Network, NetworkFaults
-from tests.simulation.workloads import LOG, Administrator, Committer, Writers
+from tests.simulation.workloads import LOG, Administrator, Committer, Mover, Writers
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.services import Services
 from tidelog.client import Admin, ClientError, NewTopic, Producer
@@ -86,6 +86,8 @@ class Shape(NamedTuple):
     breaking_s: float = 6.0
     has_other_clients: bool = True
     """Whether there are writers, committers and administrators."""
+    moves: bool = False
+    """Whether partitions get other replicas, where they have several."""
     settle_s: float = 240.0
     """How long clients may take once all is healed."""
     stops_at_finding: bool = False
@@ -170,6 +172,7 @@ class World:
         self.administrator = Administrator(
             self.address, random.Random(f"administrator {seed}"), shape.replicas
         )
+        self.mover = Mover(self.address, random.Random(f"mover {seed}"), shape.brokers)
         self.observer = Node(loop, "observer")
         self.others: dict[str, Node] = {}
         """The programs of `workloads`, by the name of their machine."""
@@ -263,6 +266,8 @@ class World:
         if self.shape.has_other_clients:
             for machine in ("writer", "committer", "administrator"):
                 self._start_other(machine)
+        if self.shape.moves:
+            self._start_other("mover")
         await self._break()
         self._heal()
         await self.observer.start(self._settle())
@@ -329,6 +334,7 @@ class World:
             "writer": self.writers.run,
             "committer": self.committer.run,
             "administrator": self.administrator.run,
+            "mover": self.mover.run,
         }
         self.run.done[f"programs: {machine}"] += 1
         self.network.in_order.update(("committer", "administrator"))
@@ -569,6 +575,8 @@ class World:
     async def _settle_others(self) -> None:
         self.others["administrator"].kill()
         self.others["committer"].kill()
+        if "mover" in self.others:
+            self.others["mover"].kill()
         try:
             await self.others["writer"].start(self.writers.settle())
             self.run.findings += await self.writers.judge()
