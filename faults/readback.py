@@ -71,8 +71,10 @@ class Follower:
         partitions: int,
         identify: Identify = mark_of,
         isolation_level: str = UNCOMMITTED,
+        client_rack: str | None = None,
     ) -> None:
         self.logs: Logs = {partition: [] for partition in range(partitions)}
+        self._client_rack = client_rack
         self.errors: dict[str, int] = {}
         self._bootstrap_servers = bootstrap_servers
         self._identify = identify
@@ -117,6 +119,7 @@ class Follower:
                 auto_offset_reset="earliest",
                 isolation_level=self._isolation_level,
                 request_timeout_ms=_REQUEST_MS,
+                client_rack=self._client_rack,
             )
             consumer.assign(self._keys)
             try:

@@ -161,7 +161,7 @@ async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
     began = time.monotonic()
 
     async with _site(settings, data_dir, result) as (site, writers):
-        follower = Follower(site.address, TOPIC, settings.partitions)
+        follower = Follower(site.direct_address, TOPIC, settings.partitions, client_rack=site.reading_rack)
         follower.start()
         await asyncio.gather(*(writer.start() for writer in writers))
         try:
@@ -227,8 +227,8 @@ async def _site(
                 if settings.machines
                 else ()
             ),
-            KeyedWriter("tidelog, keyed", keyed_job, TIDELOG),
-            KeyedWriter("tidelog, trimmed", trimmed_job, TIDELOG),
+            KeyedWriter("tidelog, keyed", keyed_job, TIDELOG | {"max_batch_size": 2048}),
+            KeyedWriter("tidelog, trimmed", trimmed_job, TIDELOG | {"max_batch_size": 2048}),
         ]
         site.users = writers
         yield site, writers

@@ -50,6 +50,8 @@ class Site:
     api_keys: Sequence[ApiKey] = field(default=(ApiKey.PRODUCE,))
     replicas: int = 1
     """Of each partition."""
+    reading_rack: str | None = None
+    """The rack of consumers that read along: where a broker has it, they read from its replicas."""
 
     @property
     def address(self) -> str:

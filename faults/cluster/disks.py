@@ -6,6 +6,7 @@ the repair.
 Invariant: after `close` nothing is mounted.
 """
 
+import asyncio
 import fcntl
 import os
 import struct
@@ -14,8 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from faults.cluster.network import command
+from faults.process import BrokerProcessError
 
 _SIZE: Final = "512M"
+_TRIES: Final = 50
+_AGAIN_S: Final = 0.2
 _LEFT_BYTES: Final = 1 << 20
 """Of a device that fails: where the file system's first blocks are."""
 _GET_STATUS: Final = 0x4C05
@@ -59,20 +63,31 @@ class LoopDisk:
 
     async def repair(self) -> None:
         """After `go_on`."""
-        await command("umount", str(self.mounted))
+        await self._unmount()
         # Exit code 1: it mended something.
         await command("e2fsck", "-fy", self._device, accepted=(0, 1))
         await command("mount", self._device, str(self.mounted))
 
     async def replace(self) -> None:
         """By an empty one."""
-        await command("umount", str(self.mounted))
+        await self._unmount()
         await self._format()
 
     async def close(self) -> None:
         if self._device:
             await command("umount", str(self.mounted), accepted=(0, 32))
             await command("losetup", "-d", self._device)
+
+    async def _unmount(self) -> None:
+        """Whoever lists its folders in this process is soon done."""
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                await command("umount", str(self.mounted))
+                return
+            except BrokerProcessError:
+                if not tries_left:
+                    raise
+                await asyncio.sleep(_AGAIN_S)
 
     async def _format(self) -> None:
         await command(

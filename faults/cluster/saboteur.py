@@ -18,7 +18,7 @@ from faults.site import Node, Site
 from tidelog.protocol.schema import ApiKey
 
 _LARGEST_STEP_MS: Final = 3_600_000
-_BEFORE_SECONDS: Final = 10.0
+_BEFORE_SECONDS: Final = 30.0
 _AFTER_SECONDS: Final = 180.0
 _PREFERRED: Final = 0
 _ELECT_VERSION: Final = 2
@@ -56,6 +56,11 @@ class ClusterSaboteur(Saboteur):
             FaultKind.ELECT: self._elect,
             FaultKind.REASSIGN: self._reassign,
         }
+
+    async def carry_out(self, step: Step) -> None:
+        if step.kind is FaultKind.EMPTY_DISK:
+            await self._ended()  # Else replicas are hardly ever all in sync.
+        await super().carry_out(step)
 
     async def heal(self) -> None:
         try:

@@ -100,7 +100,9 @@ async def cluster_site(
             machines.append(machine)
         await asyncio.gather(*(machine.broker.start() for machine in machines))
         try:
-            yield ClusterSite(machines, members, replicas=3, machines=machines, network=network)
+            yield ClusterSite(
+                machines, members, replicas=3, reading_rack=_rack(1), machines=machines, network=network
+            )
         finally:
             for machine in machines:
                 machine.journal.with_name("log").write_text("\n".join(machine.broker.log_lines))
@@ -114,7 +116,12 @@ _SETTINGS: Final[Mapping[str, object]] = {
     "transaction.state.log.replication.factor": 3,
     "listener.security.protocol.map": "PROXIED:PLAINTEXT,DIRECT:PLAINTEXT",
     "inter.broker.listener.name": "DIRECT",
+    "replica.selector.class": "RackAwareReplicaSelector",
 }
+
+
+def _rack(number: int) -> str:
+    return f"rack-{number}"
 
 
 async def _machine(
@@ -133,6 +140,7 @@ async def _machine(
     proxy = await stack.enter_async_context(FaultProxy(host, _PROXIED_PORT))
     settings = {
         "node.id": number,
+        "broker.rack": _rack(number),
         "listeners": f"PROXIED://{host}:{_PROXIED_PORT},DIRECT://{host}:{_DIRECT_PORT}",
         "advertised.listeners": f"PROXIED://{proxy.host}:{proxy.port},DIRECT://{host}:{_DIRECT_PORT}",
         **shared,

@@ -115,9 +115,9 @@ class PositionsWatcher:
 class CommittedFollowers:
     """Our consumer on each topic, at read_committed, through all faults."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, client_rack: str | None = None) -> None:
         self._of_topic = {
-            topic: Follower(address, topic, count, output_of, COMMITTED)
+            topic: Follower(address, topic, count, output_of, COMMITTED, client_rack)
             for topic, count in PARTITIONS.items()
         }
         for follower in self._of_topic.values():

@@ -205,7 +205,7 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
     feeder = TidelogWriter("feeder", job_of_feeder, TIDELOG)
     site.users, site.api_keys = slots, _API_KEYS
     positions = PositionsWatcher([slot.job for slot in slots])
-    followers = CommittedFollowers(site.address)
+    followers = CommittedFollowers(site.direct_address, site.reading_rack)
     made = _Run(site, slots, feeder, EndsWatcher(site), positions, followers, outcome)
     await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
     async with asyncio.timeout(_READ_SECONDS):
