@@ -56,7 +56,14 @@ from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.log_cleaner import LogCleaner
 from tidelog.broker.replicas.maintenance import Maintenance
-from tidelog.broker.replicas.ownership import claim, ended_start, is_in_use, note_start, starts_of
+from tidelog.broker.replicas.ownership import (
+    check_revision,
+    claim,
+    ended_start,
+    is_in_use,
+    note_start,
+    starts_of,
+)
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
@@ -699,6 +706,10 @@ async def _registered(
     await membership.begin(await asyncio.to_thread(ended_start, disk, config.data_dir, starts))
     lost = UUID(config.broker_lost_incarnation) if config.broker_lost_incarnation else None
     await asyncio.to_thread(claim, disk, config.data_dir, identity)
+    is_in_etcd = config.cluster_store.startswith(ETCD)
+    revision = cluster.catalog.revision if is_in_etcd else 0
+    if is_in_etcd:
+        check_revision(config.data_dir, starts, revision)
     await noted.begin()
     membership.check(starts.directory_id, starts.incarnations, lost)
     registered = cluster.catalog.brokers.get(config.node_id)
@@ -710,6 +721,7 @@ async def _registered(
         starts,
         None if registered is None else registered.incarnation,
         membership.incarnation,
+        revision,
     )
     await membership.register(starts.incarnations, lost)
     return membership

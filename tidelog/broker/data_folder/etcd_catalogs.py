@@ -19,6 +19,7 @@ from tidelog.broker.cluster_stores import STORE_FILE, etcd_store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import ETCD
 from tidelog.broker.coordinator.producer_ids import above_all_issued
+from tidelog.broker.replicas.ownership import accept_revision
 from tidelog.broker.storage.checkpoints import CheckpointError, read_identity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.process_folders import PROCESSES
@@ -63,12 +64,13 @@ async def move_to_etcd(config: BrokerConfig, disk: Disk) -> bool:
 
 
 async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
-    """Let the catalog in etcd give no producer id that this data folder knows.
+    """Let the catalog in etcd give no producer id that this data folder knows, and the folder accept it.
 
     Returns the next one that it gives. Raises StoreError, OSError.
     """
     store = _opened(config)
     try:
+        await asyncio.to_thread(_accept, disk, config.data_dir)
         highest = await asyncio.to_thread(highest_producer_id_below, disk, config.data_dir)
         while True:
             catalog = await store.load()
@@ -95,6 +97,13 @@ def _opened(config: BrokerConfig) -> EtcdStore:
             "broker with --processes 1 and stop it, before it uses etcd"
         )
     return etcd_store_of(config, may_begin=False)
+
+
+def _accept(disk: Disk, data_dir: Path) -> None:
+    try:
+        accept_revision(disk, data_dir)
+    except CheckpointError as error:
+        raise StoreError(str(error)) from error
 
 
 def _cluster_id(disk: Disk, data_dir: Path) -> str:

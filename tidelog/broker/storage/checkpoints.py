@@ -34,6 +34,8 @@ _INCARNATIONS = "broker.incarnations"
 """Ours."""
 _LOCK_PLACE = "broker.lock.place"
 """Ours."""
+_REVISION = "catalog.revision"
+"""Ours."""
 
 TopicPartition = tuple[str, int]
 
@@ -53,6 +55,8 @@ class FolderStarts(NamedTuple):
     """Under which a broker was registered with it last, or may have been; the last one is the newest."""
     lock_place: str = ""
     """Which file the newest one holds as its lock of the folder (`Disk.place_of`); empty where not known."""
+    revision: int = 0
+    """Of the catalog with which the newest one began."""
 
 
 class CheckpointError(ValueError):
@@ -188,7 +192,8 @@ def read_starts(disk: Disk, data_dir: Path) -> FolderStarts | None:
         directory_id = UUID(bytes=base64.urlsafe_b64decode(fields[_DIRECTORY_ID] + "=="))
         known = fields.get(_INCARNATIONS, "")
         incarnations = tuple(map(UUID, known.split(",") if known else ()))
-        return FolderStarts(directory_id, incarnations, fields.get(_LOCK_PLACE, ""))
+        revision = int(fields.get(_REVISION, "0"))
+        return FolderStarts(directory_id, incarnations, fields.get(_LOCK_PLACE, ""), revision)
     except ValueError as error:
         raise CheckpointError(f"{data_dir / META_PROPERTIES}: {error}") from error
 
@@ -211,7 +216,7 @@ def write_identity(
             f"{_DIRECTORY_ID}={base64.urlsafe_b64encode(starts.directory_id.bytes).rstrip(b'=').decode()}"
         )
         lines.append(f"{_INCARNATIONS}={','.join(each.hex for each in starts.incarnations)}")
-        lines.append(f"{_LOCK_PLACE}={starts.lock_place}")
+        lines += [f"{_LOCK_PLACE}={starts.lock_place}", f"{_REVISION}={starts.revision}"]
     disk.replace_file(data_dir / META_PROPERTIES, ["\n".join([*lines, ""]).encode()])
 
 
