@@ -57,8 +57,9 @@ def _clock_of(journal: Path) -> Path:
     return journal.with_name("clock")
 
 
-def _follow_clock(path: Path) -> None:
-    """Let the time of this process be off by what the file says. libfaketime lets Python's sleep fail."""
+def follow_clock(journal: Path) -> None:
+    """Let `step_clock` step what Python's clock says here. With libfaketime time.sleep would fail."""
+    path = _clock_of(journal)
     path.touch()
     os.truncate(path, _OFFSET.size)
     with path.open("rb") as file:
@@ -148,7 +149,7 @@ def main() -> None:
         queue = SyncQueue.open()
         return None if queue is None else NotingQueue(queue, journal, delay_ms, thread_share)
 
-    _follow_clock(_clock_of(Path(sys.argv[1])))
+    follow_clock(Path(sys.argv[1]))
     Disk.sync_queue = sync_queue  # type: ignore[method-assign, assignment]
     os.fdatasync = journal.noting(os.fdatasync, delay_ms)  # type: ignore[assignment]
     os.fsync = journal.noting(os.fsync, delay_ms)  # type: ignore[assignment]

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,18 @@ def test_a_power_cut_takes_files_whose_folder_was_not_synced_and_no_others(tmp_p
     assert left >= set(range(20))
     assert 20 <= len(left) < 40
     assert {path.stat().st_size for path in folder.iterdir()} == {100}
+
+
+def test_the_clock_of_a_process_is_stepped_while_it_runs(tmp_path: Path) -> None:
+    program = f"""
+import time
+from pathlib import Path
+from faults.honest_disk import follow_clock, step_clock
+journal = Path({str(tmp_path / "synced")!r})
+follow_clock(journal)
+before, steady = time.time_ns(), time.monotonic_ns()
+step_clock(journal, -3_600_000)
+print(time.time_ns() - before - (time.monotonic_ns() - steady))
+"""
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout
+    assert round(int(printed) / 60e9) == -60
