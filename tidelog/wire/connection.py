@@ -38,6 +38,8 @@ _MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _SILENCE_SECONDS: Final = 2.0
 """A broker that gives no answer for so long may hang, although its machine still accepts what is sent."""
+_CLOCK_STEP_S: Final = 0.001
+"""Of uvloop's clock: a timer may fire this much too early, and would be set again and again until then."""
 _OF_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
@@ -246,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._waiting:
             return
         earliest = min(self._waiting.values(), key=attrgetter("deadline"))
-        now = self._loop.time()
+        now = self._loop.time() + _CLOCK_STEP_S
         if earliest.deadline > now:
             silent_at = min(each.silent_at for each in self._waiting.values())
             if silent_at <= now:
