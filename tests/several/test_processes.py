@@ -14,7 +14,7 @@ from aiohttp import ClientSession, CookieJar
 
 from tests.conformance.raw import batch, connected
 from tests.several.processes import Processes, children_of, has_ended, processes
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.data_folder.catalog_rebuilding import CatalogRebuilding
 from tidelog.broker.data_folder.first_users import add_user
 from tidelog.broker.data_folder.verification import Finding, verify_folder
@@ -72,7 +72,8 @@ def partitions_in(broker: Processes) -> dict[int, set[str]]:
 async def test_each_process_has_partitions_and_one_that_was_killed_serves_again_while_the_others_go_on(
     tmp_path: Path,
 ) -> None:
-    async with processes(tmp_path / "data", 2) as broker:
+    settings = {"broker.session.timeout.ms": "3000"}
+    async with processes(tmp_path / "data", 2, **settings) as broker:
         await create(broker)
         await produce(broker, range(40))
         assert {len(found) for found in partitions_in(broker).values()} == {PARTITIONS // 2}
@@ -85,6 +86,11 @@ async def test_each_process_has_partitions_and_one_that_was_killed_serves_again_
         (first, second) = broker.running.events("process_ended")
         assert (first["process"], first["exit_code"]) == ("0", -signal.SIGKILL)
         assert second["process"] == "1"
+        stopped = broker.pids()["1"]
+        os.kill(stopped, signal.SIGSTOP)
+        await until(lambda: broker.pids()["1"] != stopped)
+        (killed,) = broker.running.events("stopped_process_killed")
+        assert (killed["process"], killed["pid"]) == ("1", stopped)
         await produce(broker, range(40, 80))
         assert await stored(broker, 80) == list(range(80))
         assert await broker.stop() == 0

@@ -6,6 +6,7 @@ safe whenever a process has to be started again. All have the modules that it im
 
 Invariants: standard output begins with `broker_started`, once every process serves; if a process ends before,
 the start has failed, and all end; a process that ends later is started again, ever later if it keeps ending;
+one that is stopped (SIGSTOP) for `broker.session.timeout.ms` is killed, so that it is started again;
 at the end the broker processes are stopped first and the store last. If this process is killed, the others
 notice and stop by themselves.
 """
@@ -58,6 +59,8 @@ class _Process:
         self.line: FirstEnd | None = None
         self.starts_at = 0.0
         """When it has to be started, by the monotonic clock."""
+        self.stopped_at: float | None = None
+        """Since when it is known to be stopped by a signal, by that clock."""
         self.began = 0.0
         self.exit_code = 0
         self._restarts = Restarts()
@@ -69,7 +72,7 @@ class _Process:
 
     def ended(self, exit_code: int, now: float) -> float:
         """It has ended; in how many seconds it has to be started again."""
-        self.pid, self.exit_code = 0, exit_code
+        self.pid, self.exit_code, self.stopped_at = 0, exit_code, None
         if self.line is not None:
             self.line.close()
             self.line = None
@@ -88,6 +91,7 @@ class Supervisor:
     def __init__(self, config: BrokerConfig, count: int) -> None:
         self._config = config
         self._configs = of_processes(config, count)
+        self._longest_stop = config.broker_session_timeout_ms / 1000
         self._asked = ""
         """The signal that asks to end."""
         self._wake_read, self._wake_write = -1, -1
@@ -210,17 +214,32 @@ class Supervisor:
         }
 
     def _start_again(self) -> float | None:
-        """Start what has ended and whose time has come; in how many seconds the next one is due."""
+        """Start what has ended and whose time has come, and kill what is stopped for too long; in how many
+        seconds the next one is due."""
         now = time.monotonic()
         waiting = []
         for each in (self._store, *self._brokers):
             if each.pid:
-                continue
-            if each.starts_at <= now:
+                if each.stopped_at is not None:
+                    waiting.append(max(each.stopped_at + self._longest_stop - now, 0))
+                    self._kill_if_due(each, now)
+            elif each.starts_at <= now:
                 self._fork(each)
             else:
                 waiting.append(each.starts_at - now)
         return min(waiting, default=None)
+
+    def _kill_if_due(self, process: _Process, now: float) -> None:
+        if process.stopped_at is not None and now >= process.stopped_at + self._longest_stop:
+            process.stopped_at = None
+            logger.error(
+                "stopped_process_killed",
+                process=process.name,
+                pid=process.pid,
+                stopped_seconds=self._longest_stop,
+                advice="nothing to do: it is started again; find out who sent SIGSTOP",
+            )
+            os.kill(process.pid, signal.SIGKILL)
 
     def _fork(self, process: _Process) -> None:
         first, other = life_line()
@@ -293,7 +312,7 @@ class Supervisor:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             except ChildProcessError:
                 return
             if not pid:
@@ -301,6 +320,9 @@ class Supervisor:
             process = next((each for each in (self._store, *self._brokers) if each.pid == pid), None)
             if process is None:
                 continue  # One that another process left, if this one is the first of a container.
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                process.stopped_at = time.monotonic() if os.WIFSTOPPED(status) else None
+                continue
             code = os.waitstatus_to_exitcode(status)
             seconds = process.ended(code, time.monotonic())
             if self._is_open and not self._asked:
@@ -324,6 +346,7 @@ class Supervisor:
             for each in processes:
                 if each.pid:
                     os.kill(each.pid, signal.SIGTERM)
+                    os.kill(each.pid, signal.SIGCONT)  # A stopped one would not hear of it.
             while any(each.pid for each in processes):
                 self._turn(None)
         logger.info("broker_stopped")
