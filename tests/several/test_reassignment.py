@@ -10,17 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPartition
 from typer.testing import CliRunner
 
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_replication import SHORT, made, values
 from tests.several.test_topics import asked
+from tests.tidy.house import ROOT
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
+from tidelog.broker.console.views.topics import partition_rows
 from tidelog.cli.reassign import app
 from tidelog.client import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import finish
 
 
 @pytest.fixture
@@ -100,6 +105,9 @@ async def test_what_is_under_way_can_be_changed_and_cancelled(cluster: Brokers, 
     await cluster.kill(third)
     assert await reassign(cluster, [third, second]) == ErrorCode.NONE
     assert await under_way(cluster) == [([third, second, first], [third], [first])]
+    services = cluster[second].services
+    (row,) = finish(partition_rows(services, cluster.topic("t"), 0, 1))["rows"]
+    assert (row["adding_replicas"], row["removing_replicas"]) == ([third], [first])
     assert await reassign(cluster, [fourth, third, second]) == ErrorCode.NONE
     assert await under_way(cluster) == [([fourth, third, second, first], [fourth, third], [first])]
     await until(lambda: fourth in cluster.topic("t").partitions[0].isr)
@@ -168,3 +176,34 @@ async def test_commands_plan_begin_throttle_show_and_cancel(cluster: Brokers, tm
     await command(cluster, "start", str(file), "--wait")
     await has(cluster, *json.loads(plan)["partitions"][0]["replicas"])
     assert "nothing is being moved" in await command(cluster, "status")
+
+
+async def test_what_the_document_says_and_what_another_client_asks_for_moves_partitions(
+    cluster: Brokers, tmp_path: Path
+) -> None:
+    await made(cluster, "orders", 2)
+    _, _, section = (ROOT / "docs" / "cluster.md").read_text().partition("\n## Move partitions\n")
+    for line in section.split("```bash\n")[1].split("```")[0].splitlines():
+        words = line.replace("plan.json", str(tmp_path / "plan.json")).split()
+        assert words[:2] == ["tidelog", "reassign"]
+        printed = await command(cluster, *(words[2:-2] if ">" in words else words[2:]))
+        if ">" in words:
+            (tmp_path / "plan.json").write_text(printed)
+    await cluster.agreed()
+    for assigned in cluster.topic("orders").partitions:
+        assert {*assigned.replicas} == {*assigned.isr} <= {2, 3, 4}
+    assert not list((tmp_path / "broker-1").glob("orders-?"))
+
+    def ask() -> dict[Any, Any]:
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        try:
+            wanted = {KafkaPartition("orders", 0): [1], KafkaPartition("orders", 9): [1]}
+            assert admin.list_partition_reassignments() == {}
+            answer: dict[Any, Any] = admin.alter_partition_reassignments(wanted)
+            return answer
+        finally:
+            admin.close()
+
+    moved, refused = (await asyncio.to_thread(ask)).values()
+    assert (moved, refused.errno) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    await until(lambda: cluster.topic("orders").partitions[0].replicas == (1,))

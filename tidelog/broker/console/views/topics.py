@@ -65,6 +65,9 @@ class PartitionRow(TypedDict):
     leader_epoch: int
     replicas: list[int]
     in_sync_replicas: list[int]
+    adding_replicas: list[int]
+    """Those of the replicas that a reassignment adds, and those that it removes."""
+    removing_replicas: list[int]
     start_offset: int | None
     last_stable_offset: int | None
     high_watermark: int | None
@@ -132,7 +135,7 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
             offsets += replica.high_watermark - replica.log.start_offset
         elif is_ours or assigned.leader_id == NO_LEADER:
             without_leader += 1
-        under_replicated += len(assigned.isr) < len(assigned.replicas)
+        under_replicated += not {*assigned.replicas} <= {*assigned.isr, *assigned.adding}
         if pace.spent(STEP_COST_PARTITION):
             yield
     value = partial(services.topics.settings.value, topic.configs)
@@ -141,7 +144,7 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         "topic_id": str(topic.topic_id),
         "is_internal": topic.is_internal,
         "partitions": len(topic.partitions),
-        "replication_factor": len(topic.partitions[0].replicas),
+        "replication_factor": len(topic.partitions[0].wanted_replicas),
         "without_leader": without_leader,
         "under_replicated": under_replicated,
         "offsets": offsets,
@@ -192,13 +195,15 @@ def partition_rows(services: Services, topic: Topic, offset: int, limit: int) ->
 
 
 def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
-    described = described_partition(services, topic, index)
+    described, assigned = described_partition(services, topic, index), topic.partitions[index]
     row: PartitionRow = {
         "partition": index,
         "leader": described["leader_id"],
         "leader_epoch": described["leader_epoch"],
         "replicas": list(described["replica_nodes"]),
         "in_sync_replicas": list(described["isr_nodes"]),
+        "adding_replicas": [each for each in assigned.adding if each not in assigned.removing],
+        "removing_replicas": list(assigned.removing),
         "start_offset": None,
         "last_stable_offset": None,
         "high_watermark": None,
