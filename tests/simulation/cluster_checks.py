@@ -63,6 +63,8 @@ class ClusterChecks:
 
     def _checked(self, services: Services, key: ApiKey, handler: Handler) -> Handler:
         """A handler that coordinates only while its broker has a session."""
+        if key == ApiKey.FIND_COORDINATOR:
+            return self._finding(services, handler)
         if key not in cut_off.CODES:
             return handler
 
@@ -70,6 +72,18 @@ class ClusterChecks:
             answer = handler(context, request)  # Raises where it is refused.
             if cut_off._needs_coordinator(key, request) and not self._has_session(services):
                 self._find(f"broker {services.node_id} has no session and answers {key.name}")
+            return answer
+
+        return handle
+
+    def _finding(self, services: Services, handler: Handler) -> Handler:
+        """FindCoordinator: it names other brokers at any time, this one only while it has a session."""
+
+        async def handle(context: RequestContext, request: Any) -> Any:
+            answer = await handler(context, request)
+            named = {answer["node_id"], *(each["node_id"] for each in answer["coordinators"])}
+            if services.node_id in named and not self._has_session(services):
+                self._find(f"broker {services.node_id} has no session and names itself as coordinator")
             return answer
 
         return handle

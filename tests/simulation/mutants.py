@@ -1,13 +1,14 @@
-"""Brokers that lack one rule of the design each, and what finds that: a scenario, or a seed.
+"""Brokers that lack one rule of the design each, and the scenario that finds that.
 
-Owns the table. `python -m tests.simulation.mutants NAME` looks for more seeds. A rule is found only by the
-checker of what it promises: an alarm or a run that hangs does not count. A rule that no schedule needs is
-superfluous, or the simulation is too weak.
+Owns the table. `python -m tests.simulation.mutants NAME` counts the seeds that find it. A rule is found only
+by the checker of what it promises: an alarm or a run that hangs does not count. A rule that no schedule needs
+is superfluous, or the simulation is too weak.
 """
 
 import argparse
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -47,12 +48,8 @@ class Mutant(NamedTuple):
     patched: tuple[tuple[object, str, Callable[[Any], Any]], ...]
     finding: str
     """What the checker of this rule says, in part."""
-    scenario: Scenario | None = None
-    """What needs the rule; None where a seed does."""
-    seed: int = 0
-    """The first to be tried."""
-    is_rare: bool = False
-    """Whether it takes many seeds, too many for each run of the tests."""
+    scenario: Scenario
+    """What needs the rule."""
 
 
 def _commit_anyway(commit: Any) -> Any:
@@ -203,6 +200,7 @@ MUTANTS: Final = {
         "a commit is compared with the newest revision",
         ((Layout, "commit", _commit_anyway),),
         "a commit builds on revision",
+        Scenario(scenarios.two_brokers_reserve_at_once, brokers=2),
     ),
     "nonce": Mutant(
         "a commit without an answer is known by its nonce",
@@ -238,6 +236,7 @@ MUTANTS: Final = {
         "a broker is fenced only without a session",
         ((Layout, "commit", _whatever_session),),
         "which has a session",
+        Scenario(scenarios.session_begins_again_before_its_broker_is_fenced, brokers=2),
     ),
     "epoch": Mutant(
         "each start leads in an epoch of its own",
@@ -267,10 +266,13 @@ MUTANTS: Final = {
         "the disk knows of a start before the catalog does",
         ((services, "note_start", _note_later), (Membership, "register", _register_first)),
         "did not start",
-        is_rare=True,
+        Scenario(scenarios.broker_dies_as_the_catalog_hears_of_its_start),
     ),
     "marker": Mutant(
-        "a marker is answered when it is durable", ((Replica, "committed", _at_once),), "", is_rare=True
+        "a marker is answered when it is durable",
+        ((Replica, "committed", _at_once),),
+        "a transaction is open after its marker was answered",
+        Scenario(scenarios.power_is_cut_after_a_marker_was_answered, brokers=2),
     ),
     "coordinator": Mutant(
         "a marker of an earlier coordinator is refused",
@@ -294,8 +296,7 @@ MUTANTS: Final = {
         "a broker that is cut off coordinates nothing",
         ((cut_off, "refused_while_cut_off", _unrefused),),
         "has no session and answers",
-        seed=1,
-        is_rare=True,
+        Scenario(scenarios.coordinator_is_asked_that_has_no_session),
     ),
     "sync": Mutant(
         "what is answered is synced",
@@ -315,35 +316,28 @@ def without(mutant: Mutant) -> Iterator[None]:
         yield
 
 
-def found_by(mutant: Mutant, seeds: Iterable[int], shape: Shape = HUNT) -> tuple[int, Finding] | None:
-    """The first of these seeds that finds that the rule is lacking, and what the rule's checker says; the
-    number of a scenario is 0."""
-    runs: Iterable[tuple[int, Callable[[], Run]]] = ((seed, partial(play, seed, shape)) for seed in seeds)
-    if mutant.scenario is not None:
-        runs = [(0, mutant.scenario.play)]
+def found_by(mutant: Mutant, runs: Iterable[Callable[[], Run]]) -> Iterator[Finding | None]:
+    """For each run without the rule what its checker says, None where it says nothing."""
     with without(mutant):
-        for seed, run in runs:
-            for finding in run().findings:
-                if mutant.finding in finding.text:
-                    return seed, finding
-    return None
+        for run in runs:
+            yield next((each for each in run().findings if mutant.finding in each.text), None)
 
 
 def main(arguments: list[str], mutants: Mapping[str, Mutant] = MUTANTS, shape: Shape = HUNT) -> None:
-    """Print for each name the first seed that finds the lack."""
+    """Print for each name which seeds find the lack, and at which cost."""
     parser = argparse.ArgumentParser(description="Look for seeds that find the lack of a rule.")
     parser.add_argument("names", nargs="*", help="all, if none is given")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=20)
     options = parser.parse_args(arguments)
     sys.unraisablehook = lambda _: None
+    seeds = range(options.first, options.first + options.seeds)
     for name in options.names or mutants:
-        found = found_by(mutants[name], range(options.first, options.first + options.seeds), shape)
-        if found is None:
-            print(f"{name}: no seed", flush=True)
-        else:
-            seed, finding = found
-            print(f"{name}: seed {seed}: {finding.kind}: {finding.text[:200]}", flush=True)
+        began = time.process_time()
+        findings = found_by(mutants[name], (partial(play, seed, shape) for seed in seeds))
+        found = [seed for seed, finding in zip(seeds, findings, strict=True) if finding is not None]
+        seconds = time.process_time() - began
+        print(f"{name}: {len(found)} of {len(seeds)} seeds in {seconds:.0f} s: {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,12 @@ scenario waits for what happens next, never for a time in which it may happen.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from faults.checker import Kind
@@ -19,10 +22,10 @@ from tests.simulation.virtual_etcd import MEMBERS
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.world import Run, Shape, World
 from tidelog.broker.cluster.catalog import PartitionAssignment, ProducerIdsReserved
-from tidelog.client import Admin, NewTopic, Producer
+from tidelog.client import Admin, ClientError, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.protocol.schema import ApiKey
 
-_TOPIC: Final = "t"
+TOPIC: Final = "t"
 _STEP_S: Final = 0.001
 _LONGEST_S: Final = 20.0
 _GONE_S: Final = 4.0
@@ -34,11 +37,13 @@ class Scenario(NamedTuple):
 
     steps: "Callable[[Stage], Coroutine[Any, Any, None]]"
     brokers: int = 1
+    replicas: int = 1
+    """Of each partition; two of them have to be in sync, where a topic does not say otherwise."""
     has_epochs: bool = True
     """Whether each transaction has an epoch of its own."""
 
     def play(self) -> Run:
-        shape = Shape(self.brokers, settle_s=60, stops_at_finding=True)
+        shape = Shape(self.brokers, self.replicas, settle_s=60, stops_at_finding=True)
 
         def stage(seed: int, folder: Path, loop: VirtualLoop, shape: Shape, *, has_epochs: bool) -> Stage:
             return Stage(self, seed, folder, loop, shape, has_epochs=has_epochs)
@@ -105,13 +110,40 @@ class Stage(World):
     async def start_with(self, broker: VirtualBroker, platter: Platter) -> None:
         """Start a broker with a disk that is not its own; it gets its own one back once it is refused."""
         self._foreign[broker.node_id] = broker.platter
+        if self.shape.replicas > 1:
+            self.facts.lost_disks[broker.node_id] = self.facts.catalog.brokers[broker.node_id].incarnation
         await self.start_again(broker, platter)
 
-    async def make_topic(self, replicas: int = 1) -> None:
+    async def make_topic(self, replicas: int = 0, configs: Mapping[str, str] | None = None) -> None:
         """One partition for each broker."""
         async with Admin(bootstrap_servers=self.address) as admin:
-            await admin.create_topics([NewTopic(_TOPIC, len(self.brokers), replicas)])
+            topic = NewTopic(TOPIC, len(self.brokers), replicas or self.shape.replicas, configs)
+            await admin.create_topics([topic])
         await self.until_served()
+
+    def part(self, one: VirtualBroker, other: VirtualBroker) -> None:
+        """Let nothing reach one of these brokers from the other."""
+        self.close((one.machine,), (other.machine,))
+        self.close((other.machine,), (one.machine,))
+
+    def once_stored(self, condition: Callable[[], bool], work: Callable[[], object]) -> list[None]:
+        """Do this within the first commit after which the condition holds, before any broker hears of it.
+        What is returned has an element then."""
+        done: list[None] = []
+
+        def look(_name: str, _value: bytes) -> None:
+            if not done and condition():
+                done.append(None)
+                work()
+
+        self.etcd.on_change.append(look)
+        return done
+
+    def hold_flushes(self, broker: VirtualBroker, partition: int) -> None:
+        """Let nothing more become durable of this partition in the present life of the broker."""
+        assert broker.services is not None
+        replica = broker.services.replicas[TOPIC, partition]
+        replica._group_commit = SimpleNamespace(request=lambda _: None)  # type: ignore[assignment]
 
     def led_by(self, topic: str, partition: int) -> VirtualBroker:
         return self.brokers[self.assigned(topic, partition).leader_id - 1]
@@ -194,6 +226,31 @@ async def two_brokers_reserve_at_once(stage: Stage) -> None:
     await asyncio.gather(*wanted)
 
 
+async def session_begins_again_before_its_broker_is_fenced(stage: Stage) -> None:
+    controller, broker = stage.brokers
+    await stage.loop.after(2)  # Then there is a controller.
+    held: list[Callable[[], None]] = []
+    ask = stage.etcd.ask
+
+    def hold(node: Node, member: str, path: str, body: Any, answered: Callable[[Any], None]) -> None:
+        sent = partial(ask, node, member, path, body, answered)
+        is_commit = node is controller.node and bool(body.get("compare"))
+        if is_commit and stage.facts.session_of(broker.node_id) is None:
+            held.append(sent)
+        else:
+            sent()
+
+    stage.etcd.ask = hold  # type: ignore[method-assign]
+    broker.node.pause()
+    await stage.until(lambda: held, "no broker is fenced")
+    broker.node.resume()
+    await stage.until(lambda: stage.facts.session_of(broker.node_id), "no session begins")
+    for send in held:
+        send()
+    await stage.loop.after(1)
+    await stage.until_served()
+
+
 async def broker_starts_again(stage: Stage) -> None:
     await stage.make_topic()
     await stage.start_again(stage.brokers[0])
@@ -212,16 +269,44 @@ async def broker_starts_with_an_older_disk(stage: Stage) -> None:
     await stage.start_with(broker, copy)
 
 
+async def broker_dies_as_the_catalog_hears_of_its_start(stage: Stage) -> None:
+    await stage.make_topic()
+    broker = stage.brokers[0]
+    before = stage.facts.catalog.brokers[broker.node_id].incarnation
+    died = stage.once_stored(
+        lambda: stage.facts.catalog.brokers[broker.node_id].incarnation != before,
+        lambda: stage.loop.call_soon(partial(broker.kill, cuts_power=False), context=Context()),
+    )
+    broker.kill(cuts_power=False)
+    await stage.until(lambda: died and broker.services, "a broker does not start again")
+    await stage.until_served()
+
+
+async def coordinator_is_asked_that_has_no_session(stage: Stage) -> None:
+    await stage.make_topic()
+    machines = tuple(broker.machine for broker in stage.brokers)
+    key = TopicPartition(TOPIC, 0)
+    async with Consumer(bootstrap_servers=stage.address, group_id="g", request_timeout_ms=1_000) as consumer:
+        await consumer.commit({key: 1})
+        stage.close(machines, MEMBERS)
+        stage.close(MEMBERS, machines)
+        await stage.loop.after(_GONE_S)
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(2):
+                await consumer.committed(key)
+        stage.network.open_all_ways()
+
+
 async def replica_is_alone_that_is_not_in_sync(stage: Stage) -> None:
     """The leader went on without its follower, and is gone when that comes back."""
     await stage.make_topic(replicas=2)
-    leader = stage.led_by(_TOPIC, 0)
+    leader = stage.led_by(TOPIC, 0)
     (follower,) = (broker for broker in stage.brokers if broker is not leader)
     follower.node.pause()
-    await stage.until(lambda: stage.assigned(_TOPIC, 0).isr == (leader.node_id,), "no follower is left out")
+    await stage.until(lambda: stage.assigned(TOPIC, 0).isr == (leader.node_id,), "no follower is left out")
     leader.node.pause()
     follower.node.resume()
-    await stage.until(lambda: stage.assigned(_TOPIC, 0).leader_id != leader.node_id, "no leader is fenced")
+    await stage.until(lambda: stage.assigned(TOPIC, 0).leader_id != leader.node_id, "no leader is fenced")
     leader.node.resume()
     await stage.until_served()
 
@@ -229,11 +314,38 @@ async def replica_is_alone_that_is_not_in_sync(stage: Stage) -> None:
 async def power_is_cut_after_an_answer(stage: Stage) -> None:
     await stage.make_topic()
     async with Producer(bootstrap_servers=stage.address) as producer:
-        await producer.send_and_wait(_TOPIC, b"1", partition=0)
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
         stage.lose_all_that_is_not_durable(stage.brokers[0])
     await stage.until_served()
     if await _committed(stage, 0) != [b"1"]:
         stage.run.find(Kind.MISSING, "an acknowledged record is missing")
+
+
+async def power_is_cut_after_a_marker_was_answered(stage: Stage) -> None:
+    await stage.make_topic()
+    async with Producer(bootstrap_servers=stage.address, transactional_id="x") as producer:
+        await producer.begin_transaction()
+        services = stage.brokers[0].services
+        assert services is not None
+        coordinator_id = services.transactions.leader_of("x")
+        partition = next(
+            each for each in range(len(stage.brokers)) if stage.led_by(TOPIC, each).node_id != coordinator_id
+        )
+        await producer.send_and_wait(TOPIC, b"1", partition=partition)
+        broker = stage.led_by(TOPIC, partition)
+        stage.hold_flushes(broker, partition)
+        committing = asyncio.create_task(producer.commit_transaction())
+        await stage.loop.after(0.5)
+        stage.lose_all_that_is_not_durable(broker)
+        await stage.until_served()
+
+        def has_ended() -> bool:
+            assert broker.services is not None
+            ends = broker.services.replicas[TOPIC, partition].ends
+            return ends.last_stable == ends.end
+
+        await stage.until(has_ended, "a transaction is open after its marker was answered")
+        await committing
 
 
 async def marker_arrives_within_the_next_transaction(stage: Stage) -> None:
@@ -251,7 +363,7 @@ async def _late_marker(stage: Stage, lost: Callable[[VirtualBroker], object]) ->
     async with Producer(bootstrap_servers=stage.address, transactional_id="x") as producer:
         await producer.begin_transaction()
         for partition in range(len(stage.brokers)):
-            await producer.send_and_wait(_TOPIC, b"1", partition=partition)
+            await producer.send_and_wait(TOPIC, b"1", partition=partition)
 
         def loses(node: Node, frame: bytes) -> bool:
             if frames or int.from_bytes(frame[4:6], "big") != ApiKey.WRITE_TXN_MARKERS:
@@ -268,10 +380,10 @@ async def _late_marker(stage: Stage, lost: Callable[[VirtualBroker], object]) ->
         await stage.until(lambda: frames, "no marker is sent")
         await producer.begin_transaction()
         partition = next(
-            each for each in range(len(stage.brokers)) if stage.led_by(_TOPIC, each) is not senders[0]
+            each for each in range(len(stage.brokers)) if stage.led_by(TOPIC, each) is not senders[0]
         )
-        await producer.send_and_wait(_TOPIC, b"2", partition=partition)
-        stage.network.deliver(stage.led_by(_TOPIC, partition).machine, frames[0])
+        await producer.send_and_wait(TOPIC, b"2", partition=partition)
+        stage.network.deliver(stage.led_by(TOPIC, partition).machine, frames[0])
         await stage.loop.after(1)
         if await _committed(stage, partition) != [b"1"]:
             stage.run.find(Kind.BROKEN_RULE, "a record is visible before its transaction is committed")
@@ -279,5 +391,5 @@ async def _late_marker(stage: Stage, lost: Callable[[VirtualBroker], object]) ->
 
 
 async def _committed(stage: Stage, partition: int) -> list[bytes]:
-    logs = await read_all(stage.address, _TOPIC, len(stage.brokers), 30, lambda _, value: value, COMMITTED)
+    logs = await read_all(stage.address, TOPIC, len(stage.brokers), 30, lambda _, value: value, COMMITTED)
     return [each.mark for each in logs[partition]]

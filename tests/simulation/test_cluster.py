@@ -14,4 +14,4 @@ def test_brokers_lose_double_and_tear_nothing(brokers: int, seed: int) -> None:
     run = play(seed, Shape(brokers))
     assert run.findings == []
     assert run.done["transactions: its commit was confirmed"] > 0
-    assert run.done["commits of the catalog"] > 20
+    assert run.done["commits of the catalog"] > 10

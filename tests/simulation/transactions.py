@@ -161,9 +161,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done += run.done
         if run.findings:
             failed += 1
-            print(f"seed {seed}: {len(run.findings)} findings")
+            print(f"seed {seed}: {len(run.findings)} findings", flush=True)
             for finding in run.findings[:6]:
-                print(f"  {finding.kind}: {finding.text}")
+                print(f"  {finding.kind}: {finding.text}", flush=True)
         seed += 1
     seconds = time.monotonic() - began
     print(f"{seed - options.first} seeds from {options.first} in {seconds:.0f} s: {failed} with findings")

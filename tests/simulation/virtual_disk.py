@@ -105,7 +105,8 @@ class VirtualDisk(Disk):
 
     def fsync_directory(self, path: Path) -> None:
         self._check()
-        self._platter.named.update(entry.inode() for entry in os.scandir(path))
+        with os.scandir(path) as entries:
+            self._platter.named.update(map(os.DirEntry.inode, entries))
 
     def truncate(self, fd: int, size: int) -> None:
         self._check()

@@ -52,6 +52,7 @@ _MOST_SOURCES: Final = 3
 _TIMEOUT_MS: Final = 3_000
 _MEAN_WAIT_S: Final = 0.3
 _LOOK_S: Final = 0.05
+_CALM_LOOK_S: Final = 0.3
 _SESSION_MS: Final = 2_000
 _SETTINGS: Final[Mapping[str, Any]] = {
     "transaction_abort_timed_out_transaction_cleanup_interval_ms": 200,
@@ -142,7 +143,7 @@ class World:
         self._folder = folder
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
-        settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((100, 1_000, 60_000))
+        settings["log_flush_offset_checkpoint_interval_ms"] = self.rng.choice((400, 2_000, 60_000))
         settings["offsets_topic_num_partitions"] = shape.brokers
         settings["transaction_state_log_num_partitions"] = shape.brokers
         settings["min_insync_replicas"] = min(2, shape.replicas)
@@ -164,6 +165,7 @@ class World:
         protocol = self.rng.choice((None, None, "classic", "consumer"))
         self.jobs = [self._job(slot, protocol) for slot in range(_SLOTS)]
         self.ends: dict[Place, list[Ends]] = {place: [] for place in PLACES}
+        self.is_healed = False
         self.is_settling = False
         self.is_without_member = False
         """Whether a member of etcd hangs for good."""
@@ -321,7 +323,7 @@ class World:
                 if replica is not None and replica.stopped is None and not replica.is_behind_its_epoch:
                     ends = replica.ends
                     self.ends[place].append(Ends(ends.last_stable, ends.high_watermark))
-            await asyncio.sleep(_LOOK_S * self.rng.random())
+            await asyncio.sleep((_CALM_LOOK_S if self.is_healed else _LOOK_S) * self.rng.random())
 
     def _leading(self, place: Place) -> Any:
         """The replica that leads a partition, in the highest epoch; None where its broker does not serve."""
@@ -395,8 +397,12 @@ class World:
             rng.choice(kinds)()
 
     def _heal(self) -> None:
+        self.is_healed = True
         self.network.faults, self.etcd.faults = CALM, StoreFaults()
         self.network.open_all_ways()
+        processors = [node for nodes in self.processors for node in nodes]
+        for node in (*(broker.node for broker in self.brokers), *self.others.values(), *processors):
+            node.resume()
         for member in MEMBERS:
             self.etcd.go_on(member)
         if self.is_without_member:
@@ -521,19 +527,19 @@ class World:
         """Wait until every input is processed, then kill the processors and wait until nothing is open."""
         history = self.run.history
         history.inputs = dict.fromkeys(range(_SLOTS), self.shape.inputs)
+        await self.until_served()
+        if self.others:
+            await self._settle_others()
         end = self.loop.time() + self.shape.settle_s
         while history.positions != history.inputs:
             if self.loop.time() > end:
                 self.run.find(Kind.HANGING, f"only {history.positions} were processed in time")
                 break
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.25)
             if not self._may_be_done():
                 continue
             with suppress(ClientError):
                 history.positions = await committed_positions(self.jobs)
-        await self.until_served()
-        if self.others:
-            await self._settle_others()
         self.is_settling = True
         for slot, nodes in enumerate(self.processors):
             for node in list(nodes):

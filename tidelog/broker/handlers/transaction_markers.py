@@ -58,7 +58,7 @@ class TransactionMarkersHandler:
             some = noted[first : first + _ENDED_AT_ONCE]
             codes = await asyncio.gather(*map(self._end_in_groups, some))
             written.update(zip(some, codes, strict=True))
-        replicas = [replica for replica in set(written.values()) if isinstance(replica, Replica)]
+        replicas = [replica for replica in dict.fromkeys(written.values()) if isinstance(replica, Replica)]
         committed = [replica.committed(replica.log.end_offset) for replica in replicas]
         waited = await asyncio.gather(*committed, return_exceptions=True)
         failed = {

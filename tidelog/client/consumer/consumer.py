@@ -563,7 +563,7 @@ class Consumer(Generic[KT, VT]):
     def _read_shared(self, partitions: Iterable[TopicPartition]) -> None:
         """What the group wants to be read."""
         if not self._is_assigned_by_hand:
-            self._read(partitions)
+            self._read(sorted(partitions))  # A set has no order of its own.
 
     def _new_reader(self, key: TopicPartition) -> PartitionReader:
         reader = PartitionReader(key, check_crc=self._config.check_crcs, on_failure=self._retries.failed)

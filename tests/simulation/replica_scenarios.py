@@ -1,0 +1,158 @@
+"""Schedules as in `scenarios`, each for one rule of the replication: two brokers have a replica of each
+partition.
+
+Owns the steps. What is lost is seen by the checks of replicas (`replica_checks`), which look on meanwhile.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from tests.simulation.scenarios import TOPIC, Stage
+from tests.simulation.virtual_broker import VirtualBroker
+from tests.simulation.virtual_etcd import MEMBERS
+from tidelog.client import Producer
+
+_LEAST: Final = "min.insync.replicas"
+_LOOKED_S: Final = 0.2
+"""After so long, all replicas were looked at."""
+_LONGEST_LAG_S: Final = 4.5
+"""After so long without a fetch, a follower is left out."""
+
+
+async def _begun(stage: Stage, **configs: str) -> tuple[VirtualBroker, VirtualBroker]:
+    """The leader and the follower of partition 0 of a new topic."""
+    await stage.make_topic(configs={name.replace("_", "."): value for name, value in configs.items()})
+    leader = stage.led_by(TOPIC, 0)
+    (follower,) = (broker for broker in stage.brokers if broker is not leader)
+    await stage.until(lambda: all(map(_has_replica, stage.brokers)), "a replica is not made")
+    return leader, follower
+
+
+def _has_replica(broker: VirtualBroker) -> bool:
+    return broker.services is not None and (TOPIC, 0) in broker.services.replicas
+
+
+async def _send(stage: Stage, acks: Any) -> None:
+    async with _producer(stage, acks) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+
+
+def _producer(stage: Stage, acks: Any) -> Producer:
+    """One that needs no producer id, which a broker without the store may not have."""
+    return Producer(bootstrap_servers=stage.address, acks=acks, enable_idempotence=False)
+
+
+@asynccontextmanager
+async def _sending(stage: Stage) -> AsyncIterator["asyncio.Task[Any]"]:
+    """A record with acks=all is under way; at the end it is stored."""
+    async with _producer(stage, "all") as producer:
+        await producer.partitions_for(TOPIC)
+        task = asyncio.create_task(producer.send_and_wait(TOPIC, b"1", partition=0))
+        yield task
+        stage.network.open_all_ways()
+        await task
+    await stage.until_served()
+
+
+async def _left_out(stage: Stage, leader: VirtualBroker, follower: VirtualBroker) -> None:
+    follower.node.pause()
+    await stage.until(lambda: stage.assigned(TOPIC, 0).isr == (leader.node_id,), "no follower is left out")
+
+
+async def follower_loses_what_it_has_not_flushed(stage: Stage) -> None:
+    leader, follower = await _begun(stage)
+    await _send(stage, "all")
+    leader.node.pause()
+    await _start_without_power(stage, follower)
+    leader.node.resume()
+    await stage.until_served()
+
+
+async def leader_loses_what_it_has_not_flushed(stage: Stage) -> None:
+    leader, follower = await _begun(stage)
+    stage.hold_flushes(leader, 0)
+    async with _sending(stage):
+        await stage.loop.after(1)  # The follower has it.
+        follower.node.pause()
+        await _start_without_power(stage, leader)
+        follower.node.resume()
+
+
+async def _start_without_power(stage: Stage, broker: VirtualBroker) -> None:
+    life = broker.lives
+    stage.lose_all_that_is_not_durable(broker)
+    await stage.until(lambda: broker.lives > life and broker.services, "a broker does not start again")
+    await stage.loop.after(_LOOKED_S)
+
+
+async def leader_is_left_with_fewer_than_have_to_be_in_sync(stage: Stage) -> None:
+    leader, follower = await _begun(stage)
+    await _left_out(stage, leader, follower)
+    await _send(stage, 1)
+    await stage.loop.after(_LOOKED_S)
+    follower.node.resume()
+    await stage.until_served()
+
+
+async def fewer_have_to_be_in_sync_while_a_replica_is_eligible(stage: Stage) -> None:
+    leader, follower = await _begun(stage)
+    await _left_out(stage, leader, follower)
+    await _send(stage, 1)
+
+    def is_lowered() -> bool:
+        topic = stage.facts.catalog.topic(TOPIC)
+        return topic is not None and topic.configs.get(_LEAST) == "1"
+
+    lowered = stage.once_stored(is_lowered, lambda: stage.close((leader.machine,), MEMBERS))
+    assert leader.services is not None
+    changing = leader.node.start(leader.services.topics.change_configs(TOPIC, lambda _: {_LEAST: "1"}))
+    await stage.until(lambda: lowered, "a setting is not stored")
+    await stage.loop.after(_LOOKED_S)
+    stage.network.open_all_ways()
+    await changing
+    follower.node.resume()
+    await stage.until_served()
+
+
+async def follower_joins_and_its_leader_does_not_hear_of_it(stage: Stage) -> None:
+    leader, follower = await _begun(stage, min_insync_replicas="1")
+    await _left_out(stage, leader, follower)
+
+    def cut_off() -> None:
+        stage.close(MEMBERS, (leader.machine,))
+        stage.part(leader, follower)
+
+    joined = stage.once_stored(lambda: len(stage.assigned(TOPIC, 0).isr) == 2, cut_off)
+    follower.node.resume()
+    await stage.until(lambda: joined, "a follower does not join")
+    async with _sending(stage):
+        await stage.loop.after(_LOOKED_S * 2)
+
+
+async def follower_is_late_and_the_store_does_not_hear_of_it(stage: Stage) -> None:
+    leader, follower = await _begun(stage, min_insync_replicas="1")
+    stage.part(leader, follower)
+    stage.close((leader.machine,), MEMBERS)
+    async with _sending(stage):
+        await stage.loop.after(_LONGEST_LAG_S)
+
+
+async def leader_comes_back_with_what_nobody_else_has(stage: Stage) -> None:
+    leader, follower = await _begun(stage, min_insync_replicas="1")
+    stage.part(leader, follower)
+    await _send(stage, 1)
+    leader.node.pause()
+    await stage.until(lambda: stage.led_by(TOPIC, 0) is follower, "no leader is elected")
+    await _send(stage, "all")
+    leader.node.resume()
+    stage.network.open_all_ways()
+    await stage.until(lambda: len(stage.assigned(TOPIC, 0).isr) == 2, "a follower does not join")
+    await stage.loop.after(1)  # It hears of what is committed with the answer to its next fetch.
+
+
+async def follower_starts_with_an_empty_disk(stage: Stage) -> None:
+    _, follower = await _begun(stage)
+    await _send(stage, "all")
+    await stage.start_with(follower, stage.empty_disk())
