@@ -236,13 +236,14 @@ def _read_with_kafka_python(told: Application, client: str, topics: list[str]) -
     consumer.close()
 
 
-PROGRAMS = {"writes": write, "transacts": write_transactions, "reads": read}
+Programs = Mapping[str, Callable[[Application, str], None]]
+PROGRAMS: Programs = {"writes": write, "transacts": write_transactions, "reads": read}
 
 
 class Applications:
     """Those that run."""
 
-    def __init__(self, address: str, clients: tuple[str, ...]) -> None:
+    def __init__(self, address: str, clients: tuple[str, ...], programs: Programs) -> None:
         self._clients = clients
         self._ending = threading.Event()
         self._reading = threading.Event()
@@ -251,10 +252,10 @@ class Applications:
                 f"{client} {does}", address, self._reading if does == "reads" else self._ending
             )
             for client in clients
-            for does in PROGRAMS
+            for does in programs
         }
         self._threads = {
-            key: threading.Thread(target=told.run, args=(PROGRAMS[key[1]], key[0]), name=told.name)
+            key: threading.Thread(target=told.run, args=(programs[key[1]], key[0]), name=told.name)
             for key, told in self.all.items()
         }
 
@@ -347,9 +348,11 @@ async def make_topics(address: str, clients: tuple[str, ...], replicas: int) -> 
 
 
 @contextmanager
-def applications(address: str, clients: tuple[str, ...] = CLIENTS) -> Iterator[Applications]:
+def applications(
+    address: str, clients: tuple[str, ...] = CLIENTS, programs: Programs = PROGRAMS
+) -> Iterator[Applications]:
     """Of these clients, running; ended if the test has not."""
-    running = Applications(address, clients)
+    running = Applications(address, clients, programs)
     running.start()
     try:
         yield running

@@ -1,16 +1,19 @@
 """Consumers read replicas in their rack (KIP-392): what is committed, also when a replica ends."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer as LibrdkafkaConsumer
+from confluent_kafka import TopicPartition as LibrdkafkaPartition
 
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
-from tests.several.test_replication import SHORT, made
+from tests.several.test_replication import made
 from tests.unit.broker.test_services import batch
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import Consumer, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -20,7 +23,7 @@ KEY = TopicPartition("t", 0)
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    settings = {**SHORT, "replica_selector_class": "RackAwareReplicaSelector"}
+    settings = {"replica_fetch_wait_max_ms": 50, "replica_selector_class": "RackAwareReplicaSelector"}
     async with brokers(tmp_path, (1,), broker_rack="rack-1", **settings) as running:
         for node_id in (2, 3):
             await running.start(node_id, broker_rack=f"rack-{node_id}")
@@ -57,18 +60,16 @@ async def test_a_consumer_reads_the_replica_in_its_rack_and_the_leader_when_that
             await producer.send_and_wait("t", b"%d" % number, partition=0)
             for reader in (near, at_leader):
                 assert (await reader.getone()).value == b"%d" % number
-        assert (node_read(near), node_read(at_leader)) == (follower, None)
+        await until(lambda: node_read(near) == follower)
+        assert node_read(at_leader) is None
         await cluster.kill(follower)
         await producer.send_and_wait("t", b"20", partition=0)
         assert (await near.getone()).value == b"20"
         assert node_read(near) is None
         await cluster.start(follower, broker_rack=f"rack-{follower}")
-        await until(lambda: follower in cluster.topic("t").partitions[0].isr)
-        number = 21
-        while node_read(near) != follower:
-            await producer.send_and_wait("t", b"%d" % number, partition=0)
-            assert (await near.getone()).value == b"%d" % number
-            number += 1
+        await until(lambda: node_read(near) == follower)
+        await producer.send_and_wait("t", b"21", partition=0)
+        assert (await near.getone()).value == b"21"
 
 
 async def test_a_replica_shows_committed_transactions_as_the_leader_does(cluster: Brokers) -> None:
@@ -88,7 +89,7 @@ async def test_a_replica_shows_committed_transactions_as_the_leader_does(cluster
         await producer.send_and_wait("t", b"open", partition=0)
         replica = cluster[follower].services.replicas["t", 0]
         await until(lambda: replica.high_watermark == 9)
-        assert node_read(near) == follower
+        await until(lambda: node_read(near) == follower)
         assert await near.getmany(timeout_ms=100) == {}
         await producer.commit_transaction()
         assert (await near.getone()).value == b"open"
@@ -122,3 +123,36 @@ async def test_a_replica_gives_nothing_that_is_not_committed(cluster: Brokers) -
         assert await fetched(2, "elsewhere") == (ErrorCode.NONE, 1, False)
         assert (await fetched(3, "elsewhere"))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await fetched(0, ""))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_librdkafka_reads_the_replica_in_its_rack(
+    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = cluster.leader_of("t", 0)
+    follower = leader % 3 + 1
+    given: dict[int, int] = dict.fromkeys(cluster.running, 0)
+    for node_id, broker in cluster.running.items():
+
+        def count(topic: str, size_bytes: int, node_id: int = node_id) -> None:
+            given[node_id] += size_bytes
+
+        monkeypatch.setattr(broker.services.metrics, "bytes_out", count)
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(10):
+            await producer.send_and_wait("t", b"%d" % number, partition=0)
+
+    def read() -> list[int]:
+        settings = {"group.id": "g", "auto.offset.reset": "earliest", "client.rack": f"rack-{follower}"}
+        reader = LibrdkafkaConsumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
+        reader.assign([LibrdkafkaPartition("t", 0, 0)])
+        found = []
+        while len(found) < 10:
+            message = reader.poll(DEADLINE_SECONDS)
+            assert message is not None
+            assert message.error() is None
+            found.append(int(message.value() or b""))
+        reader.close()
+        return found
+
+    assert await asyncio.to_thread(read) == list(range(10))
+    assert given[follower] > 0
