@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -30,6 +30,11 @@ def verify(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one object per line: the findings, then the totals.")
     ] = False,
+    remote_storage_url: Annotated[
+        str, typer.Option(help="The broker's setting of this name: its remote segments are checked too.")
+    ] = "",
+    remote_storage_endpoint: Annotated[str, typer.Option(help="The broker's setting of this name.")] = "",
+    remote_storage_region: Annotated[str, typer.Option(help="The broker's setting of this name.")] = "",
 ) -> None:
     """Check a data folder of a stopped broker.
 
@@ -50,12 +55,43 @@ def verify(
     except OSError as error:
         where = error.filename or data_dir
         raise Failure(f"cannot read {where}: {error.strerror or error}") from None
+    if remote_storage_url:
+        store = remote_storage_url, remote_storage_endpoint, remote_storage_region
+        _verify_remote(data_dir, store, report, totals, as_json=as_json)
     if as_json:
         _print_totals_json(totals)
     else:
         _print_totals(totals, time.monotonic() - began)
     if totals.damage:
         raise typer.Exit(1)
+
+
+def _verify_remote(
+    data_dir: Path,
+    store: tuple[str, str, str],
+    report: Callable[[Finding], None],
+    totals: FolderTotals,
+    *,
+    as_json: bool,
+) -> None:
+    """Check remote segments too, and add what was found to the totals."""
+    from tidelog.broker.data_folder.remote_verification import verify_remote
+    from tidelog.broker.storage.verification.findings import Findings, Severity
+    from tidelog.remote_log.object_store import open_store
+
+    findings = Findings(report)
+    url, endpoint, region = store
+    try:
+        found = verify_remote(data_dir, open_store(url, endpoint=endpoint, region=region), findings)
+    except ValueError as error:
+        raise Failure(f"--remote-storage-url: {error}") from None
+    except OSError as error:
+        raise Failure(f"cannot read remote storage: {error}") from None
+    totals.damage += findings.counts[Severity.DAMAGE]
+    totals.warnings += findings.counts[Severity.WARNING]
+    totals.unreported += findings.unreported
+    if not as_json:
+        print(f"{found.segments:,} remote segments, {found.log_bytes:,} bytes")
 
 
 def _print_line(finding: Finding) -> None:

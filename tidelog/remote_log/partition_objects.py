@@ -83,13 +83,19 @@ class PartitionObjects:
         """Delete the objects of segments that no manifest names any more."""
         self.store.delete([self.path(name + suffix) for name in names for suffix in _SUFFIXES])
 
+    def unnamed(self, manifest: Manifest | None) -> list[str]:
+        """The objects that the manifest does not name, but for it and the one before it."""
+        named: set[str] = set()
+        if manifest is not None:
+            named |= {each.name + suffix for each in manifest.segments for suffix in _SUFFIXES}
+            named |= {manifest_name(manifest.number), manifest_name(manifest.number - 1)}
+        return [name for name in self._names() if name not in named]
+
     def sweep(self, manifest: Manifest) -> int:
         """Delete what the manifest does not name; only its writer may call this, while it copies nothing.
         Returns how many objects there were. Raises ManifestConflictError where a later one counts: its writer
         put that before anything else, so a list shows it beside any object of that writer."""
-        named = {each.name + suffix for each in manifest.segments for suffix in _SUFFIXES}
-        named |= {manifest_name(manifest.number), manifest_name(manifest.number - 1)}
-        left = [name for name in self._names() if name not in named]
+        left = self.unnamed(manifest)
         if any((manifest_number(name) or 0) > manifest.number for name in left):
             raise ManifestConflictError(f"{self._folder}: a later manifest than {manifest.number} counts")
         self.store.delete([self.path(name) for name in left])

@@ -8,11 +8,23 @@ from uuid import UUID
 import pytest
 from moto.server import ThreadedMotoServer
 
+from tests.unit.broker.tiering.conftest import (
+    TIERED,
+    OpenTiered,
+    clock,
+    fill,
+    open_asker,
+    open_tiered,
+    read_all,
+    settle,
+)
+from tidelog.protocol.schema import ApiKey
 from tidelog.remote_log.folder_store import TEMPORARY_SUFFIX, FolderStore
 from tidelog.remote_log.manifest import CopiedSegment, Manifest, ManifestError, decode, encode
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
+__all__ = ["clock", "open_asker", "open_tiered"]
 TOPIC = UUID(int=7)
 
 
@@ -37,6 +49,25 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "anything")
     prefix = tmp_path.name
     return open_store(f"s3://bucket/{prefix}", endpoint=request.getfixturevalue("server"))
+
+
+async def test_a_broker_copies_to_a_bucket_and_reads_from_it(
+    open_tiered: OpenTiered, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anyone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "anything")
+    bucket = {"remote_storage_url": "s3://bucket/broker", "remote_storage_endpoint": server}
+    asker = await open_tiered(**bucket)
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    await asker.services.close(clean=False)
+    asker = await open_tiered(**bucket)
+    await asker.services.tiering.look()
+    assert asker.replica("t").log.start_offset > 5
+    assert await read_all(asker, 0) == list(range(10))
+    await asker.ask(ApiKey.DELETE_TOPICS, 3, topic_names=["t"])
+    await settle(asker)
 
 
 def test_an_object_is_whole_read_in_ranges_listed_and_deleted(store: ObjectStore) -> None:

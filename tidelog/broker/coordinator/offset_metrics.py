@@ -65,7 +65,7 @@ class OffsetMetrics(NamedTuple):
         for (topic, index), replica in list(self.replicas.items()):
             labels = f'topic="{topic}",partition="{index}"'
             newest.add(labels, replica.high_watermark)
-            oldest.add(labels, replica.log.start_offset)
+            oldest.add(labels, replica.log.log_start_offset)
             if pace.spent():
                 yield
         for machine in self.machines:

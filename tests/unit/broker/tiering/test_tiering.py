@@ -1,5 +1,6 @@
 """Closed segments go to remote storage, leave the disk, and are read from there."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.commands import typist
 from tests.unit.broker.handlers.conftest import NOW_MS
 from tests.unit.broker.storage.support import batch
 from tests.unit.broker.tiering.conftest import (
@@ -272,6 +274,39 @@ async def test_aborted_transactions_are_known_of_remote_segments(open_tiered: Op
     assert answer.aborted == [(one, 0)]
     answer = await fetched(asker, 3, isolation_level=1, partition_max_bytes=1)
     assert answer.aborted == [(one, 0), (other, 3)]
+
+
+async def test_log_verify_finds_what_is_wrong_in_remote_storage(
+    open_tiered: OpenTiered, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 20)
+    await settle(asker)
+    count = len(manifest_of(asker).segments)
+    await asker.services.close()
+    tidelog, remote = typist(capfd), tmp_path / "remote"
+
+    async def verified() -> tuple[int, str]:
+        command = ["log", "verify", str(tmp_path / "data"), "--remote-storage-url", f"file://{remote}"]
+        code, shown, _ = await asyncio.to_thread(tidelog, *command)
+        return code, shown
+
+    code, shown = await verified()
+    assert code == 0
+    assert f"{count} remote segments" in shown
+    logs = sorted(remote.rglob("*.log"))
+    (logs[0].parent / "left.log").write_bytes(b"")
+    code, shown = await verified()
+    assert (code, shown.count("no manifest names this object")) == (0, 1)
+    whole = logs[0].read_bytes()
+    logs[0].write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    logs[1].unlink()
+    logs[2].with_suffix(".indexes").write_bytes(b"")
+    code, shown = await verified()
+    assert code == 1
+    for problem in ("is damaged: the CRC is wrong", "is missing", "its checksum is wrong"):
+        assert shown.count(problem) == 1, shown
 
 
 class Switched:

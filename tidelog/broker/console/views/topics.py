@@ -132,7 +132,7 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         replica = services.replicas.get((topic.name, index)) if is_ours else None
         if replica is not None and replica.stopped is None:
             size_bytes += replica.log.size_bytes
-            offsets += replica.high_watermark - replica.log.start_offset
+            offsets += replica.high_watermark - max(replica.log.log_start_offset, 0)
         elif is_ours or assigned.leader_id == NO_LEADER:
             without_leader += 1
         under_replicated += not {*assigned.replicas} <= {*assigned.isr, *assigned.adding}
@@ -215,7 +215,7 @@ def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
     replica = services.replicas.get((topic.name, index))
     if replica is not None and replica.stopped is None:
         ends, log = replica.ends, replica.log
-        row["start_offset"] = log.start_offset
+        row["start_offset"] = log.log_start_offset
         row["last_stable_offset"] = ends.last_stable
         row["high_watermark"] = ends.high_watermark
         row["end_offset"] = ends.end
