@@ -253,9 +253,12 @@ class Topics:
                 )
             return delta
 
+        async def run() -> None:
+            with suppress(NothingToChange):  # Also where nobody waits any more.
+                await self._change(plan)
+
         topic = self._cluster.catalog.topic_by_id(topic_id)
-        with suppress(NothingToChange):
-            await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))
+        await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, run())
         return refused
 
     def _gone(self, catalog: Catalog) -> tuple[UUID, ...]:
