@@ -1,7 +1,8 @@
-"""`python -m bench.publish`: publishes the newest results, and makes the README's table from them.
+"""`python -m bench.publish`: publishes the newest results, and makes the tables of the documents from them.
 
-Owns the file of published results and the part of it that the README shows. The table is between two
-comments. Everything in it comes from the file, also the commit, the machine and the date.
+Owns the files of published results and the parts of them that the documents show. A table is between two
+comments. Everything in it comes from its file, also the commit, the machine and the date. A document of whose
+tables nothing was measured stays as it is.
 """
 
 import json
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from bench.__main__ import LATEST
 from bench.report import number
@@ -17,24 +18,58 @@ from bench.results import SUBJECT, Row
 from bench.scenarios import brokers, startup
 from bench.targets.kafka import FlushedKafka, Kafka
 
-PUBLISHED = Path(__file__).parent / "published.json"
-README = Path(__file__).parent.parent / "README.md"
-BEGIN, END = "<!-- From bench/published.json, by python -m bench.publish -->\n", "<!-- End of the table -->\n"
-TABLES = ("throughput", "requests", "consume", "java", "partitions", "startup")
+_ROOT: Final = Path(__file__).parent.parent
+END = "<!-- End of the table -->\n"
 _SERVERS = (SUBJECT, Kafka.name, FlushedKafka.name)
-_RATIOS = ((Kafka.name, SUBJECT), (FlushedKafka.name, SUBJECT), (Kafka.name, brokers.Unflushed.name))
+_BESIDE_KAFKA = ((Kafka.name, SUBJECT), (FlushedKafka.name, SUBJECT))
+_UNFLUSHED = (Kafka.name, brokers.Unflushed.name)
+
+
+class Page(NamedTuple):
+    """A document with a table of the results in `published`: those of these scenarios of the bench."""
+
+    document: Path
+    published: Path
+    scenarios: tuple[str, ...]
+    ratios: tuple[tuple[str, str], ...]
+
+    @property
+    def begin(self) -> str:
+        """The line before the table."""
+        return f"<!-- From bench/{self.published.name}, by python -m bench.publish -->\n"
+
+
+PAGES: Final = (
+    Page(
+        _ROOT / "README.md",
+        _ROOT / "bench" / "published.json",
+        ("throughput", "requests", "consume", "java", "partitions", "startup"),
+        (*_BESIDE_KAFKA, _UNFLUSHED),
+    ),
+    Page(
+        _ROOT / "docs" / "cluster.md",
+        _ROOT / "bench" / "published_replicas.json",
+        ("replicas",),
+        _BESIDE_KAFKA,
+    ),
+)
 _LEFT_OUT = (brokers.one_record_requests(1, 1), startup.KILLED)
 """Measured, and too much for a README."""
 _WIDTH = 120
-_HEAD = (
-    "| | Tidelog | × Kafka | × Kafka that flushes | unflushed × Kafka"
-    " | broker's CPU: Tidelog, Kafka, Kafka that flushes | p99, ms: Tidelog, Kafka, Kafka that flushes |",
-    "|---|---:|---:|---:|---:|---:|---:|",
-)
+_RATIO_TITLES: Final = {
+    _BESIDE_KAFKA[0]: "× Kafka",
+    _BESIDE_KAFKA[1]: "× Kafka that flushes",
+    _UNFLUSHED: "unflushed × Kafka",
+}
 
 
-def table(content: Mapping[str, Any]) -> str:
-    """The README's table as Markdown, with what was measured of TABLES."""
+def published_table(page: Page) -> str:
+    """The page's table as Markdown; empty before anything was published."""
+    return table(page, json.loads(page.published.read_text())) if page.published.exists() else ""
+
+
+def table(page: Page, content: Mapping[str, Any]) -> str:
+    """The page's table of these results."""
     machine = content["machine"]
     rows = [
         Row(row["scenario"], row["measure"], row["unit"], values=row["values"], others=row["others"])
@@ -47,19 +82,25 @@ def table(content: Mapping[str, Any]) -> str:
         f" {machine['memory_gb']} GB, Linux {machine['kernel']}, {machine['fdatasync_p50_ms']:.2f} ms per"
         " fdatasync."
     )
-    lines = [*_HEAD, *_lines(rows)]
+    titles = (
+        *("", "Tidelog", *(_RATIO_TITLES[each] for each in page.ratios)),
+        "broker's CPU: Tidelog, Kafka, Kafka that flushes",
+        "p99, ms: Tidelog, Kafka, Kafka that flushes",
+    )
+    head = f"|{'|'.join(f' {title} ' if title else ' ' for title in titles)}|"
+    lines = [head, "|---" + "|---:" * (len(titles) - 1) + "|", *_lines(page, rows)]
     if any("~" in line for line in lines):
         about += " A number after ~ is not reliable: other programs took more than a tenth of the processors."
     return "\n".join([*lines, "", *wrap(about, _WIDTH), ""])
 
 
-def _lines(rows: Sequence[Row]) -> Iterator[str]:
+def _lines(page: Page, rows: Sequence[Row]) -> Iterator[str]:
     """One per scenario: its first measure with the ratios, then processor time and latency."""
     for name in dict.fromkeys(row.scenario for row in rows if row.scenario not in _LEFT_OUT):
         measures = [row for row in rows if row.scenario == name]
         first = measures[0]
         mark = "" if first.is_quiet else "~"
-        ratios = [first.ratio(against, of) for against, of in _RATIOS]
+        ratios = [first.ratio(against, of) for against, of in page.ratios]
         cells = (
             f"{name} ({first.unit})",
             f"{mark}{number(first.middle(SUBJECT))}",
@@ -80,12 +121,16 @@ def _numbers(measures: Sequence[Row], unit: str) -> str:
 
 
 def main() -> int:
-    """Publish what was measured of TABLES."""
-    content = json.loads(LATEST.read_text())
-    content["tables"] = {name: content["tables"][name] for name in TABLES if name in content["tables"]}
-    before, _, rest = README.read_text().partition(BEGIN)
-    PUBLISHED.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    README.write_text(f"{before}{BEGIN}{table(content)}{END}{rest.partition(END)[2]}")
+    """Publish what was measured."""
+    latest = json.loads(LATEST.read_text())
+    for page in PAGES:
+        tables = {name: latest["tables"][name] for name in page.scenarios if name in latest["tables"]}
+        if not tables:
+            continue
+        content = {**latest, "tables": tables}
+        before, _, rest = page.document.read_text().partition(page.begin)
+        page.published.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        page.document.write_text(f"{before}{page.begin}{published_table(page)}{END}{rest.partition(END)[2]}")
     return 0
 
 

@@ -1,10 +1,13 @@
-"""What the README says of speed is what was measured."""
+"""What the documents say of speed is what was measured."""
 
-import json
+import pytest
 
-from bench.publish import BEGIN, END, PUBLISHED, README, table
+from bench.publish import END, PAGES, Page, published_table
 
 
-def test_the_table_of_the_readme_is_made_from_the_published_results() -> None:
-    shown = README.read_text().partition(BEGIN)[2].partition(END)[0]
-    assert shown.strip() == table(json.loads(PUBLISHED.read_text())).strip()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.document.name)
+def test_the_table_of_a_document_is_made_from_its_published_results(page: Page) -> None:
+    _, begin, rest = page.document.read_text().partition(page.begin)
+    shown, end, _ = rest.partition(END)
+    assert begin and end
+    assert shown.strip() == published_table(page).strip()
