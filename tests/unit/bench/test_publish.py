@@ -9,5 +9,4 @@ from bench.publish import END, PAGES, Page, published_table
 def test_the_table_of_a_document_is_made_from_its_published_results(page: Page) -> None:
     _, begin, rest = page.document.read_text().partition(page.begin)
     shown, end, _ = rest.partition(END)
-    assert begin and end
-    assert shown.strip() == published_table(page).strip()
+    assert (begin, shown.strip(), end) == (page.begin, published_table(page).strip(), END)
