@@ -23,7 +23,8 @@ KEY = TopicPartition("t", 0)
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    settings = {"replica_fetch_wait_max_ms": 50, "replica_selector_class": "RackAwareReplicaSelector"}
+    # A follower's fetch may wait for long, and is answered when more is committed.
+    settings = {"replica_fetch_wait_max_ms": 600_000, "replica_selector_class": "RackAwareReplicaSelector"}
     async with brokers(tmp_path, (1,), broker_rack="rack-1", **settings) as running:
         for node_id in (2, 3):
             await running.start(node_id, broker_rack=f"rack-{node_id}")

@@ -208,7 +208,11 @@ class FetchHandler(GuardedHandler):
             asked_after_ms = session.noted_ms
             session.noted_ms = asyncio.get_running_loop().time() * 1000
         if session is not None and not fetch.is_incremental:
-            session.due = Followed(config.replica_lag_time_max_ms, config.broker_session_timeout_ms)
+            session.due = Followed(
+                config.replica_lag_time_max_ms,
+                config.broker_session_timeout_ms,
+                sees_marks=self._selects_replicas,
+            )
         followed = _followed(fetch)
         partitions = fetch.partitions
         looks_at_all = followed is not None and fetch.is_incremental and followed.is_look_due
@@ -294,6 +298,8 @@ class FetchHandler(GuardedHandler):
         is_cut_off = request.replica_id < 0 and self._services.is_cut_off
         # Only who says its rack is sent to a follower.
         may_follow = bool(request.rack_id and self._selects_replicas and not is_cut_off)
+        # Else what consumers read there would come with the next records only (KIP-392).
+        tells_marks = request.replica_id >= 0 and self._selects_replicas
         left = min(request.max_bytes, self._max_bytes)
         if self._memory.is_short:
             left = min(left, self._memory.share_bytes)
@@ -319,6 +325,8 @@ class FetchHandler(GuardedHandler):
                     results.append((topic, diverging, False))
                     continue
                 ends = replica.ends
+                if tells_marks and fetch.is_behind(topic, wanted.partition, ends.high_watermark):
+                    must_answer = True
                 if (
                     may_follow
                     and (preferred := self._preferred_replica(replica, wanted, request)) is not None

@@ -148,6 +148,11 @@ class FetchContext(NamedTuple):
     def is_incremental(self) -> bool:
         return self.session is not None and self.epoch > INITIAL_EPOCH
 
+    def is_behind(self, topic: TopicKey, partition: int, high_watermark: int) -> bool:
+        """Whether the session was told of a lower high watermark."""
+        told = None if self.session is None else self.session.partitions.get((topic, partition))
+        return told is not None and told.high_watermark < high_watermark
+
 
 class FetchSessions:
     """All sessions of a broker."""

@@ -28,7 +28,10 @@ _PART: Final = 8
 class Followed:
     """Of one session, from its first request on."""
 
-    def __init__(self, lag_ms: int, session_timeout_ms: int) -> None:
+    def __init__(self, lag_ms: int, session_timeout_ms: int, *, sees_marks: bool = False) -> None:
+        """With `sees_marks` a partition is due also when clients may read more of it: the follower's may
+        too."""
+        self._sees_marks = sees_marks
         self._interval_s = min(LOOKS_WITHIN_S, lag_ms / _PART / 1000, session_timeout_ms / _PART / 1000)
         self._loop = asyncio.get_running_loop()
         self._looked_at = self._loop.time()
@@ -45,6 +48,8 @@ class Followed:
             self._leave(key)
             self._replicas[key], self._keys[replica] = replica, key
             replica.watch(self, READ_WRITTEN)
+            if self._sees_marks:
+                replica.watch(self)
 
     def _leave(self, key: PartitionKey) -> None:
         if (replica := self._replicas.pop(key, None)) is not None:
