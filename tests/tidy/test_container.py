@@ -164,7 +164,9 @@ def compose_environment(**given: str) -> dict[str, str]:
     def value(match: re.Match[str]) -> str:
         return given.get(match[1], match[2])
 
-    named = re.findall(r"^      (TIDELOG_[A-Z_]+): (.+)$", COMPOSE, re.MULTILINE)
+    service = re.search(r"^  broker:\n((?:    .*\n)+)", COMPOSE, re.MULTILINE)
+    assert service is not None
+    named = re.findall(r"^      (TIDELOG_[A-Z_]+): (.+)$", service[1], re.MULTILINE)
     filled = {name: re.sub(r"\$\{(\w+):-([^}]*)\}", value, text) for name, text in named}
     return image_environment() | filled
 
