@@ -93,7 +93,6 @@ class PartitionLog(ReadableLog):
         self._doubtful = [] if moved is None else [moved]
         """Offsets below the start that were deleted or lost. It is not known which."""
         self.failure = None
-        self.remote = None
         self._steady_ms = steady_ms
         self._segments = LogSegments(
             folder, disk, recovered.segments, recovered.cleaned, has_new_names=recovered.has_new_names

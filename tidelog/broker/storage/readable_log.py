@@ -58,7 +58,7 @@ class ReadableLog:
     end_offset: int
     failure: BaseException | None
     """Why this log serves and accepts nothing more, or None."""
-    remote: RemotePart | None
+    remote: RemotePart | None = None
     """What was copied to remote storage, while this broker leads; None for most logs."""
     _segments: SegmentChain
     _positions: dict[int, tuple[Segment, int]]
