@@ -140,6 +140,12 @@ async def transact(site: Site, committed: dict[int, list[bytes]], aborted: set[b
                         await producer.abort_transaction()
 
 
+async def pause(seconds: float) -> None:
+    """So that what comes next happens at another step of the move in each play; nothing relies on it."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+
+
 async def move(site: Site, admin: Admin, chance: random.Random) -> str:
     """One partition, with something that happens meanwhile."""
     partition = chance.randrange(PARTITIONS)
@@ -151,7 +157,7 @@ async def move(site: Site, admin: Admin, chance: random.Random) -> str:
     what = chance.choice(("nothing", "leader", "adding", "controller", "cancel", "another", "cancel"))
     began = time.monotonic()
     await admin.reassignments.alter({key: target})
-    await asyncio.sleep(chance.choice((0, 0.02, 0.1, 0.5)))
+    await pause(chance.choice((0, 0.02, 0.1, 0.5)))
     victim = {
         "leader": present.leader,
         "adding": adding[0] if adding else present.leader,
@@ -159,7 +165,7 @@ async def move(site: Site, admin: Admin, chance: random.Random) -> str:
     }.get(what, -1)
     if victim > 0:
         await site.brokers[victim].kill_9()
-        await asyncio.sleep(chance.choice((0.1, 1, 3)))
+        await pause(chance.choice((0.1, 1, 3)))
         await site.brokers[victim].start()
     elif what == "cancel":
         for each in await admin.reassignments.list():
