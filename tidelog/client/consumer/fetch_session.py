@@ -71,7 +71,7 @@ class FetchSession:
         held = self.partitions
         changed = {key: each for key, each in wanted.items() if held.get(key) != each}
         forgotten: dict[str, list[int]] = {}
-        for topic, partition in held.keys() - wanted.keys():
+        for topic, partition in [key for key in held if key not in wanted]:
             forgotten.setdefault(topic, []).append(partition)
         return Ask(self.session_id, self.epoch, _by_topic(changed), list(forgotten.items()))
 
