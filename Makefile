@@ -81,7 +81,7 @@ conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS
 	@BROKERS=$(or $(BROKERS),processes) $(BIN)/python -m pytest -n 2 --dist loadfile tests/conformance
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, and franz-go
-	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py \
+	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py tests/frameworks/java_failovers.py \
 		tests/frameworks/over_go.py
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
