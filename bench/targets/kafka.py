@@ -31,6 +31,7 @@ transaction.state.log.min.isr={least}
 min.insync.replicas={least}
 transaction.state.log.num.partitions=5
 group.initial.rebalance.delay.ms=0
+initial.broker.registration.timeout.ms=300000
 """
 
 
