@@ -266,14 +266,15 @@ class Applications:
     def errors(self) -> list[str]:
         return [f"{told.name}: {error}" for told in self.all.values() for error in told.errors]
 
-    async def go_on(self, rounds: int = 20) -> None:
+    async def go_on(self, rounds: int = 5) -> None:
         """Return when each has done so many more rounds, or one has met an error."""
         before = {key: told.acknowledged for key, told in self.all.items()}
         await until(
             lambda: (
                 self.errors()
                 or all(told.acknowledged >= before[key] + rounds for key, told in self.all.items())
-            )
+            ),
+            5 * DEADLINE_SECONDS,
         )
 
     async def end(self, address: str) -> None:
