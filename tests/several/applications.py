@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -225,14 +225,19 @@ def _read_with_kafka_python(told: Application, client: str, topics: list[str]) -
         enable_auto_commit=False,
         isolation_level="read_committed",
     )
+    positions: dict[Any, int] = {}
     for _ in told.rounds():
-        # kafka-python 3.0 raises it between two updates of its metadata, and goes on with the next one.
-        with suppress(UnknownBrokerIdError):
+        try:
             for where, records in consumer.poll(timeout_ms=200).items():
                 for record in records:
                     told.take(where.topic, where.partition, record.value)
+                    positions[where] = record.offset + 1
             if told.read:
                 consumer.commit()
+        except UnknownBrokerIdError:
+            # kafka-python 3.0 raises it between two updates of its metadata, and drops what it had read.
+            for where in consumer.assignment() & positions.keys():
+                consumer.seek(where, positions[where])
     consumer.close()
 
 
