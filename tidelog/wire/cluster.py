@@ -374,13 +374,15 @@ class Cluster:
         """
         error: errors.ClientError = errors.BrokerUnavailableError("no broker is known")
         candidates = self._candidates()
-        asked: set[asyncio.Task[Any]] = set()
+        asked: list[asyncio.Task[Any]] = []
         try:
             while candidates or asked:
                 if candidates:
-                    asked.add(self._loop.create_task(self._ask(candidates.pop(0), api_key, values)))
+                    asked.append(self._loop.create_task(self._ask(candidates.pop(0), api_key, values)))
                 patience = _HEDGE_SECONDS if candidates and api_key in _REPEATABLE else None
-                done, asked = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                done = [each for each in asked if each.done()]
+                asked = [each for each in asked if each not in done]
                 for task, failure in [(each, each.exception()) for each in done]:
                     if failure is None:
                         return task.result()

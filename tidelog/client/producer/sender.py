@@ -112,7 +112,7 @@ class Sender:
         self.outcomes = Outcomes(self._state, accumulator, buffer_memory, cluster.request_refresh)
         self._loop = asyncio.get_running_loop()
         self._in_flight: dict[Connection, int] = {}
-        self._requests: set[_Request] = set()
+        self._requests: dict[_Request, None] = {}
         self._image = cluster.image
         # Connections with requests that get no answer (acks=0), since the last `flush`.
         self._unanswered: WeakSet[Connection] = WeakSet()
@@ -242,7 +242,7 @@ class Sender:
     def _ended(self, request: _Request) -> None:
         """It decides nothing any more, so it takes no place of those that may wait on its connection."""
         if request in self._requests:
-            self._requests.remove(request)
+            del self._requests[request]
             waiting = self._in_flight.pop(request.connection) - 1
             if waiting:
                 self._in_flight[request.connection] = waiting
@@ -365,7 +365,7 @@ class Sender:
             else:
                 sent = _Request(connection, version, batches, self._cluster.image)
                 connection.send(ApiKey.PRODUCE, version, body, partial(self._on_answer, sent))
-                self._requests.add(sent)
+                self._requests[sent] = None
                 self._in_flight[connection] = self._in_flight.get(connection, 0) + 1
         except ConnectionLostError as error:
             for batch in batches:
