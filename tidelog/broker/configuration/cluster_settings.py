@@ -97,7 +97,7 @@ class ClusterSettings:
         10, "The share of a broker's partitions that others may lead without its leading them again.", low=0
     )
     replica_fetch_max_bytes: int = int32_setting(
-        1 << 20, "Bytes of one partition that a follower asks for at a time; at least one batch comes.", low=0
+        4 << 20, "Bytes of one partition that a follower asks for at a time; at least one batch comes.", low=0
     )
     replica_fetch_response_max_bytes: int = int32_setting(
         10 << 20, "Bytes that a follower asks one leader for at a time; at least one batch comes.", low=0
