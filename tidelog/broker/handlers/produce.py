@@ -336,7 +336,7 @@ class ProduceHandler(GuardedHandler):
         replica = None if code in OF_THE_REQUEST else self._replicas.get((topic, index))
         start_offset: int = NO_OFFSET
         if replica is not None:
-            start_offset = replica.log.start_offset
+            start_offset = replica.log.log_start_offset
             self._note_refusal(replica, records, error)
         row = refused(index, code, error.message, start_offset)
         return row._replace(record_errors=error.record_errors)

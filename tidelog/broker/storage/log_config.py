@@ -40,9 +40,6 @@ def _gzip_level(level: object) -> int:
 
 
 _throttled_setting = partial(setting, (), read=_throttled_replicas, broker_name="")
-_copy_lag_setting = partial(
-    int64_setting, low=-1, broker_name="", without_effect="a segment is copied soon after it is closed"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +193,6 @@ class LogConfig:
         "Reserve the disk space of a new segment when it is begun.",
         broker_name="log.preallocate",
         without_effect="a segment takes the space of its records",
-    )
-    remote_copy_lag_bytes: int = _copy_lag_setting(
-        0,
-        "Size of the newer segments at which a segment is copied to remote storage. -1: the local retention.",
-    )
-    remote_copy_lag_ms: int = _copy_lag_setting(
-        0, "Age at which a segment is copied to remote storage. -1: the local retention."
     )
     remote_log_copy_disable: bool = setting(
         False, "Copy no further segments to remote storage.", broker_name=""

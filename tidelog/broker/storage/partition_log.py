@@ -256,7 +256,7 @@ class PartitionLog(ReadableLog):
             raise self._broken(error) from error
         self._upkeep.appended_bytes += size
         # Past the constructor, which takes twice as long.
-        row = base_offset, last_offset, log_append_time_ms, self.start_offset, False
+        row = base_offset, last_offset, log_append_time_ms, self.log_start_offset, False
         return tuple.__new__(AppendResult, row)
 
     def append_run(self, batches: Sequence[Buffer], leader_epoch: int, now_ms: int) -> AppendResult | None:
@@ -287,7 +287,7 @@ class PartitionLog(ReadableLog):
         except Exception as error:
             raise self._broken(error) from error
         self._upkeep.appended_bytes += size
-        row = base_offset, end_offset - 1, NO_TIMESTAMP, self.start_offset, False
+        row = base_offset, end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False
         return tuple.__new__(AppendResult, row)
 
     def _broken(self, error: Exception) -> ApiError:
@@ -334,9 +334,9 @@ class PartitionLog(ReadableLog):
         raise_if_lost(verdict, [*self.holes, *self._doubtful])
         if isinstance(verdict, Duplicate):
             self._check_is_there(verdict, sent)
-            return AppendResult(*verdict, self.start_offset, True)
+            return AppendResult(*verdict, self.log_start_offset, True)
         if verdict.code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            return AppendResult(NO_OFFSET, self.end_offset - 1, NO_TIMESTAMP, self.start_offset, True)
+            return AppendResult(NO_OFFSET, self.end_offset - 1, NO_TIMESTAMP, self.log_start_offset, True)
         raise ApiError(verdict.code, verdict.message)
 
     def _check_is_there(self, stored: Duplicate, sent: BatchHeader) -> None:

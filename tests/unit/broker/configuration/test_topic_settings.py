@@ -36,8 +36,6 @@ KAFKA = {
     "min.compaction.lag.ms": ("LONG", "0", "log.cleaner.min.compaction.lag.ms"),
     "min.insync.replicas": ("INT", "1", "min.insync.replicas"),
     "preallocate": ("BOOLEAN", "false", "log.preallocate"),
-    "remote.copy.lag.bytes": ("LONG", "0", ""),
-    "remote.copy.lag.ms": ("LONG", "0", ""),
     "remote.log.copy.disable": ("BOOLEAN", "false", ""),
     "remote.log.delete.on.disable": ("BOOLEAN", "false", ""),
     "remote.storage.enable": ("BOOLEAN", "false", ""),
@@ -139,10 +137,10 @@ def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_from_any_sou
 
 
 def test_a_setting_that_no_broker_setting_stands_for_is_its_own_synonym() -> None:
-    described = {each.name: each for each in CONFIGS.describe({"remote.copy.lag.ms": "5"})}
-    assert described["remote.copy.lag.ms"].synonyms == (
-        ("remote.copy.lag.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG, True),
-        ("remote.copy.lag.ms", "0", ConfigSource.DEFAULT_CONFIG, True),
+    described = {each.name: each for each in CONFIGS.describe({"remote.log.copy.disable": "true"})}
+    assert described["remote.log.copy.disable"].synonyms == (
+        ("remote.log.copy.disable", "true", ConfigSource.DYNAMIC_TOPIC_CONFIG, True),
+        ("remote.log.copy.disable", "false", ConfigSource.DEFAULT_CONFIG, True),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.commands import typist
-from tests.unit.broker.handlers.conftest import NOW_MS
+from tests.unit.broker.handlers.conftest import NOW_MS, make_batch
 from tests.unit.broker.storage.support import batch
 from tests.unit.broker.tiering.conftest import (
     TIERED,
@@ -75,6 +75,7 @@ async def test_what_was_copied_leaves_the_disk_and_is_read_from_remote_storage(
     assert await read_all(asker, 7, partition_max_bytes=1) == list(range(7, 20))
     assert (await fetched(asker, 3)).log_start_offset == 0
     assert (await fetched(asker, 21)).code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await asker.produce("t", make_batch(b"x"))).log_start_offset == 0
 
 
 async def test_places_and_times_are_found_in_remote_storage(open_tiered: OpenTiered) -> None:
