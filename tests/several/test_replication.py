@@ -19,6 +19,7 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Topic
 from tidelog.broker.peers import snapshots
 from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.storage.checkpoints import CLEANED_OFFSET, RECOVERY_POINTS
 from tidelog.client import Admin, BrokerError, Consumer, LogTruncationError, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import NodeEndpoint
@@ -304,6 +305,16 @@ async def test_a_copy_of_a_compacted_log_knows_the_epochs_of_which_no_batch_is_l
         for broker in cluster.running.values()
     ]
     assert ends[0] == ends[1] == ends[2], ends
+    # As if it had been killed before the flush that stored the gap.
+    await cluster.kill(lost)
+    for name in (CLEANED_OFFSET, RECOVERY_POINTS):
+        for path in (tmp_path / f"broker-{lost}").rglob(name):
+            path.unlink()
+    await cluster.start(lost)
+    found = cluster[lost].services.replicas["c", 0].log.recovery
+    assert found.truncated_bytes
+    assert not found.is_damaged
+    await in_sync(cluster, 3, "c")
 
 
 async def test_only_an_operator_lets_a_broker_lead_that_may_lack_records(cluster: Brokers) -> None:

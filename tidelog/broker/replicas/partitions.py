@@ -102,8 +102,14 @@ class Partitions:
             for topic, indexes in wanted
             for index in indexes
         }
+        copied = {
+            (topic.name, index)
+            for topic, indexes in wanted
+            for index in indexes
+            if len(topic.partitions[index].replicas) > 1
+        }
         async with self.disk_work:
-            await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms(), epochs))
+            await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms(), epochs, copied))
 
     @property
     def highest_producer_id(self) -> int:

@@ -18,7 +18,7 @@ import errno
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -71,7 +71,10 @@ _POWER_CUT_ADVICE = (
     "acks=all, unless acks.all.durable is false; the bytes are in the files named in kept_aside. If the "
     "power never went, check the disk"
 )
-_TAIL_ADVICE = "nothing to do: the process ended while it wrote a batch, which was not acknowledged"
+_TAIL_ADVICE = (
+    "nothing to do: the process ended while it wrote a batch, which was not acknowledged, or before what a "
+    "follower copied was durable, which it copies again"
+)
 _HOLE_ADVICE = (
     "files of this log are gone or cut short: stop the broker and put them back from a copy, or accept the "
     "loss by DeleteRecords up to the offset after each hole; until then reads in a hole are answered with "
@@ -201,16 +204,19 @@ class LogManager:
         partitions: Iterable[tuple[str, UUID, int, LogConfig]],
         now_ms: int,
         latest_epochs: Mapping[TopicPartition, int] | None = None,
+        copied: Container[TopicPartition] = (),
     ) -> dict[TopicPartition, PartitionLog]:
-        """Open or create the logs of (topic, topic id, partition, config); their latest leader epochs beside.
+        """Open or create the logs of (topic, topic id, partition, config); their latest leader epochs beside,
+        and which of them other brokers have replicas of.
 
         A log that cannot be opened is reported and missing in the result; the others are opened. Raises
         OSError if the process has too few file handles.
         """
         for topic, topic_id, partition, config in partitions:
             try:
-                latest = (latest_epochs or {}).get((topic, partition), ANY_EPOCH)
-                self.create(topic, topic_id, partition, config, now_ms, latest)
+                key = (topic, partition)
+                latest = (latest_epochs or {}).get(key, ANY_EPOCH)
+                self.create(topic, topic_id, partition, config, now_ms, latest, has_copies=key in copied)
             except OSError as error:
                 if is_out_of_handles(error):
                     raise  # This log is not damaged, and the next logs would find no handle either.
@@ -238,6 +244,8 @@ class LogManager:
         config: LogConfig,
         now_ms: int,
         latest_epoch: int = ANY_EPOCH,
+        *,
+        has_copies: bool = False,
     ) -> PartitionLog:
         """Open the log of a partition, making its folder if there is none. Raises OSError.
 
@@ -255,7 +263,15 @@ class LogManager:
                 self._folders.sync()
                 self._begin_anew([key])
             is_clean = folder.is_new or self.was_clean
-            log = self._open(key, folder.path, config, now_ms, is_clean=is_clean, latest_epoch=latest_epoch)
+            log = self._open(
+                key,
+                folder.path,
+                config,
+                now_ms,
+                is_clean=is_clean,
+                latest_epoch=latest_epoch,
+                has_copies=has_copies,
+            )
         except OSError:
             # Its files were not checked to the end, so the next start must not trust them.
             self._unopened = True
@@ -354,6 +370,7 @@ class LogManager:
         *,
         is_clean: bool,
         latest_epoch: int = ANY_EPOCH,
+        has_copies: bool = False,
     ) -> PartitionLog:
         topic, partition = key
         return PartitionLog.open(
@@ -369,6 +386,7 @@ class LogManager:
             start_offset=self._checkpoints.start_offset(key),
             same_boot=self._is_same_boot,
             latest_epoch=latest_epoch,
+            has_copies=has_copies,
             steady_ms=self._steady_ms,
         )
 

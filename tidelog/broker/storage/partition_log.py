@@ -129,14 +129,15 @@ class PartitionLog(ReadableLog):
         start_offset: int | None = None,
         same_boot: bool = False,
         latest_epoch: int = ANY_EPOCH,
+        has_copies: bool = False,
         steady_ms: Callable[[], int] | None = None,
     ) -> PartitionLog:
         """Open or create the log in `folder`; `recovery` reports what was found. Blocking; raises OSError.
 
         `start_offset` is the log start that was checkpointed, if any: older records stay deleted. No leader
-        had a later epoch than `latest_epoch`. `steady_ms` is the clock by which producers expire, by default
-        `now_ms` of each call. What was read back after an unclean shutdown is made durable before this
-        returns.
+        had a later epoch than `latest_epoch`. `has_copies` says that other brokers have replicas. `steady_ms`
+        is the clock by which producers expire, by default `now_ms` of each call. What was read back after an
+        unclean shutdown is made durable before this returns.
         """
         recovery = Recovery(
             folder,
@@ -150,6 +151,7 @@ class PartitionLog(ReadableLog):
             recovery_point=recovery_point,
             same_boot=same_boot,
             latest_epoch=latest_epoch,
+            has_copies=has_copies,
         )
         try:
             recovered = recovery.run(start_offset)

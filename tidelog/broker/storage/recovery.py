@@ -14,7 +14,8 @@ there is written again, from the bytes that were checked, before the log is sync
 Invariants: each closed segment joins the next one, or `RecoveryReport` names the hole; the producer state is
 that of the newest usable snapshot plus every header after it, which equals a replay of the whole log; nothing
 is cut or set aside without being named in `RecoveryReport`; bytes whose loss may matter (valid batches behind
-a damaged one) are kept in a `.damaged` file.
+a damaged one) are kept in a `.damaged` file. A follower's batches behind a gap that was not stored yet were
+never durable. They are cut off and not kept, because the follower copies them again.
 
 Blocking. Source: Kafka's LogLoader and LogSegment.recover.
 """
@@ -133,6 +134,8 @@ class _Scan(NamedTuple):
     position: int
     end_offset: int
     problem: str
+    is_gap: bool
+    """The batch there is good, and begins later: the crash came before the gap was stored."""
 
 
 class _WriteAgain:
@@ -178,6 +181,7 @@ class Recovery:
         recovery_point: int,
         same_boot: bool,
         latest_epoch: int,
+        has_copies: bool,
     ) -> None:
         self._folder = folder
         self._disk = disk
@@ -188,6 +192,7 @@ class Recovery:
         self._steady_now_ms = steady_now_ms
         self._same_boot = same_boot
         self._latest_epoch = latest_epoch
+        self._has_copies = has_copies
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
         self._leader_epochs: dict[int, int] = {}
         self._segments: list[LocalSegment] = []
@@ -333,8 +338,9 @@ class Recovery:
                     f"{segment.path.name} at byte {scan.position}: {scan.problem}; nothing after it is read"
                 )
             elif scan.problem:
-                self._cut(segment, scan)
-                self._drop(bases[number + 1 :], "the segment before it was cut short")
+                keeps = not scan.is_gap
+                self._cut(segment, scan, keeps=keeps)
+                self._drop(bases[number + 1 :], "the segment before it was cut short", keeps=keeps)
                 break
             if not last:
                 segment.seal()
@@ -366,13 +372,14 @@ class Recovery:
         at_offset = segment.end_offset
         segment.unverified = (0, position)
         again = _WriteAgain(segment, self._disk)
-        problem = ""
+        problem, is_gap = "", False
         for header, view in batches_of(segment, position, size):
             if isinstance(header, str):
                 problem = header
                 break
             problem = self._problem(header, view, at_offset)
             if problem:
+                is_gap = self._is_gap(header, view, at_offset)
                 break
             if header.last_offset >= self._trusted:
                 again.add(view, position)
@@ -387,7 +394,7 @@ class Recovery:
             at_offset = header.last_offset + 1
             self.report.scanned_bytes += len(view)
         again.write()
-        return _Scan(position, at_offset, problem)
+        return _Scan(position, at_offset, problem, is_gap)
 
     def _problem(self, header: BatchHeader, view: memoryview, expected_offset: int) -> str:
         """Why these bytes are not the batch that belongs here, or nothing."""
@@ -396,6 +403,14 @@ class Recovery:
         if not problem and NO_LEADER_EPOCH <= header.partition_leader_epoch < latest:
             return f"leader epoch {header.partition_leader_epoch} after {latest}"
         return problem
+
+    def _is_gap(self, header: BatchHeader, view: memoryview, expected_offset: int) -> bool:
+        """Whether a follower may have copied this batch, as the leader sent it, without a flush since."""
+        return (
+            self._has_copies
+            and self._trusted <= expected_offset < header.base_offset
+            and not self._problem(header, view, header.base_offset)
+        )
 
     def _may_be_epoch(self, header: BatchHeader, segment: LocalSegment) -> bool:
         """Whether a leader had the epoch of a good batch. Else that field, which the CRC does not cover, is
@@ -483,8 +498,8 @@ class Recovery:
         segment.max_timestamp, segment.bytes_since_index = NO_TIMESTAMP, 0
         return 0
 
-    def _cut(self, segment: LocalSegment, scan: _Scan) -> None:
-        """End the log before the batch that is wrong."""
+    def _cut(self, segment: LocalSegment, scan: _Scan, *, keeps: bool) -> None:
+        """End the log before the batch that is wrong; `keeps` what may matter under another name."""
         size = self._disk.size(segment.log.fd)
         self.report.truncated_bytes += size - scan.position
         self.report.truncated_at_offset = scan.end_offset
@@ -492,7 +507,8 @@ class Recovery:
         header = segment.read_bytes(scan.position, min(BATCH_HEADER_SIZE, size - scan.position))
         # Without a power cut, a broker leaves only the beginning of the batch that it was writing.
         is_odd = self._same_boot and not is_unfinished(header, size - scan.position, scan.end_offset)
-        if scan.end_offset < self.report.recovery_point or is_odd or _holds_a_batch(segment, scan, size):
+        is_odd |= scan.end_offset < self.report.recovery_point
+        if keeps and (is_odd or _holds_a_batch(segment, scan, size)):
             aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)
             starts = range(scan.position, size, _ASIDE_BYTES)
             self._disk.replace_file(
@@ -501,14 +517,14 @@ class Recovery:
             self.report.kept_aside.append(aside.name)
         segment.cut_back()
 
-    def _drop(self, bases: list[int], reason: str) -> None:
-        """Remove segments after the end of the log; files that hold anything are kept under another name."""
+    def _drop(self, bases: list[int], reason: str, *, keeps: bool = True) -> None:
+        """Remove segments after the end of the log; `keeps` files that hold anything under another name."""
         for base in bases:
             path = self._folder / f"{base:020d}{LOG_SUFFIX}"
             self.report.deleted_segments.append(f"{path.name}: {reason}")
             size = self._size_of(path)
             self.report.truncated_bytes += size
-            if size:
+            if size and keeps:
                 aside = path.with_name(path.name + DAMAGED_SUFFIX)
                 self._disk.rename(path, aside)
                 self.report.kept_aside.append(aside.name)

@@ -95,6 +95,7 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     start_offset: int | None = None,
+    has_copies: bool = False,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
     """A log whose files are closed when nobody holds it any more: a process of tests opens thousands."""
@@ -109,6 +110,7 @@ def open_log(
         clean_shutdown=clean,
         recovery_point=recovery_point,
         start_offset=start_offset,
+        has_copies=has_copies,
     )
     weakref.finalize(log, log._segments.close)
     return log

@@ -156,6 +156,31 @@ def test_a_gap_is_known_before_a_flush_says_what_lies_behind_it_is_durable(tmp_p
     assert (folder / CLEANED_OFFSET).read_text() == "0\n1\n9\n"
 
 
+@pytest.mark.parametrize("config", [SMALL, LogConfig()], ids=["many-segments", "one-segment"])
+def test_a_gap_that_no_flush_stored_ends_a_followers_log_and_is_damage_where_nobody_has_a_copy(
+    tmp_path: Path, compacted: list[bytes], config: LogConfig
+) -> None:
+    durable, lost = compacted[:2], compacted[2:]
+    for folder, has_copies in ((tmp_path / "follower", True), (tmp_path / "alone", False)):
+        log = follow(folder, durable, config)
+        flush(log)
+        checkpoint(log)
+        point = log.recovery_point
+        for data in lost[:2]:
+            append_from_leader(log, data)
+        log.roll(NOW_MS)
+        for data in lost[2:]:
+            append_from_leader(log, data)
+        log.close(clean=False)
+        again = open_log(folder, config=config, recovery_point=point, has_copies=has_copies)
+        assert again.end_offset == again.recovery.truncated_at_offset == 15
+        assert again.recovery.is_damaged is not has_copies
+        assert bool(list(folder.glob("*.damaged"))) is not has_copies
+        for data in lost[1:]:
+            append_from_leader(again, data)
+        check_reads(again)
+
+
 def test_where_the_log_was_not_cleaned_a_gap_is_damage(tmp_path: Path, compacted: list[bytes]) -> None:
     """The same bytes, one batch of them missing: behind the cleaned offset it is told, before it is not."""
     for victim, is_told in ((9, False), (42, True)):
