@@ -250,7 +250,7 @@ class LogConfig:
     @property
     def of_local_segments(self) -> LogConfig:
         """With the retention that holds for local segments."""
-        if not self.remote_storage_enable:
+        if not self.remote_storage_enable or self.remote_log_copy_disable:
             return self
         local_ms, local_bytes = self.local_retention_ms, self.local_retention_bytes
         return replace(

@@ -477,7 +477,7 @@ class PartitionLog(ReadableLog):
     def look_up_ages(self, now_ms: int) -> int | None:
         """Read what `apply_retention` needs of old segments, which may take long; in any thread. Returns what
         `latest_of_old_when_written` does."""
-        if self.config.remote_storage_enable:
+        if self._keeps_until_copied:
             return None  # What leaves the disk is not deleted yet.
         segments, deletable_end = self._segments.segments, self._deletable_end
         return latest_of_old_when_written(segments, self.config, deletable_end, now_ms)
@@ -485,9 +485,19 @@ class PartitionLog(ReadableLog):
     @property
     def _deletable_end(self) -> int:
         committed, end = self.committed_end, self.flushed_end_offset
-        if self.config.remote_storage_enable:
+        if self._keeps_until_copied:
             end = min(end, self.copied_end_offset)
         return end if committed is None else min(committed, end)
+
+    @property
+    def _keeps_until_copied(self) -> bool:
+        """Whether local segments stay until their copy counts. Where nothing more is copied, they stay while
+        older records are in remote storage."""
+        if not self.config.remote_storage_enable:
+            return False
+        remote_start = None if self.remote is None else self.remote.start_offset
+        has_older = remote_start is None or remote_start < self.end_offset
+        return has_older or not self.config.remote_log_copy_disable
 
     def copyable(self, from_offset: int, end_offset: int) -> LocalSegment | None:
         """The first closed segment that reaches beyond `from_offset`, if it ends by `end_offset`."""

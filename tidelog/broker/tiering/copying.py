@@ -5,7 +5,7 @@ Blocking. Raises OSError: objects may be left then, which no manifest names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 from crc32c import crc32c
@@ -19,10 +19,15 @@ _PIECE_BYTES = 1 << 20
 
 
 def copy_segment(
-    objects: PartitionObjects, log: PartitionLog, segment: LocalSegment, leader_epoch: int
+    objects: PartitionObjects,
+    log: PartitionLog,
+    segment: LocalSegment,
+    leader_epoch: int,
+    is_wanted: Callable[[], bool],
 ) -> CopiedSegment:
-    """What the manifest is to say of the copy. All transactions with records in it have ended, so that its
-    index can name all aborted ones, also where their markers come later."""
+    """What the manifest is to say of the copy. Raises OSError too once it is not wanted any more. All
+    transactions with records in it have ended, so that its index can name all aborted ones, also where their
+    markers come later."""
     name = segment_name(segment.base_offset, leader_epoch, uuid4())
     size, end_offset = segment.tail
     crc = 0
@@ -30,6 +35,8 @@ def copy_segment(
     def pieces() -> Iterator[memoryview]:
         nonlocal crc
         for position in range(0, size, _PIECE_BYTES):
+            if not is_wanted():
+                raise OSError(f"{segment.path}: its copy is not wanted any more")
             piece = segment.read_bytes(position, min(_PIECE_BYTES, size - position))
             if len(piece) < min(_PIECE_BYTES, size - position):
                 raise OSError(f"{segment.path} is shorter than {size} bytes")

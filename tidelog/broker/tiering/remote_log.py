@@ -5,6 +5,8 @@ Owns the manifest in memory and its changes. Invariants:
   no manifest of an earlier leader can be put;
 - changes are made one after the other; after one whose outcome is not known, the manifest is not known until
   it was claimed again;
+- each claim puts a manifest before it deletes what none names: an earlier request that is still under way
+  finds its number taken, so it cannot name what was deleted;
 - `PartitionLog.copied_end_offset`, up to where retention may delete local segments, follows a durable
   manifest only.
 
@@ -27,7 +29,7 @@ from tidelog.broker.tiering.copying import copy_segment
 from tidelog.broker.tiering.plan import agreed_end
 from tidelog.broker.tiering.remote_segments import RemoteReader, RemoteSegment
 from tidelog.protocol.errors import ApiError
-from tidelog.remote_log.manifest import CopiedSegment, Manifest
+from tidelog.remote_log.manifest import CopiedSegment, Manifest, ManifestError
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
 _NOWHERE = 2**63 - 1
@@ -36,10 +38,16 @@ Run = Callable[..., Awaitable[Any]]
 logger = structlog.get_logger(__name__)
 
 
+class _OvertakenError(Exception):
+    """What was copied cannot follow what the manifest has now."""
+
+
 class RemoteLog:
     """Of one replica in one leader epoch. Implements `RemotePart`."""
 
-    def __init__(self, replica: Replica, reader: RemoteReader, run: Run) -> None:
+    def __init__(
+        self, replica: Replica, reader: RemoteReader, run: Run, is_stopping: Callable[[], bool]
+    ) -> None:
         self.objects = PartitionObjects(reader.store, replica.topic_id, replica.partition)
         self.manifest: Manifest | None = None
         """The one that counts; None while that is not known."""
@@ -48,7 +56,9 @@ class RemoteLog:
         self._log = replica.log
         self._reader = reader
         self._run = run
+        self._is_stopping = is_stopping
         self._changing = asyncio.Lock()
+        self._claims = 0
 
     @property
     def start_offset(self) -> int | None:
@@ -89,6 +99,7 @@ class RemoteLog:
             raise ManifestConflictError(f"epoch {found.leader_epoch} leads, not {self.leader_epoch}")
         else:
             end = agreed_end(found, log.epochs.entries, log.start_offset, log.end_offset)
+            claimed = found.next()
             if end < found.end_offset:
                 logger.error(
                     "remote_segments_given_up",
@@ -99,14 +110,21 @@ class RemoteLog:
                     advice="an unclean election lost records that had been copied; nothing to do",
                 )
                 claimed = found.ending_at(end)
-            elif found.leader_epoch == self.leader_epoch:
-                claimed = found
-            else:
-                claimed = found.next()
-            claimed = msgspec.structs.replace(claimed, leader_epoch=self.leader_epoch)
+                if claimed.end_offset < log.start_offset:
+                    claimed = claimed.starting_at(log.start_offset)
+            elif claimed.segments and claimed.end_offset < log.start_offset:
+                raise ManifestError(
+                    f"{self.objects.path('manifest')} ends at offset {claimed.end_offset}, and the local log"
+                    f" begins at {log.start_offset}: check that remote.storage.url is the one of before; to"
+                    " delete what is there, set remote.storage.enable=false and"
+                    " remote.log.delete.on.disable=true"
+                )
+            claimed = msgspec.structs.replace(
+                claimed, number=found.number + 1, leader_epoch=self.leader_epoch
+            )
             log.epochs.add_older(claimed.epochs)
-        if claimed is not found and claimed != found:
-            await self._run(self.objects.commit, claimed)
+        await self._run(self.objects.commit, claimed)
+        self._claims += 1
         self._hold(claimed)
         await self._run(self.objects.sweep, claimed)
         return claimed
@@ -126,13 +144,29 @@ class RemoteLog:
                 await self._run(self.objects.sweep, self.manifest)
 
     async def copy(self, segment: LocalSegment) -> int:
-        """Copy a segment; how many bytes. Raises as `claim`."""
+        """Copy a segment; how many bytes, 0 where its records were deleted meanwhile. Raises as `claim`."""
+        claims = self._claims
         copied: CopiedSegment = await self._run(
-            copy_segment, self.objects, self._log, segment, self.leader_epoch
+            copy_segment, self.objects, self._log, segment, self.leader_epoch, self._wants_copies
         )
         epochs = list(self._log.epochs.entries)
-        await self._change(lambda manifest: manifest.with_copied(copied, epochs))
+
+        def with_copied(manifest: Manifest) -> Manifest:
+            # A claim may have deleted the objects, and DeleteRecords the records.
+            follows = copied.base_offset <= manifest.end_offset < copied.end_offset
+            if self._claims != claims or not follows:
+                raise _OvertakenError
+            return manifest.with_copied(copied, epochs)
+
+        try:
+            await self._change(with_copied)
+        except _OvertakenError:
+            await self._run(self.objects.delete_segments, [copied.name])
+            return 0
         return copied.size_bytes
+
+    def _wants_copies(self) -> bool:
+        return self.is_current and not self._is_stopping()
 
     async def delete_before(self, offset: int) -> None:
         """Let the log begin at `offset`, durably. Raises as `claim`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -31,7 +31,7 @@ from tidelog.broker.tiering.plan import copyable_end, start_after_retention
 from tidelog.broker.tiering.remote_log import RemoteLog
 from tidelog.broker.tiering.remote_segments import RemoteReader
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.remote_log.manifest import ManifestError
+from tidelog.remote_log.manifest import Manifest, ManifestError
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
@@ -131,7 +131,8 @@ class Tiering:
             if log.remote is not None:
                 log.remote, log.copied_end_offset = None, 0
         elif not isinstance(log.remote, RemoteLog) or log.remote.leader_epoch != replica.leader_epoch:
-            log.remote = RemoteLog(replica, self._reader, self._run)
+            log.remote = RemoteLog(replica, self._reader, self._run, lambda: self._is_stopping)
+            log.copied_end_offset = 0
             self._wake.set()
 
     async def delete_before(self, replica: Replica, offset: int) -> None:
@@ -146,7 +147,6 @@ class Tiering:
 
     async def _repeat(self) -> None:
         while not self._is_stopping:
-            self._wake.clear()
             try:
                 await self.look()
             except Exception as error:
@@ -162,19 +162,23 @@ class Tiering:
 
     async def _look(self) -> None:
         lag_bytes = lag_segments = size_bytes = 0
-        for replica in list(self._partitions.replicas.values()):
+        replicas = list(self._partitions.replicas.values())
+        for replica in replicas:
+            self._follow(replica)
+        self._wake.clear()
+        # First, because a copy may take long, and old records are read only once the manifest is known.
+        for replica in replicas:
+            if isinstance(remote := replica.log.remote, RemoteLog) and not self._is_stopping:
+                await self._try(replica, remote.claim())
+        for replica in replicas:
             if self._is_stopping:
                 return
-            self._follow(replica)
             remote = replica.log.remote
             if not isinstance(remote, RemoteLog):
                 await self._drop_if_disabled(replica)
                 continue
-            try:
-                await self._work(replica, remote)
-            except _FAILURES as error:
-                self._counts.copy_errors += 1
-                self._tell(replica, error)
+            if remote.manifest is not None:
+                await self._try(replica, self._work(replica, remote, remote.manifest))
             lag = replica.log.closed_beyond(replica.log.copied_end_offset)
             lag_segments, lag_bytes = lag_segments + lag[0], lag_bytes + lag[1]
             size_bytes += 0 if remote.manifest is None else remote.manifest.size_bytes
@@ -184,15 +188,28 @@ class Tiering:
         self._swept = {remote: at for remote, at in self._swept.items() if remote.is_current}
         await self._remove_deleted()
 
-    async def _work(self, replica: Replica, remote: RemoteLog) -> None:
-        """Raises OSError, ManifestError, ManifestConflictError."""
+    async def _try(self, replica: Replica, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except _FAILURES as error:
+            if not self._is_stopping:
+                self._counts.copy_errors += 1
+                self._tell(replica, error)
+
+    async def _work(self, replica: Replica, remote: RemoteLog, manifest: Manifest) -> None:
+        """Copy, until the next look is due, and delete.
+
+        Raises OSError, ManifestError, ManifestConflictError.
+        """
         log, config = replica.log, replica.log.config
-        manifest = await remote.claim()
         now = time.monotonic()
         if now - self._swept.setdefault(remote, now) > SWEEP_SECONDS:
             self._swept[remote] = now
             await remote.sweep()
-        while not (self._is_stopping or config.remote_log_copy_disable) and remote.is_current:
+        if not manifest.segments and manifest.end_offset < log.start_offset:
+            await remote.delete_before(log.start_offset)  # Where nothing was copied, retention went on.
+            manifest = await remote.claim()
+        while not (self._wake.is_set() or config.remote_log_copy_disable) and remote.is_current:
             segment = log.copyable(manifest.end_offset, copyable_end(replica.ends))
             if segment is None:
                 break

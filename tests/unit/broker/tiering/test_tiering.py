@@ -310,6 +310,175 @@ async def test_log_verify_finds_what_is_wrong_in_remote_storage(
         assert shown.count(problem) == 1, shown
 
 
+@pytest.mark.parametrize("is_failing", [False, True], ids=["deleted", "claimed again"])
+async def test_a_copy_counts_only_if_its_objects_and_records_are_still_there(
+    open_tiered: OpenTiered, tmp_path: Path, is_failing: bool
+) -> None:
+    """DeleteRecords during a copy deletes its records; after one that failed, the next claims, and sweeps."""
+    held, fails = HeldStore(), is_failing
+    asker = await open_tiered(
+        lambda store: Switched(held.around(store), lambda: fails and held.is_reached.is_set())
+    )
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    look = asyncio.ensure_future(asker.services.tiering.look())
+    await until(held.is_reached.is_set)
+
+    async def delete_before(offset: int) -> Any:
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
+        answer = await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=60_000)
+        return answer.topics[0].partitions[0].error_code
+
+    if is_failing:
+        assert await delete_before(0) == ErrorCode.KAFKA_STORAGE_ERROR
+        fails = False
+    start = 0 if is_failing else 9
+    assert await delete_before(start) == 0
+    held.may_go_on.set()
+    await look
+    await settle(asker)
+    assert await read_all(asker, start) == list(range(start, 10))
+    await asker.services.close(clean=False)
+    asker = await open_tiered()
+    await settle(asker)
+    assert (await listed(asker, -2)).offset == start
+    assert await read_all(asker, start) == list(range(start, 10))
+    named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
+    assert objects_in(tmp_path / "remote") == named
+
+
+async def test_a_manifest_that_arrives_late_names_nothing_that_was_deleted(open_tiered: OpenTiered) -> None:
+    """Its request got no answer; the store carries it out after the next claim."""
+    late: list[tuple[Any, ...]] = []
+    arrived: list[bool] = []
+
+    class LateStore(Switched):
+        def put_new(self, name: str, data: bytes) -> Any:
+            if not (late or arrived) and b'"segments":[{' in data:
+                late.append((name, data))
+                raise OSError("no answer")
+            return self._store.put_new(name, data)
+
+        def delete(self, names: Any) -> None:
+            self._store.delete(names)
+            if late and any(name.endswith(".log") for name in names):
+                arrived.append(self._store.put_new(*late.pop()))
+
+    asker = await open_tiered(lambda store: LateStore(store, lambda: False))
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    for _ in range(3):
+        await settle(asker)
+    assert len(arrived) == 1
+    assert asker.replica("t").log.start_offset > 5
+    assert await read_all(asker, 0) == list(range(10))
+
+
+async def test_where_nothing_more_is_copied_retention_deletes_local_segments(open_tiered: OpenTiered) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED, retention_ms="1000")
+    await fill(asker, 10)
+    await settle(asker)
+    topics = asker.services.topics
+    await topics.change_configs("t", lambda configs: {**configs, "remote.log.copy.disable": "true"})
+    await fill(asker, 10, first=10)
+    await settle(asker)
+    assert await read_all(asker, 0) == list(range(20))
+    asker.clock.now_ms += 2_000
+    await fill(asker, 2, first=20, timestamp_ms=asker.clock.now_ms)
+    await settle(asker)
+    start = (await listed(asker, -2)).offset
+    assert start == asker.replica("t").log.start_offset >= 18
+    await topics.change_configs("t", lambda configs: {**configs, "remote.log.copy.disable": "false"})
+    await fill(asker, 10, first=22, timestamp_ms=asker.clock.now_ms)
+    await settle(asker)
+    await asker.services.close(clean=False)
+    asker = await open_tiered()
+    await settle(asker)
+    assert asker.replica("t").log.start_offset > 25
+    assert await read_all(asker, start) == list(range(start, 32))
+
+
+async def test_a_store_that_lacks_what_came_before_the_local_log_is_left_as_it_is(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    await asker.services.close()
+    objects = objects_in(tmp_path / "remote")
+    asker = await open_tiered(remote_storage_url=f"file://{tmp_path}/other")
+    await fill(asker, 10, first=10)
+    await settle(asker)
+    await asker.services.close()
+    asker = await open_tiered()
+    await settle(asker)
+    assert asker.services.metrics.remote.copy_errors
+    assert objects_in(tmp_path / "remote") == objects
+    assert (await listed(asker, -2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_new_leader_claims_before_another_segment_is_copied(open_tiered: OpenTiered) -> None:
+    held = HeldStore()
+    asker = await open_tiered(held.around)
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    look = asyncio.ensure_future(asker.services.tiering.look())
+    await until(held.is_reached.is_set)
+    await asker.create("u", **TIERED)
+    topic_id = str(asker.replica("u").topic_id)
+    held.may_go_on.set()
+    await look
+    await until(lambda: sum(name.endswith(".log") for name in held.put) > 1)
+    claim = next(at for at, name in enumerate(held.put) if name.startswith(topic_id))
+    assert sum(name.endswith(".log") for name in held.put[:claim]) == 1
+
+
+async def test_a_stop_ends_a_copy(open_tiered: OpenTiered, tmp_path: Path) -> None:
+    held = HeldStore()
+    asker = await open_tiered(held.around)
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    look = asyncio.ensure_future(asker.services.tiering.look())
+    await until(held.is_reached.is_set)
+    close = asyncio.ensure_future(asker.services.close())
+    await until(lambda: asker.services.tiering._is_stopping)
+    held.may_go_on.set()
+    await look
+    await close
+    assert not [name for name in objects_in(tmp_path / "remote") if name.endswith(".log")]
+    asker = await open_tiered()
+    await settle(asker)
+    assert asker.replica("t").log.start_offset > 5
+    assert await read_all(asker, 0) == list(range(10))
+
+
+class HeldStore:
+    """A store in which the copy of a segment waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.is_reached, self.may_go_on = Event(), Event()
+        self.put: list[str] = []
+
+    def around(self, store: ObjectStore) -> Any:
+        held = self
+
+        class Held(Switched):
+            def put(self, name: str, pieces: Any) -> None:
+                if name.endswith(".log"):
+                    held.is_reached.set()
+                    assert held.may_go_on.wait(DEADLINE_SECONDS)
+                held.put.append(name)
+                self._store.put(name, pieces)
+
+            def put_new(self, name: str, data: bytes) -> Any:
+                held.put.append(name)
+                return self._store.put_new(name, data)
+
+        return Held(store, lambda: False)
+
+
 class Switched:
     """A store that fails while `fails` says so."""
 
