@@ -60,7 +60,8 @@ class InSyncSets:
         self._partitions = partitions
         self._lag_ms = lag_ms
         self._expands = self._shrinks = 0
-        self._due: dict[Replica, None] = {}
+        self._due: dict[Replica, bool] = {}
+        """Whether a follower of it may join; else only who is eligible is to be changed."""
         self._is_due = asyncio.Event()
         self._is_troubled = False
         self._in_doubt: list[Callable[[], None]] = []
@@ -94,8 +95,8 @@ class InSyncSets:
         )
 
     def join(self, replica: Replica) -> None:
-        """A follower of this replica may join, or the eligible leaders are none any more."""
-        self._due[replica] = None
+        """A follower of this replica has fetched, and may join."""
+        self._due[replica] = True
         self._is_due.set()
 
     def follow(self, change: Change) -> None:
@@ -104,7 +105,9 @@ class InSyncSets:
             for replica in self._of(change.after):
                 leadership = replica.leadership
                 if leadership is not None and leadership.assigned.elr:
-                    self.join(replica)
+                    # Nobody joins by this: who was late a moment ago may have all that is committed.
+                    self._due.setdefault(replica, False)
+                    self._is_due.set()
 
     def _of(self, topic: Topic | None) -> Iterable[Replica]:
         replicas = self._partitions.replicas
@@ -150,9 +153,9 @@ class InSyncSets:
     def _joining(self) -> list[_Wanted]:
         due, self._due = self._due, {}
         found = []
-        for replica in due:
+        for replica, may_join in due.items():
             if (leadership := replica.leadership) is not None:
-                joining = replica.begin_joining()
+                joining = replica.begin_joining() if may_join else {}
                 if joining or leadership.has_others_eligible(replica.least_in_sync):
                     found.append(_Wanted(replica, leadership, leadership.wanted(joining)))
         return found
