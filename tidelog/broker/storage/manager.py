@@ -331,7 +331,7 @@ class LogManager:
         self.logs.update(zip(new.keys, made, strict=True))
         return made
 
-    def _take_back(self, keys: Iterable[TopicPartition]) -> None:
+    def _take_back(self, keys: Sequence[TopicPartition]) -> None:
         try:
             self._remove(keys)
             self.purge()
@@ -497,9 +497,12 @@ class LogManager:
                 log.close(clean=False)
         self._remove(keys)
 
-    def _remove(self, keys: Iterable[TopicPartition]) -> None:
+    def _remove(self, keys: Sequence[TopicPartition]) -> None:
+        if self._checkpoints.forget(keys):
+            # Else a partition that comes back after a crash would look like one that has lost its folder.
+            with suppress(OSError):
+                self.write_checkpoints()
         for key in keys:
-            self._checkpoints.forget([key])
             if self._folders.exists(key):
                 self._folders.set_aside(self._folders.path(key))
         self._folders.sync()

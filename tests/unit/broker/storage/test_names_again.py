@@ -170,6 +170,20 @@ def test_a_folder_that_is_missing_at_the_start_is_told(tmp_path: Path) -> None:
     logs.close()
 
 
+def test_a_partition_that_comes_back_after_its_removal_and_a_crash_misses_no_folder(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    checkpoint(logs)
+    logs.write_checkpoints()
+    logs.delete([("topic", 0)])
+    kill(logs)
+    logs = manager(tmp_path)
+    with capture_logs() as events:
+        assert create(logs).end_offset == 0
+    assert "partition_folder_missing" not in [event["event"] for event in events]
+    logs.close()
+
+
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_the_batch_of_an_evicted_producer_is_stored_once_over_a_restart(
     tmp_path: Path, is_clean: bool
