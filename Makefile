@@ -71,7 +71,8 @@ etcd: $(STAMP) ## kill, stop and compact three members of etcd under three broke
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are
 
 cluster: $(STAMP) ## follow the runbooks of a cluster; as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
-	@$(BIN)/python -m pytest tests/several/operations.py tests/several/failovers.py
+	@$(BIN)/python -m pytest tests/several/operations.py tests/several/failovers.py \
+		tests/faults/tiered_kills.py
 	@SECONDS=$(or $(SECONDS),600) SEED=$(SEED) $(BIN)/python -m faults --machines $(ARGUMENTS)
 
 moves: $(STAMP) ## move partitions of four brokers while they are written and killed: PLAYS (4) of five moves, from SEED (the time)

@@ -16,7 +16,7 @@ from tidelog.protocol.types import Buffer
 
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 11
-LIST_OFFSETS_VERSION: Final = 5
+LIST_OFFSETS_VERSION: Final = 8
 ANSWER_SECONDS: Final = 120.0
 _FETCH_BYTES: Final = 1 << 20
 _PRODUCE_MS: Final = 30_000

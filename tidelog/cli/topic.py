@@ -90,13 +90,18 @@ async def _describe(names: list[str], as_json: bool, cluster: ClusterConfig) -> 
             settings = (await admin.describe_configs([resource]))[resource]
             own = {entry.name: entry.value for entry in settings if entry.source == _SET_ON_TOPIC}
             rows = await _rows(described, consumer)
+            columns: tuple[str, ...] = _COLUMNS
+            if any(entry.name == "remote.storage.enable" and entry.value == "true" for entry in settings):
+                columns = (*_COLUMNS, "FIRST LOCAL", "LAST REMOTE")
+                places = await _places(described, consumer)
+                rows = [(*row, *each) for row, each in zip(rows, places, strict=True)]
             if as_json:
                 facts = {"topic": described.name, "topic_id": str(described.topic_id), "settings": own}
-                print(json.dumps({**facts, "partitions": as_objects(_COLUMNS, rows)}))
+                print(json.dumps({**facts, "partitions": as_objects(columns, rows)}))
                 continue
             shown = [f"{name}={value}" for name, value in own.items()]
             print(f"{described.name}  id {described.topic_id}", _partitions(described), *shown, sep="  ")
-            print_table(_COLUMNS, rows)
+            print_table(columns, rows)
             await _print_old(described, consumer, {entry.name: entry.value or "" for entry in settings})
 
 
@@ -118,6 +123,15 @@ async def _rows(described: TopicDescription, consumer: Consumer) -> list[tuple[o
         )
         for each in described.partitions
     ]
+
+
+async def _places(topic: TopicDescription, consumer: Consumer) -> list[tuple[object, ...]]:
+    """Of each partition the first offset on the leader's disk, and the last one in remote storage."""
+    from tidelog.client import TopicPartition
+
+    keys = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    found = await consumer.tiered_offsets(keys)
+    return [found[key] for key in keys]
 
 
 async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     # successor.
     ApiKey.PRODUCE: Versions(3, 12),
     ApiKey.FETCH: Versions(4, 12),
-    ApiKey.LIST_OFFSETS: Versions(1, 7),
+    ApiKey.LIST_OFFSETS: Versions(1, 9),
     # The first that consumers may send.
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(3, 4),
     # OffsetFetch has a list of groups from version 8 on, FindCoordinator a list of keys from version 4 on.

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
 LATEST: Final = -1
 _CONSUMER: Final = -1
 
@@ -29,7 +31,7 @@ _CONSUMER: Final = -1
 async def edge_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], edge: int, isolation_level: int = 0
 ) -> dict[TopicPartition, int]:
-    """The first offset of each log (EARLIEST) or its end (LATEST). Raises as `look_up_offsets` does."""
+    """The first offset of each log (EARLIEST), its end (LATEST) or another. Raises as `look_up_offsets`."""
     wanted = dict.fromkeys(topic_partitions(partitions), edge)
     found = await look_up_offsets(cluster, wanted, isolation_level)
     return {key: place.offset for key, place in found.items()}

@@ -42,6 +42,11 @@ class RemotePart(Protocol):
         """Where it begins; None while that is not known."""
         ...
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its segments, those included that are still local too; 0 while that is not known."""
+        ...
+
     def segments(self) -> Sequence[Segment]:
         """In a thread. Raises OSError where it is not known."""
         ...

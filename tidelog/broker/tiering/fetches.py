@@ -8,13 +8,21 @@ who asks for the same again gets its result. Event loop.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import structlog
+
 from tidelog.broker.observability.remote_counts import RemoteCounts
 from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, RemoteRead
 from tidelog.protocol.errors import ApiError, ErrorCode
+
+TOLD_EVERY_SECONDS = 60.0
+_ADVICE = "check the store and its credentials; consumers of old records try again"
+_DAMAGE_ADVICE = "an object is damaged or lost: stop the broker, run tidelog log verify with the store's URL"
+logger = structlog.get_logger(__name__)
 
 
 class RemoteFetches:
@@ -24,6 +32,7 @@ class RemoteFetches:
         self.threads = ThreadPoolExecutor(threads, thread_name_prefix="remote-read")
         self._counts = counts
         self._most_waiting = most_waiting
+        self._tell_again_at: dict[tuple[int, type], float] = {}
         self._reading: dict[tuple[ReadableLog, int, bool], asyncio.Future[RemoteFound | ApiError]] = {}
 
     async def fetch(
@@ -41,8 +50,13 @@ class RemoteFetches:
             return future
         loop = asyncio.get_running_loop()
         if len(self._reading) >= self._most_waiting:
+            refused = ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self._most_waiting} reads of remote segments wait (remote.log.reader.max.pending.tasks)",
+            )
+            self._failed(*read.place, refused)
             future = loop.create_future()
-            future.set_result(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+            future.set_result(refused)
             return future
         self._counts.fetch_requests += 1
         future = self._reading[key] = loop.run_in_executor(self.threads, _read, read)
@@ -53,8 +67,25 @@ class RemoteFetches:
         self, key: tuple[ReadableLog, int, bool], future: asyncio.Future[RemoteFound | ApiError]
     ) -> None:
         del self._reading[key]
-        if not future.cancelled() and isinstance(future.result(), ApiError):
-            self._counts.fetch_errors += 1
+        if not future.cancelled() and isinstance(error := future.result(), ApiError):
+            self._failed(*key[:2], error)
+
+    def _failed(self, log: ReadableLog, offset: int, error: ApiError) -> None:
+        """Count it, and log it once per cause in a while: clients repeat requests at once."""
+        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return
+        self._counts.fetch_errors += 1
+        cause, now = (error.code, type(error.__cause__)), time.monotonic()
+        if now >= self._tell_again_at.get(cause, 0.0):
+            self._tell_again_at[cause] = now + TOLD_EVERY_SECONDS
+            logger.error(
+                "remote_read_failed",
+                topic=log.topic,
+                partition=log.partition,
+                offset=offset,
+                error=error.message,
+                advice=_DAMAGE_ADVICE if error.code == ErrorCode.CORRUPT_MESSAGE else _ADVICE,
+            )
 
     def close(self) -> None:
         self.threads.shutdown(wait=False, cancel_futures=True)

@@ -69,6 +69,11 @@ class RemoteLog:
         return manifest.start_offset if manifest.segments else _NOWHERE
 
     @property
+    def size_bytes(self) -> int:
+        """As `RemotePart`."""
+        return 0 if self.manifest is None else self.manifest.size_bytes
+
+    @property
     def is_current(self) -> bool:
         """Whether the replica still leads in the same epoch."""
         replica = self._replica

@@ -26,7 +26,7 @@ from tidelog.broker.observability.remote_counts import RemoteCounts
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.tiering.fetches import RemoteFetches
+from tidelog.broker.tiering.fetches import TOLD_EVERY_SECONDS, RemoteFetches
 from tidelog.broker.tiering.plan import copyable_end, start_after_retention
 from tidelog.broker.tiering.remote_log import RemoteLog
 from tidelog.broker.tiering.remote_segments import RemoteReader
@@ -38,7 +38,6 @@ from tidelog.remote_log.partition_objects import ManifestConflictError, Partitio
 SWEEP_SECONDS = 3_600
 _THREADS = 2
 """One copies, so that another is free for DeleteRecords."""
-_TOLD_EVERY_SECONDS = 60.0
 _FAILURES = (OSError, ManifestError, ManifestConflictError)
 _ADVICE = (
     "check remote.storage.url, its credentials and the store; local segments stay until they are copied, "
@@ -89,7 +88,7 @@ class Tiering:
         self._doomed: set[UUID] = set()
         """Deleted topics that may have objects."""
         self._swept: dict[RemoteLog, float] = {}
-        self._told_at = -_TOLD_EVERY_SECONDS
+        self._told_at = -TOLD_EVERY_SECONDS
         self._looking = asyncio.Lock()
         self._wake = asyncio.Event()
         self._is_stopping = False
@@ -181,7 +180,7 @@ class Tiering:
                 await self._try(replica, self._work(replica, remote, remote.manifest))
             lag = replica.log.closed_beyond(replica.log.copied_end_offset)
             lag_segments, lag_bytes = lag_segments + lag[0], lag_bytes + lag[1]
-            size_bytes += 0 if remote.manifest is None else remote.manifest.size_bytes
+            size_bytes += remote.size_bytes
         counts = self._counts
         counts.copy_lag_bytes, counts.copy_lag_segments = lag_bytes, lag_segments
         counts.log_size_bytes = size_bytes
@@ -254,7 +253,7 @@ class Tiering:
 
     def _tell(self, replica: Replica, error: Exception) -> None:
         now = time.monotonic()
-        if now - self._told_at >= _TOLD_EVERY_SECONDS:
+        if now - self._told_at >= TOLD_EVERY_SECONDS:
             self._told_at = now
             logger.error(
                 "remote_storage_failed",

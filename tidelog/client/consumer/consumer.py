@@ -34,7 +34,14 @@ from tidelog.client.errors import NoOffsetError
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.keywords import shows_settings, take_cluster
 from tidelog.client.metrics import ClientMetrics
-from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_times
+from tidelog.client.offset_lookup import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    edge_offsets,
+    look_up_times,
+)
 from tidelog.client.types import (
     KT,
     VT,
@@ -294,6 +301,17 @@ class Consumer(Generic[KT, VT]):
         first record of a transaction that is open, if there is one."""
         self._require_open()
         return await edge_offsets(self._cluster, partitions, LATEST, self._config.isolation_code)
+
+    async def tiered_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, int | None]]:
+        """The first offset on the leader's disk, and the last one in remote storage, None where nothing is
+        there (KIP-405, KIP-1005)."""
+        self._require_open()
+        keys = list(partitions)
+        local = await edge_offsets(self._cluster, keys, EARLIEST_LOCAL)
+        remote = await edge_offsets(self._cluster, keys, LATEST_TIERED)
+        return {key: (local[key], remote[key] if remote[key] >= 0 else None) for key in keys}
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]

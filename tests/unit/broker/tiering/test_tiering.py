@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.conformance.commands import typist
 from tests.unit.broker.handlers.conftest import NOW_MS, make_batch
@@ -24,11 +25,14 @@ from tests.unit.broker.tiering.conftest import (
     settle,
 )
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.console.views.records import Place, Reading, Records
+from tidelog.broker.console.views.topics import partition_row
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.schema import ApiKey
-from tidelog.remote_log.object_store import ObjectStore
+from tidelog.remote_log.object_store import ObjectStore, open_store
+from tidelog.remote_log.partition_objects import PartitionObjects
 
 
 class Killed(Exception):
@@ -76,6 +80,23 @@ async def test_what_was_copied_leaves_the_disk_and_is_read_from_remote_storage(
     assert (await fetched(asker, 3)).log_start_offset == 0
     assert (await fetched(asker, 21)).code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (await asker.produce("t", make_batch(b"x"))).log_start_offset == 0
+
+
+async def test_the_console_reads_remote_records_and_shows_their_size(open_tiered: OpenTiered) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 20)
+    await settle(asker)
+    page = await Records(asker.services).page("t", 0, Place(0), 20, Reading())
+    assert [row["offset"] for row in page["rows"]] == list(range(20))
+    assert (page["start_offset"], page["next_offset"]) == (0, 20)
+    newest = await Records(asker.services).page("t", 0, Place(), 20, Reading())
+    assert newest["rows"] == page["rows"]
+    batches = await Records(asker.services).batches("t", 0, 3, 100)
+    assert [row["base_offset"] for row in batches["rows"]] == list(range(3, 20))
+    topic = asker.services.catalog.topic("t")
+    row, log = partition_row(asker.services, topic, 0), asker.replica("t").log
+    assert (row["size_bytes"], row["remote_size_bytes"]) == (log.size_bytes, manifest_of(asker).size_bytes)
 
 
 async def test_places_and_times_are_found_in_remote_storage(open_tiered: OpenTiered) -> None:
@@ -139,7 +160,12 @@ async def test_nothing_leaves_the_disk_while_the_store_fails_and_all_else_works(
     await settle(asker)
     assert asker.replica("t").log.start_offset > 5
     is_failing = True
-    assert (await fetched(asker, 0)).code == ErrorCode.KAFKA_STORAGE_ERROR
+    with capture_logs() as events:
+        for _ in range(3):
+            assert (await fetched(asker, 0)).code == ErrorCode.KAFKA_STORAGE_ERROR
+    (told,) = [each for each in events if each["event"] == "remote_read_failed"]
+    assert (told["topic"], told["offset"]) == ("t", 0)
+    assert "the store does not answer" in told["error"]
     assert (await fetched(asker, 9)).offsets == [9]
     await fill(asker, 1, first=10)
     is_failing = False
@@ -284,7 +310,8 @@ async def test_log_verify_finds_what_is_wrong_in_remote_storage(
     await asker.create("t", **TIERED)
     await fill(asker, 20)
     await settle(asker)
-    count = len(manifest_of(asker).segments)
+    manifest = manifest_of(asker)
+    count = len(manifest.segments)
     await asker.services.close()
     tidelog, remote = typist(capfd), tmp_path / "remote"
 
@@ -308,6 +335,14 @@ async def test_log_verify_finds_what_is_wrong_in_remote_storage(
     assert code == 1
     for problem in ("is damaged: the CRC is wrong", "is missing", "its checksum is wrong"):
         assert shown.count(problem) == 1, shown
+    objects = PartitionObjects(open_store(f"file://{remote}"), manifest.topic_id, 0)
+    objects.commit(manifest.ending_at(5))
+    code, shown = await verified()
+    assert (code, shown.count("between remote and local segments are missing")) == (1, 1)
+    newest = max(remote.rglob("manifest-*"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    code, shown = await verified()
+    assert (code, shown.count("checksum")) == (1, 1), shown
 
 
 @pytest.mark.parametrize("is_failing", [False, True], ids=["deleted", "claimed again"])

@@ -1,11 +1,13 @@
 """Remote segments read straight from the object store: the broker's rows, however they are cut."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.commands import typist
 from tests.unit.broker.tiering.conftest import TIERED
 from tests.unit.pipeline.batches import plain_rows
 from tidelog.broker.services import Services
@@ -36,7 +38,9 @@ async def _fill(address: str) -> None:
             await producer.send_and_wait("t", b"%d" % number + b"x" * 50, partition=0)
 
 
-def test_old_records_come_from_the_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_records_come_from_the_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     url = f"file://{tmp_path}/remote"
     settings = {
         "remote.log.storage.system.enable": "true",
@@ -58,6 +62,12 @@ def test_old_records_come_from_the_object_store(tmp_path: Path, monkeypatch: pyt
                     assert kinds == {RemotePartition, OffsetRangePartition}
                     assert remote == read(options)[0]
                     assert len(remote) >= 20
+        address = broker.bootstrap_servers
+        code, shown, _ = typist(capfd)("topic", "describe", "t", "--json", "-b", address)
+        assert code == 0
+        (described,) = json.loads(shown)["partitions"]
+        assert described["first_local"] == 0
+        assert 20 <= described["last_remote"] < 40
 
 
 def read(options: dict[str, str]) -> tuple[list[dict[str, Any]], set[type]]:

@@ -24,7 +24,8 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 from tidelog.broker.console.records.filters import Filter, find
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.log_types import READ_COMMITTED, Read
-from tidelog.protocol.errors import ProtocolError
+from tidelog.broker.storage.readable_log import RemoteFound
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.records import (
     AbortedTransactions,
     BatchHeader,
@@ -84,6 +85,11 @@ def size_of(found: Record | Unreadable) -> int:
     return len(found.key or b"") + len(found.value or b"") + of_headers
 
 
+def start_of(replica: Replica) -> int:
+    """Where the log begins, remote segments included; 0 while that is not known."""
+    return max(replica.log.log_start_offset, 0)
+
+
 class StepwiseReader:
     """The reading for all visitors of one broker's console."""
 
@@ -122,10 +128,23 @@ class StepwiseReader:
         return await self.in_turn(_read_batches, replica, offset, end_offset)
 
 
+def _read_anywhere(replica: Replica, read: Read, isolation_level: int) -> RemoteFound:
+    """Local batches, else remote ones, and the aborted transactions among them for who reads committed
+    records. Raises ApiError."""
+    is_committed = isolation_level == READ_COMMITTED
+    try:
+        found = replica.read(read)
+        return found, replica.aborted_transactions(read, found) if is_committed else []
+    except ApiError as error:
+        if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            raise
+    return replica.log.read_remote(read, with_aborted=is_committed)
+
+
 def _read_batches(replica: Replica, offset: int, end_offset: int) -> tuple[Sequence[Batch], int]:
     read = Read(offset, STEP_BYTES, end_offset)
-    result = replica.read(read)
-    hidden = AbortedTransactions(replica.aborted_transactions(read, result))
+    result, aborted = _read_anywhere(replica, read, READ_COMMITTED)
+    hidden = AbortedTransactions(aborted)
     batches = []
     for data in result.records:
         for position, header in iter_batches(data):
@@ -147,8 +166,7 @@ def _read(
     replica: Replica, offset: int, end_offset: int, isolation_level: int, limits: Limits, wanted: Filter
 ) -> Step:
     read = Read(offset, STEP_BYTES, end_offset)
-    result = replica.read(read)
-    aborted = replica.aborted_transactions(read, result) if isolation_level == READ_COMMITTED else ()
+    result, aborted = _read_anywhere(replica, read, isolation_level)
     hidden = AbortedTransactions(aborted)
     found: list[Record | Unreadable] = []
     size_bytes = held_bytes = 0

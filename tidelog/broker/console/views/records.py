@@ -34,6 +34,7 @@ from tidelog.broker.console.records.stepwise_reading import (
     StepwiseReader,
     Unreadable,
     size_of,
+    start_of,
 )
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -219,7 +220,7 @@ class Records:
         return {
             "topic": topic,
             "partition": partition,
-            "start_offset": replica.log.start_offset,
+            "start_offset": start_of(replica),
             "end_offset": end,
             "offset": offset,
             "next_offset": next_offset,
@@ -241,7 +242,7 @@ class Records:
     async def batches(self, topic: str, partition: int, offset: int | None, limit: int) -> BatchRows:
         """At most `limit` batches from the one that holds `offset` on. Raises ApiError."""
         replica = self._services.replica(topic, partition)
-        end, start = replica.high_watermark, replica.log.start_offset
+        end, start = replica.high_watermark, start_of(replica)
         at = first = start if offset is None else min(max(offset, start), end)
         rows: list[BatchRow] = []
         size_bytes = 0
@@ -299,7 +300,7 @@ class Records:
                 state["partition"], state["begin_offset"] = partition, offset
                 state["offset"], state["end_offset"] = offset, end
                 while offset < end:
-                    offset = max(offset, replica.log.start_offset)  # Retention goes on meanwhile.
+                    offset = max(offset, start_of(replica))  # Retention goes on meanwhile.
                     limits = Limits(min(STEP_RECORDS, most - state["found"]), MOST_PAGE_BYTES)
                     step = await self.reader.step(
                         replica, offset, end, reading.isolation_level, limits, reading.wanted
@@ -356,7 +357,7 @@ class Records:
         end = replica.ends.visible(reading.isolation_level)
         offset = await self._begin(replica, Place(0) if place == Place() else place, end)
         while offset < end:
-            offset = max(offset, replica.log.start_offset)  # Retention goes on meanwhile.
+            offset = max(offset, start_of(replica))  # Retention goes on meanwhile.
             step = await self.reader.step(
                 replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
             )
@@ -372,7 +373,7 @@ class Records:
         if offset is None and place.timestamp_ms is not None:
             found = await self.reader.in_turn(replica.log.offset_for_timestamp, place.timestamp_ms)
             offset = end if found is None else found.offset
-        return min(max(offset or 0, replica.log.start_offset), end)
+        return min(max(offset or 0, start_of(replica)), end)
 
     async def _some(
         self,
@@ -411,7 +412,7 @@ class Records:
         compaction) it looks further back."""
         last: Sequence[Record | Unreadable] = ()
         for offsets in (max(1, limit // 16), limit, limit * 8, limit * 64):
-            start_offset = replica.log.start_offset
+            start_offset = start_of(replica)
             first = max(start_offset, end - offsets)
             found = await self._last_from(replica, first, end, limit, reading)
             if found is None:

@@ -18,6 +18,7 @@ from tidelog.broker.cluster.catalog import NO_LEADER, Topic
 from tidelog.broker.configuration.broker_settings import ConfigSource
 from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.handlers.metadata import described_partition
+from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
@@ -41,6 +42,9 @@ class TopicRow(OfCluster):
     offsets: int
     """From the starts to the high watermarks: at least as many as there are records."""
     size_bytes: int
+    """Of local segments."""
+    remote_size_bytes: int
+    """Of segments in remote storage, those included that are local too."""
     cleanup_policy: str
     retention_ms: int
     """-1: without an end."""
@@ -73,6 +77,7 @@ class PartitionRow(TypedDict):
     high_watermark: int | None
     end_offset: int | None
     size_bytes: int | None
+    remote_size_bytes: int | None
     segments: int | None
     producers: int | None
 
@@ -126,12 +131,13 @@ def topic_rows(
 
 
 def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
-    size_bytes = offsets = without_leader = under_replicated = 0
+    size_bytes = remote_size_bytes = offsets = without_leader = under_replicated = 0
     for index, assigned in enumerate(topic.partitions):
         is_ours = assigned.leader_id == services.node_id
         replica = services.replicas.get((topic.name, index)) if is_ours else None
         if replica is not None and replica.stopped is None:
             size_bytes += replica.log.size_bytes
+            remote_size_bytes += _remote_size_bytes(replica)
             offsets += replica.high_watermark - max(replica.log.log_start_offset, 0)
         elif is_ours or assigned.leader_id == NO_LEADER:
             without_leader += 1
@@ -149,6 +155,7 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         "under_replicated": under_replicated,
         "offsets": offsets,
         "size_bytes": size_bytes,
+        "remote_size_bytes": remote_size_bytes,
         "cleanup_policy": value("cleanup.policy"),
         "retention_ms": int(value("retention.ms")),
         "retention_bytes": int(value("retention.bytes")),
@@ -166,6 +173,7 @@ def joined_topic(services: Services, rows: Sequence[TopicRow]) -> TopicRow:
         "without_leader": max(0, sum(row["without_leader"] for row in rows) - counted),
         "offsets": sum(row["offsets"] for row in rows),
         "size_bytes": sum(row["size_bytes"] for row in rows),
+        "remote_size_bytes": sum(row["remote_size_bytes"] for row in rows),
     }
 
 
@@ -209,6 +217,7 @@ def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
         "high_watermark": None,
         "end_offset": None,
         "size_bytes": None,
+        "remote_size_bytes": None,
         "segments": None,
         "producers": None,
     }
@@ -220,9 +229,15 @@ def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
         row["high_watermark"] = ends.high_watermark
         row["end_offset"] = ends.end
         row["size_bytes"] = log.size_bytes
+        row["remote_size_bytes"] = _remote_size_bytes(replica)
         row["segments"] = log.segment_count
         row["producers"] = len(log.producers)
     return row
+
+
+def _remote_size_bytes(replica: Replica) -> int:
+    remote = replica.log.remote
+    return 0 if remote is None else remote.size_bytes
 
 
 def setting_rows(services: Services, topic: Topic) -> list[SettingRow]:

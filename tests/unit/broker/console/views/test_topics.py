@@ -64,6 +64,7 @@ async def test_a_topic_has_the_sums_of_its_partitions_and_its_retention(asker: A
         "under_replicated": 0,
         "offsets": 4,
         "size_bytes": size_bytes,
+        "remote_size_bytes": 0,
         "cleanup_policy": "delete",
         "retention_ms": 5000,
         "retention_bytes": 9000,
