@@ -10,7 +10,7 @@ import pytest
 from tests.unit.broker.storage.support import NOW_MS, batch
 from tests.unit.client.two_nodes import TwoNodes
 from tests.unit.wire.scripted import TOPIC, Request
-from tests.waiting import until
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import Consumer, Producer, TopicPartition
 from tidelog.protocol.schema import ApiKey
 
@@ -157,6 +157,83 @@ async def test_what_the_old_leader_still_gives_after_the_new_one_is_no_corruptio
         assert (await consumer.getone()).offset == 1
         nodes.append(batch(value=b"2"))
         assert (await consumer.getone()).offset == 2
+
+
+async def test_records_that_come_while_a_position_is_validated_are_given_once(tmp_path: Path) -> None:
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Consumer(
+            TOPIC,
+            bootstrap_servers=nodes.addresses,
+            auto_offset_reset="none",
+            metadata_max_age_ms=20,
+            **QUICK,  # type: ignore[arg-type]
+        ) as consumer,
+    ):
+        leader = nodes.nodes[1]
+        consumer.seek(TopicPartition(TOPIC, 0), 0)
+        nodes.append(batch(value=b"0"))
+        assert (await consumer.getone()).offset == 0
+        answered = asyncio.Event()
+        may_validate, may_fetch = asyncio.Event(), asyncio.Event()
+
+        async def validated_late(request: Request) -> dict[str, Any]:
+            answer = nodes._end_of_epoch(1, request)
+            await may_validate.wait()
+            return answer
+
+        async def as_before(request: Request) -> dict[str, Any]:
+            await may_fetch.wait()
+            request.values.topics[0].partitions[0].current_leader_epoch = -1
+            answered.set()
+            return nodes._fetch(1, request)
+
+        leader.scripts[ApiKey.FETCH] = as_before
+        asked = len(leader.seen(ApiKey.FETCH))
+        await until(lambda: len(leader.seen(ApiKey.FETCH)) > asked)
+        leader.scripts[ApiKey.OFFSET_FOR_LEADER_EPOCH] = validated_late
+        # The same node leads in a new epoch, as after a replica was removed.
+        nodes.leader_epoch += 1
+        await until(lambda: leader.seen(ApiKey.OFFSET_FOR_LEADER_EPOCH))
+        nodes.append(batch(value=b"1"))
+        may_fetch.set()
+        await answered.wait()
+        early = await consumer.getmany(timeout_ms=100)
+        offsets = [record.offset for records in early.values() for record in records]
+        may_validate.set()
+        nodes.append(batch(value=b"2"))
+        while len(offsets) < 2:
+            offsets.append((await consumer.getone()).offset)
+        assert offsets == [1, 2]
+
+
+async def test_a_read_replica_that_the_metadata_does_not_have_yet_is_not_waited_for(tmp_path: Path) -> None:
+    async with (
+        TwoNodes(tmp_path / "t-0") as nodes,
+        Consumer(
+            TOPIC,
+            bootstrap_servers=nodes.addresses,
+            auto_offset_reset="earliest",
+            client_rack="a",
+            **QUICK,  # type: ignore[arg-type]
+        ) as consumer,
+    ):
+
+        def named(request: Request) -> dict[str, Any]:
+            answer = nodes._fetch(1, request)
+            if request.values.rack_id:
+                result = answer["responses"][0]["partitions"][0]
+                answer["responses"][0]["partitions"] = [
+                    {**result, "records": b"", "preferred_read_replica": 9}
+                ]
+            return answer
+
+        nodes.nodes[1].scripts[ApiKey.FETCH] = named
+        consumer.seek(TopicPartition(TOPIC, 0), 0)
+        for number in range(3):
+            nodes.append(batch(value=b"%d" % number))
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                assert (await consumer.getone()).offset == number
 
 
 async def test_a_consumer_follows_the_leader_and_gets_every_record_once(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """Applies an answer to Fetch to the requested partitions.
 
 Owns: the step from a decoded answer to the readers: bytes, errors, positions that the log no longer holds.
-Invariants: a partition's answer is dropped if its reader was moved by a seek since the request, or got the
-same bytes from a new leader. The bytes are copied while they are in the connection's buffer; no view of them
-is kept.
+Invariants: a partition's answer is dropped if its reader was moved by a seek since the request, got the same
+bytes from a new leader, or was validated in a later leader epoch or has to be. The bytes are copied while
+they are in the connection's buffer; no view of them is kept.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ class FetchAnswers:
         self,
         session: FetchSession,
         response: FetchResponse,
-        wanted: Iterable[tuple[PartitionReader, int, int]],
+        wanted: Iterable[tuple[PartitionReader, int, int, int]],
     ) -> Verdict:
-        """Give the answer to the readers. `wanted` has each reader with its generation and offset at the
-        request.
+        """Give the answer to the readers. `wanted` has each reader with its generation, offset and leader
+        epoch at the request.
 
         Raises BrokerError if the whole answer is an error.
         """
@@ -64,8 +64,12 @@ class FetchAnswers:
                 key = TopicPartition(str(topic), result.partition_index)
                 if result.current_leader != NO_LEADER:
                     leaders[key] = result.current_leader
-                reader, generation, offset = asked.get(key, (None, 0, 0))
-                if reader is not None and (reader.generation, reader.fetch_offset) == (generation, offset):
+                if key not in asked:
+                    continue
+                reader, *at_request = asked[key]
+                # Where the position is in doubt, more records would change what is being validated.
+                is_valid = reader.is_valid_in(self._cluster.image.leader_epoch(key))
+                if is_valid and [reader.generation, reader.fetch_offset, reader.valid_in] == at_request:
                     has_failed |= self._take_one(reader, result)
         if leaders:
             self._cluster.leaders_named(leaders, response.node_endpoints)
@@ -77,6 +81,10 @@ class FetchAnswers:
         if result.preferred_read_replica >= 0:
             reader.read_replica = result.preferred_read_replica
             reader.read_replica_until = self._lease_end()
+            if reader.read_replica not in self._cluster.image.nodes:
+                # It is newer than the metadata. The leader would name it again at once.
+                self.leave_read_replica(reader)
+                self._cluster.request_refresh()
             self._wake()
             return False
         if code is not ErrorCode.NONE and self.leave_read_replica(reader):

@@ -347,7 +347,7 @@ class Fetcher:
             ask.forgotten,
             self._answers.rack(config.client_rack),
         )
-        asked = [(reader, generation, reader.fetch_offset) for reader, generation in wanted]
+        asked = [(reader, generation, reader.fetch_offset, reader.valid_in) for reader, generation in wanted]
         answer: asyncio.Future[Verdict] = self._loop.create_future()
 
         def handle(body: memoryview | None, error: ClientError | None) -> None:
