@@ -243,6 +243,13 @@ class Partitions:
         if topic is not None and role is not None:
             self.begin(topic, replica.partition, role)
 
+    def stop(self, topic: Topic, index: int) -> None:
+        """Let a replica serve and copy nothing more; `end` comes later."""
+        replica = self.replicas.get((topic.name, index))
+        if replica is not None and replica.topic_id == topic.topic_id:
+            replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._tell(replica)
+
     def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
         """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""
         self.unopened.discard((topic.name, index))

@@ -134,10 +134,19 @@ class Reconciler:
             self._forget(change.delta.node_id, change.delta.topic_ids)
         elif (topic := change.after or change.before) is not None:
             if isinstance(change.delta, PartitionsChanged) and (self._waiting or self._busy.locked()):
+                self._stop_removed(change, topic)
                 task = asyncio.get_running_loop().create_task(self._turns.run(self._roles(change, topic)))
                 self._changing_roles.add(task)
                 task.add_done_callback(self._roles_changed)
             self._begin(self._followed(change, topic))
+
+    def _stop_removed(self, change: Change, topic: Topic) -> None:
+        """Their logs are deleted later. A change that adds such a replica again must not let it follow with
+        that log meanwhile: the leader would count what is deleted then."""
+        node_id = self._partitions.node_id
+        for index in partitions_touched(change):
+            if role_in(change.before, index, node_id) and not role_in(change.after, index, node_id):
+                self._partitions.stop(topic, index)
 
     def _roles(self, change: Change, topic: Topic) -> Steps[None]:
         """Change the roles of replicas that run."""

@@ -352,6 +352,26 @@ async def test_roles_change_and_replicas_begin_while_many_logs_are_being_opened(
     await services.close()
 
 
+async def test_a_log_that_a_removal_deletes_later_does_not_follow_after_it_is_added_again(
+    tmp_path: Path,
+) -> None:
+    gate = Gate("t-100")
+    services = await opened(tmp_path, disk=gate)
+    topic_id = await created_by_others(services, led_by(2, 0), name="u")
+    removed = services.replicas["u", 0]
+    await services._cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
+    await until(gate.reached.is_set)
+    for assigned in (led_by(2, 1, 2), led_by(2, 1, 2, 1), led_by(2, 2, 2, 1)):
+        await services._cluster.change(lambda _, now=assigned: PartitionsChanged(topic_id, {0: now}))  # type: ignore[misc]
+    await until(lambda: not services._reconciler._changing_roles)
+    assert (removed.leader_epoch, removed.is_follower) == (0, False)
+    gate.open_gate.set()
+    await services._reconciler.settled()
+    added = services.replicas["u", 0]
+    assert (added is removed, added.leader_epoch, added.is_follower) == (False, 2, True)
+    await services.close()
+
+
 async def test_what_others_created_and_the_disk_does_not_take_is_offline_and_nothing_else(
     tmp_path: Path,
 ) -> None:
