@@ -85,7 +85,7 @@ async def led(
     folder: Path, lag_ms: int, **configs: str
 ) -> AsyncIterator[tuple[Brokers, RawClient, Follower]]:
     """Broker 1, which leads the topic `t`, a client of it, and the follower."""
-    async with brokers(folder, [1], replica_lag_time_max_ms=lag_ms) as cluster:
+    async with brokers(folder, [1], replica_lag_time_max_ms=lag_ms, shutdown_timeout_ms=0) as cluster:
         other = StoreMember(cluster.store)
         broker = BrokerRegistration(2, (), uuid4())
         await other.begin_session(BrokerSession(2, broker.incarnation))

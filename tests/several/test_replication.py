@@ -16,7 +16,7 @@ from tests.several.test_topics import asked
 from tests.unit.broker.storage.support import batch, state
 from tests.unit.broker.test_services import batch as one_batch
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Topic
+from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Change, PartitionsChanged, Topic
 from tidelog.broker.peers import snapshots
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET, RECOVERY_POINTS
@@ -30,7 +30,7 @@ SHORT = {"broker_session_timeout_ms": 1_000, "replica_fetch_wait_max_ms": 50}
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
-    async with brokers(tmp_path, **SHORT) as running:
+    async with brokers(tmp_path, **SHORT, shutdown_timeout_ms=60_000) as running:
         await made(running, "t", 3, configs={"min.insync.replicas": "2"})
         yield running
 
@@ -131,6 +131,13 @@ async def test_who_does_not_lead_names_the_leader_with_its_address_and_epoch(clu
 
 
 async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(cluster: Brokers) -> None:
+    fewest: list[int] = []
+
+    def follow(change: Change) -> None:
+        if isinstance(change.delta, PartitionsChanged):
+            fewest.extend(len(each.isr) for each in change.delta.partitions.values())
+
+    cluster[3].services._cluster.follow(follow)
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for node_id in (1, 2, 3):
             for index in range(3):
@@ -140,8 +147,10 @@ async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(clus
             assert {each.leader_id for each in left.partitions} <= {1, 2, 3} - {node_id}
             for index in range(3):
                 await producer.send_and_wait("t", b"", partition=index)
+            # The next one stops at once, and waits until this one is in sync.
             await cluster.start(node_id)
-            await in_sync(cluster, 3)
+        await in_sync(cluster, 3)
+    assert min(fewest) == 2
     assert {cluster[1].services.replicas["t", index].log.end_offset for index in range(3)} == {6}
 
 

@@ -184,7 +184,8 @@ class Broker:
         return self.config.listener_configs[0].local_address
 
     async def stop(self) -> None:
-        """Answer requests in flight (for at most `shutdown.timeout.ms`), flush, write snapshots, close."""
+        """Wait for replicas that catch up, then for requests in flight (each for at most
+        `shutdown.timeout.ms`), flush, write snapshots, close."""
         await self._end(clean=True)
 
     async def abandon(self) -> None:
@@ -203,7 +204,7 @@ class Broker:
         if self._faults is not None:
             self._faults.release()
         if clean:
-            if await self.services.hand_over():
+            if await self.services.hand_over(self.config.shutdown_timeout_ms):
                 # Clients hear here who leads now; many an old one takes a refused connection worse.
                 await self._server.until_left(self.config.shutdown_linger_ms)
             cut_off = await self._server.stop(self.config.shutdown_timeout_ms)

@@ -297,10 +297,13 @@ class Services:
         if self.membership is not None and known is not None and len(known.partitions[index].replicas) > 1:
             self.membership.report_offline(known.topic_id, index)
 
-    async def hand_over(self) -> bool:
-        """Let others lead what they can lead, while this broker still answers. Returns whether they do."""
+    async def hand_over(self, timeout_ms: int) -> bool:
+        """Let others lead what they can lead, while this broker still answers. Returns whether they do.
+
+        For `timeout_ms` it waits until enough replicas are in sync without this one."""
         if self._fetchers is None or self.membership is None:
             return False
+        await self.membership.until_dispensable(timeout_ms)
         await self._fetchers.close()
         is_handed_over = await self.membership.hand_over()
         await self._reconciler.settled()

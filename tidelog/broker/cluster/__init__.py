@@ -14,6 +14,7 @@
 - `image_difference`: the deltas that make one image of the catalog into a later one
 - `image_lines`: an image of the catalog as JSON objects, one per line of text
 - `in_sync`: which replicas are in sync, and which may lead without being so
+- `leaving`: for which partitions a broker that stops waits first
 - `membership`: a broker among others: its session, its registration, and its part as controller
 - `placement`: on which brokers the replicas of new partitions are
 - `preferred_leaders`: which partitions the controller gives back to their first replica

@@ -55,6 +55,7 @@ from tidelog.broker.cluster.controller import (
     without_disk,
     without_session,
 )
+from tidelog.broker.cluster.leaving import awaited_by
 from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
 from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
@@ -71,6 +72,8 @@ SETTLE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.5
 """How often the own session is looked at."""
 _RETRY_SECONDS: Final = 0.5
+_LEAVE_SECONDS: Final = 0.05
+"""How often a broker that stops looks at who is in sync."""
 MOST_OFFLINE: Final = 1000
 """Replicas of a broker that it reports as offline; of more it gives up only what others have in sync."""
 _AT_ONCE: Final = 100
@@ -404,6 +407,28 @@ class Membership:
             if len(topic.partitions) >= _AT_ONCE:
                 await asyncio.sleep(0)
         await self._elect(wanted)
+
+    async def until_dispensable(self, timeout_ms: int) -> None:
+        """Return when enough replicas are in sync without this broker's, or no live one can join them, or the
+        time is over."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        revision, is_told = -1, False
+        while not self.is_cut_off:
+            catalog = self._cluster.catalog
+            if catalog.revision != revision:
+                revision = catalog.revision
+                awaited = awaited_by(catalog, self._broker.node_id, self._least_in_sync)
+                if not awaited:
+                    return
+            names = {**awaited[0]._asdict(), "partitions": len(awaited), "timeout_ms": timeout_ms}
+            if time.monotonic() >= deadline:
+                advice = "restart one broker after the other; shutdown.timeout.ms says how long a stop waits"
+                logger.warning("stop_leaves_too_few_in_sync", advice=advice, **names)
+                return
+            if not is_told:
+                is_told = True
+                logger.info("stop_waits_for_replicas", **names)
+            await asyncio.sleep(_LEAVE_SECONDS)
 
     async def hand_over(self) -> bool:
         """Let others lead what they can lead, and be in no in-sync set that does without this broker.

@@ -284,7 +284,11 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         low=0,
     )
     shutdown_timeout_ms: int = int32_setting(
-        10_000, "Time that a stop waits for requests in flight before it closes their connections.", low=0
+        10_000,
+        "Time that a stop waits for requests in flight before it closes their connections. Before that, a "
+        "broker waits as long for live replicas that are not in sync, where fewer than min.insync.replicas "
+        "would be in sync without it.",
+        low=0,
     )
     shutdown_linger_ms: int = int32_setting(
         1_000,
