@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,8 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.client import NewTopic as Wanted
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import FetchPartition, FetchRequest
 from tidelog.protocol.schema import ApiKey
 
 SHORT = {"broker_session_timeout_ms": 1_000}
@@ -207,8 +209,15 @@ async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_recor
     async with Producer(bootstrap_servers=cluster[2].bootstrap_servers) as producer:
         await producer.send_and_wait("t", b"0", partition=index)
         assert await heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+        topics = [(cluster.topic("t").topic_id, [FetchPartition(index, -1, 1, -1, 0, 1 << 20)])]
+        ask = partial(cluster[1].services.peers.fetch, 2)
+        await ask(FetchRequest(-1, 0, 1, 1 << 20, 0, 0, -1, topics))
+        waiting = asyncio.create_task(ask(FetchRequest(-1, 300_000, 1, 1 << 20, 0, 0, -1, topics)))
+        await asyncio.sleep(0)  # It is sent: the connection is open.
         await cluster.cut_off(2)
         await until(lambda: cluster[1].services.catalog.brokers[2].is_fenced)
+        with pytest.raises(ApiError, match="broker 2 does not answer"):
+            await waiting
         assert await heartbeat() == ErrorCode.NOT_COORDINATOR
         found = await asked(cluster, 2, ApiKey.FIND_COORDINATOR, 3, key=group, key_type=0)
         assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -138,9 +138,11 @@ class Peers:
         )
 
     def follow(self, change: Change) -> None:
-        """Close the connections to addresses at which no broker is any more."""
+        """Close the connections to addresses at which no live broker is: one that hangs would hold up until
+        its timeout what somebody else answers now."""
         if self._connections is not None and isinstance(change.delta, BrokerRegistered):
-            others = (listener for broker in self._catalog.brokers.values() for listener in broker.listeners)
+            live = (broker for broker in self._catalog.brokers.values() if not broker.is_fenced)
+            others = (listener for broker in live for listener in broker.listeners)
             self._connections.keep_only({(each.host or _SAME_HOST, each.port) for each in others})
 
     async def close(self) -> None:
