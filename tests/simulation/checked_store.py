@@ -3,7 +3,7 @@
 Owns the rules of the store (`tidelog.broker.cluster.store`) and of the catalog's commits (`controller`), each
 checked when it could be broken: a revision has one commit; a commit that was denied is never stored; a watch
 gives each commit once; nobody fences a broker that runs and has a session; a leader is a live in-sync
-replica, in a higher epoch than the one before.
+replica, in a higher epoch than the one before; a reassignment ends when all that it adds are in sync.
 """
 
 import base64
@@ -102,6 +102,9 @@ class StoreFacts:
                 before = topic.partitions[index]  # type: ignore[union-attr]
                 where = f"{topic.name}-{index}"  # type: ignore[union-attr]
                 broker = self.catalog.brokers.get(now.leader_id)
+                added = {*before.adding} & {*now.replicas} - {*now.adding}
+                if not added <= {*now.isr}:
+                    self.find(f"{where} is reassigned before all are in sync: {before} became {now}")
                 if now.leader_id == before.leader_id:
                     continue
                 if now.leader_epoch <= before.leader_epoch or now.partition_epoch <= before.partition_epoch:

@@ -32,6 +32,7 @@ from tidelog.broker.cluster.etcd_session import EtcdSession, _now_ms
 from tidelog.broker.cluster.etcd_store import EtcdStore, _Watch
 from tidelog.broker.cluster.membership import Membership
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
+from tidelog.broker.coordinator.shards import Shards
 from tidelog.broker.handlers import cut_off
 from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
@@ -297,6 +298,12 @@ MUTANTS: Final = {
         ((cut_off, "refused_while_cut_off", _unrefused),),
         "has no session and answers",
         Scenario(scenarios.coordinator_is_asked_that_has_no_session),
+    ),
+    "named": Mutant(
+        "a broker that is cut off does not name itself as coordinator",
+        ((Shards, "_refuse_if_cut_off", _nothing),),
+        "names itself as coordinator",
+        Scenario(scenarios.coordinator_is_looked_for_that_has_no_session),
     ),
     "sync": Mutant(
         "what is answered is synced",

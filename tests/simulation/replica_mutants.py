@@ -12,12 +12,16 @@ from tests.simulation import replica_scenarios
 from tests.simulation.mutants import Mutant, main
 from tests.simulation.scenarios import Scenario, Stage
 from tests.simulation.world import Shape
-from tidelog.broker.cluster import membership
+from tidelog.broker.cluster import controller, membership, reassignment
+from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.handlers import fetch
 from tidelog.broker.replicas.in_sync_sets import InSyncSets
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.progress import Progress
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage import manager
+from tidelog.broker.storage.log_types import READ_WRITTEN
+from tidelog.broker.storage.producer_table import ProducerTable
 
 _LACKS: Final = "was committed"
 """What the checker says of a member that lacks what is committed, or has another batch there."""
@@ -78,6 +82,30 @@ def _by_written_end(advance: Any) -> Any:
     return changed
 
 
+def _in_the_same_epoch(elected_without: Any) -> Any:
+    def changed(assigned: PartitionAssignment, *arguments: Any) -> PartitionAssignment:
+        now: PartitionAssignment = elected_without(assigned, *arguments)
+        is_new_epoch = now.leader_id != assigned.leader_id
+        return now._replace(leader_epoch=assigned.leader_epoch + is_new_epoch)
+
+    return changed
+
+
+def _whoever_is_added(is_reassigned: Any) -> Any:
+    return lambda assigned, live, least: is_reassigned(assigned._replace(adding=()), live, least)
+
+
+def _all_that_is_written(_: Any) -> Any:
+    return lambda _: READ_WRITTEN
+
+
+def _without_producers(decode: Any) -> Any:
+    def changed(snapshot: bytes) -> Any:
+        return decode(snapshot)[0], ProducerTable().freeze()
+
+    return changed
+
+
 def _nothing(_: Any) -> Any:
     return lambda *_: None
 
@@ -132,6 +160,37 @@ MUTANTS: Final = {
         ((membership, "is_other_folder", _never),),
         "starts with another disk, or an older one",
         _played(replica_scenarios.follower_starts_with_an_empty_disk),
+    ),
+    "removed": Mutant(
+        "a partition that loses a replica is led in a new epoch",
+        (
+            (reassignment, "elected_without", _in_the_same_epoch),
+            (controller, "elected_without", _in_the_same_epoch),
+        ),
+        _LACKS,
+        Scenario(
+            replica_scenarios.replica_is_added_again_before_its_leader_hears_that_it_went,
+            brokers=3,
+            replicas=2,
+        ),
+    ),
+    "added": Mutant(
+        "a reassignment ends when all that it adds are in sync",
+        ((controller, "_is_reassigned", _whoever_is_added),),
+        "is reassigned before all are in sync",
+        Scenario(replica_scenarios.added_replica_hears_nothing_of_its_leader, brokers=3, replicas=2),
+    ),
+    "readable": Mutant(
+        "consumers read what is committed, at a follower too",
+        ((fetch, "_level_of", _all_that_is_written),),
+        "a record is read that is not committed",
+        Scenario(replica_scenarios.follower_has_what_is_not_committed, brokers=2, replicas=2, has_racks=True),
+    ),
+    "producers": Mutant(
+        "a follower that begins anew gets its leader's producers",
+        ((manager, "decode_snapshot", _without_producers),),
+        "producers differ",
+        _played(replica_scenarios.follower_begins_anew),
     ),
     "leader's disk": Mutant(
         "what is committed is on the leader's disk too",

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from faults.checker import Kind
 from tests.simulation.scenarios import TOPIC, Stage
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_etcd import MEMBERS
-from tidelog.client import Producer
+from tidelog.client import Admin, Consumer, Producer, TopicPartition
 
 _LEAST: Final = "min.insync.replicas"
 _LOOKED_S: Final = 0.2
@@ -156,3 +157,103 @@ async def follower_starts_with_an_empty_disk(stage: Stage) -> None:
     _, follower = await _begun(stage)
     await _send(stage, "all")
     await stage.start_with(follower, stage.empty_disk())
+
+
+async def follower_begins_anew(stage: Stage) -> None:
+    """What follows on the records of a follower is deleted, and its leader knows their producers."""
+    leader, follower = await _begun(stage, min_insync_replicas="1")
+    async with Producer(bootstrap_servers=stage.address) as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=0)
+        await _left_out(stage, leader, follower)
+        stored = await producer.send_and_wait(TOPIC, b"2", partition=0)
+    async with Admin(bootstrap_servers=stage.address) as admin:
+        await admin.delete_records({TopicPartition(TOPIC, 0): stored.offset + 1})
+    follower.node.resume()
+    await stage.until(lambda: len(stage.assigned(TOPIC, 0).isr) == 2, "a follower does not join")
+    await stage.until_served()
+    if difference := stage.replica_checks.difference(stage.brokers):
+        stage.run.find(Kind.BROKEN_RULE, difference)
+
+
+async def follower_has_what_is_not_committed(stage: Stage) -> None:
+    leader, follower = await _begun(stage)
+    await _send(stage, "all")
+    async with Consumer(
+        TOPIC,
+        bootstrap_servers=stage.address,
+        client_rack=str(follower.node_id),
+        auto_offset_reset="earliest",
+        request_timeout_ms=1_000,
+    ) as consumer:
+        await consumer.getone()
+        stage.hold_flushes(leader, 0)
+        async with _sending(stage):
+            await stage.until(lambda: _end_at(follower) == 2, "a follower does not get a record")
+            stage.close((stage.observer.machine,), (leader.machine,))
+            try:
+                async with asyncio.timeout(2):
+                    record = await consumer.getone()
+            except TimeoutError:
+                pass
+            else:
+                stage.run.find(Kind.BROKEN_RULE, f"a record is read that is not committed: {record}")
+            leader.kill(cuts_power=False)
+
+
+def _end_at(broker: VirtualBroker) -> int:
+    """Where the log of partition 0 ends there; -1 where there is none."""
+    replica = None if broker.services is None else broker.services.replicas.get((TOPIC, 0))
+    return -1 if replica is None else replica.log.end_offset
+
+
+async def _reassigned(stage: Stage, at: VirtualBroker, replicas: list[int] | None) -> None:
+    """Another broker begins or cancels a reassignment of partition 0."""
+    assert at.services is not None
+    topic = stage.facts.catalog.topic(TOPIC)
+    assert topic is not None
+    refused = await at.node.start(
+        at.services.topics.reassign(topic.topic_id, {0: replicas}, may_change_factor=True)
+    )
+    assert not refused
+
+
+async def replica_is_added_again_before_its_leader_hears_that_it_went(stage: Stage) -> None:
+    """The leader asks that an added replica joins; meanwhile that is removed, and comes back empty."""
+    await stage.make_topic(replicas=2)
+    assigned = stage.assigned(TOPIC, 0)
+    leader = stage.led_by(TOPIC, 0)
+    (follower,) = (broker for broker in stage.brokers if broker.node_id in assigned.replicas[1:])
+    (added,) = (broker for broker in stage.brokers if broker.node_id not in assigned.replicas)
+    await _send(stage, "all")
+    wanted = [*assigned.replicas, added.node_id]
+    stage.once_stored(
+        lambda: bool(stage.assigned(TOPIC, 0).adding), lambda: stage.close((leader.machine,), MEMBERS)
+    )
+    await _reassigned(stage, follower, wanted)
+    await stage.until(lambda: _end_at(added) == 1, "an added replica does not follow")
+    await stage.loop.after(_LOOKED_S)
+    stage.close(MEMBERS, (leader.machine,))
+    stage.part(leader, added)
+    await _reassigned(stage, follower, None)
+    await stage.until(lambda: _end_at(added) == -1, "a replica is not deleted")
+    await _reassigned(stage, follower, wanted)
+    await stage.until(lambda: _end_at(added) == 0, "a replica is not made")
+    for member in MEMBERS:
+        stage.network.open_way(leader.machine, member)
+        stage.network.open_way(member, leader.machine)
+    await stage.loop.after(3)
+    stage.network.open_all_ways()
+    await stage.until(lambda: not stage.assigned(TOPIC, 0).adding, "a reassignment does not end")
+
+
+async def added_replica_hears_nothing_of_its_leader(stage: Stage) -> None:
+    await stage.make_topic(replicas=2, configs={_LEAST: "1"})
+    assigned = stage.assigned(TOPIC, 0)
+    leader = stage.led_by(TOPIC, 0)
+    (added,) = (broker for broker in stage.brokers if broker.node_id not in assigned.replicas)
+    await _send(stage, "all")
+    stage.part(leader, added)
+    await _reassigned(stage, leader, [leader.node_id, added.node_id])
+    await stage.loop.after(2)
+    stage.network.open_all_ways()
+    await stage.until(lambda: not stage.assigned(TOPIC, 0).removing, "a reassignment does not end")

@@ -41,6 +41,8 @@ class Scenario(NamedTuple):
     """Of each partition; two of them have to be in sync, where a topic does not say otherwise."""
     has_epochs: bool = True
     """Whether each transaction has an epoch of its own."""
+    has_racks: bool = False
+    """Whether each broker has its number as rack, and consumers read in theirs."""
 
     def play(self) -> Run:
         shape = Shape(self.brokers, self.replicas, settle_s=60, stops_at_finding=True)
@@ -61,6 +63,11 @@ class Stage(World):
         for broker in self.brokers:
             broker.patiences_s = (1.0,)
             broker.keeps_dying = False
+            if scenario.has_racks:
+                broker.settings |= {
+                    "broker_rack": str(broker.node_id),
+                    "replica_selector_class": "RackAwareReplicaSelector",
+                }
 
     async def _play(self) -> None:
         for broker in self.brokers:
@@ -143,7 +150,7 @@ class Stage(World):
         """Let nothing more become durable of this partition in the present life of the broker."""
         assert broker.services is not None
         replica = broker.services.replicas[TOPIC, partition]
-        replica._group_commit = SimpleNamespace(request=lambda _: None)  # type: ignore[assignment]
+        replica._group_commit = SimpleNamespace(request=lambda log: log.begin_flush())  # type: ignore[assignment]
 
     def led_by(self, topic: str, partition: int) -> VirtualBroker:
         return self.brokers[self.assigned(topic, partition).leader_id - 1]
@@ -288,6 +295,23 @@ async def coordinator_is_asked_that_has_no_session(stage: Stage) -> None:
     key = TopicPartition(TOPIC, 0)
     async with Consumer(bootstrap_servers=stage.address, group_id="g", request_timeout_ms=1_000) as consumer:
         await consumer.commit({key: 1})
+        stage.close(machines, MEMBERS)
+        stage.close(MEMBERS, machines)
+        await stage.loop.after(_GONE_S)
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(2):
+                await consumer.committed(key)
+        stage.network.open_all_ways()
+
+
+async def coordinator_is_looked_for_that_has_no_session(stage: Stage) -> None:
+    await stage.make_topic()
+    machines = tuple(broker.machine for broker in stage.brokers)
+    key = TopicPartition(TOPIC, 0)
+    settings: dict[str, Any] = {"bootstrap_servers": stage.address, "request_timeout_ms": 1_000}
+    async with Consumer(group_id="g", **settings) as consumer:
+        await consumer.commit({key: 1})
+    async with Consumer(group_id="h", **settings) as consumer:
         stage.close(machines, MEMBERS)
         stage.close(MEMBERS, machines)
         await stage.loop.after(_GONE_S)

@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=1)
-    parser.add_argument("--moves", action="store_true", help="give partitions other replicas meanwhile")
+    parser.add_argument("--moves", action="store_true", help="reassign partitions in each seed")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)

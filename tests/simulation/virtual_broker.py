@@ -74,7 +74,7 @@ class VirtualBroker:
         """Whether a life may end soon after it began."""
         self.patiences_s = (1.0, 5.0)
         """How long a request to etcd may be tried. With little patience, more commits are in doubt."""
-        self._settings = settings
+        self.settings = dict(settings)
         self._opened = opened
         self._failed = failed
         self._listener = Listener("PLAINTEXT", self.machine, _PORT)
@@ -132,7 +132,7 @@ class VirtualBroker:
             node_id=self.node_id,
             data_dir=self.platter.folder,
             listeners=[f"PLAINTEXT://{self.address}"],
-            **self._settings,
+            **self.settings,
         )
         metrics = Metrics()
         patience_s = self.rng.choice(self.patiences_s)

@@ -88,7 +88,7 @@ class Shape(NamedTuple):
     has_other_clients: bool = True
     """Whether there are writers, committers and administrators."""
     moves: bool = False
-    """Whether partitions get other replicas, where they have several."""
+    """Whether partitions get other replicas in each seed, not only in some."""
     settle_s: float = 240.0
     """How long clients may take once all is healed."""
     stops_at_finding: bool = False
@@ -271,7 +271,7 @@ class World:
         if self.shape.has_other_clients:
             for machine in ("writer", "committer", "administrator"):
                 self._start_other(machine)
-        if self.shape.moves:
+        if self.shape.moves or (self.shape.brokers > self.shape.replicas > 2 and self.run.seed % 3 == 0):
             self._start_other("mover")
         await self._break()
         self._heal()
