@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 DEADLINE_SECONDS = 120.0
@@ -15,6 +16,12 @@ async def until(condition: Callable[[], object], seconds: float = DEADLINE_SECON
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (what is waited for is not ours to signal)
             await asyncio.sleep(0.001)
+
+
+async def pause(seconds: float) -> None:
+    """So that what comes next happens at another moment in each run; nothing relies on it."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
 
 def wait_for(condition: Callable[[], _Value], what: str, seconds: float) -> _Value:

@@ -12,7 +12,7 @@ from pathlib import Path
 from faults.process import BrokerProcess
 from faults.wire import Wire
 from tests.several.operations import Machines, machines
-from tests.waiting import until
+from tests.waiting import pause, until
 from tidelog.client import Admin, Consumer, NewTopic, Producer
 from tidelog.remote_log.manifest import Manifest, decode
 from tidelog.wire.metadata import PartitionInfo
@@ -96,7 +96,7 @@ async def test_kills_while_segments_are_copied(tmp_path: Path) -> None:
             await admin.create_topics([NewTopic("t", 1, topic_configs=TIERED)])
         writing = Writing(address, 1)
         for _ in range(KILLS):
-            await asyncio.sleep(moments.uniform(0.3, 1.5))
+            await pause(moments.uniform(0.3, 1.5))
             await broker.kill_9()
             await broker.start()
         await writing.go_on(200)
@@ -128,7 +128,7 @@ async def test_kills_of_leaders_in_turn_while_they_copy(machines: Machines, tmp_
     for number in range(KILLS):
         await writing.go_on(150)
         await all_in_sync(address)
-        await asyncio.sleep(moments.uniform(0.0, 1.0))
+        await pause(moments.uniform(0.0, 1.0))
         leader = (await partitions_of(address))[number % PARTITIONS].leader
         killed = machines.broker[leader]
         await killed.kill_9()

@@ -17,7 +17,7 @@ import pytest
 
 from faults.etcd import running_etcd
 from faults.process import BrokerProcess
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, pause
 from tidelog.client import (
     Admin,
     ConfigResource,
@@ -138,12 +138,6 @@ async def transact(site: Site, committed: dict[int, list[bytes]], aborted: set[b
                     else:
                         aborted.add(value)
                         await producer.abort_transaction()
-
-
-async def pause(seconds: float) -> None:
-    """So that what comes next happens at another step of the move in each play; nothing relies on it."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
 
 async def move(site: Site, admin: Admin, chance: random.Random) -> str:
