@@ -129,8 +129,17 @@ def cancel(
     only = None if file is None else _read(file).keys()
 
     async def work(admin: Admin) -> int:
-        under_way = [key for key in await admin.reassignments.list() if only is None or key in only]
-        await admin.reassignments.alter(dict.fromkeys(under_way))
+        from tidelog.client import BrokerError
+        from tidelog.protocol.errors import ErrorCode
+
+        while True:
+            under_way = [key for key in await admin.reassignments.list() if only is None or key in only]
+            try:
+                await admin.reassignments.alter(dict.fromkeys(under_way))
+                break
+            except BrokerError as error:
+                if error.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:  # Else one was completed meanwhile.
+                    raise
         if not await admin.reassignments.list():
             await _end_throttle(admin)
         return len(under_way)
