@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.replication_quota import ReplicationQuota
     from tidelog.broker.tiering.tiering import Tiering
     from tidelog.protocol import message_types as types
+    from tidelog.remote_log.object_store import ObjectStore
 
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
@@ -377,7 +378,7 @@ async def open_services(
     membership = None
     try:
         cluster = await _cluster(store, settings)
-        _check_remote_storage(config, cluster.catalog)
+        remote_store = _remote_store(config, cluster.catalog)
         peers = Peers(settings, cluster.catalog, events)
         identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
         noted = None
@@ -455,7 +456,7 @@ async def open_services(
         fetchers=fetchers,
         maintenance=_maintenance(partitions, clock_ms, steady_ms, config, events),
         cleaner=_begun_cleaner(partitions, clock_ms, steady_ms, settings, metrics, disk),
-        tiering=_tiering(settings, partitions, reconciler, clock_ms, metrics),
+        tiering=_tiering(remote_store, settings, partitions, reconciler, clock_ms, metrics),
         events=events,
         handles=HandleBudget(disk, lambda: len(partitions.replicas)),
         turns=turns,
@@ -527,41 +528,40 @@ def _fetchers(
     )
 
 
-def _check_remote_storage(config: BrokerConfig, catalog: Catalog) -> None:
-    """Raises DataFolderError where remote storage cannot be used, or topics need it and it is not enabled."""
+def _remote_store(config: BrokerConfig, catalog: Catalog) -> ObjectStore | None:
+    """None where remote storage is not enabled. Raises DataFolderError where it cannot be used, or topics
+    need it and it is not enabled."""
     if config.remote_log_storage_system_enable:
         from tidelog.broker.tiering.tiering import remote_store
 
         try:
-            remote_store(config)
+            return remote_store(config)
         except ValueError as error:
             raise DataFolderError(f"remote.storage.url: {error}") from None
-        return
     for topic in catalog.topics():
         if topic.configs.get("remote.storage.enable") == "true":
             raise DataFolderError(
                 f"the topic {topic.name} has remote.storage.enable, so its old records may be in remote"
                 " storage: set remote.log.storage.system.enable and remote.storage.url as before"
             )
+    return None
 
 
 def _tiering(
+    store: ObjectStore | None,
     settings: BrokerSettings,
     partitions: Partitions,
     reconciler: Reconciler,
     clock_ms: Callable[[], int],
     metrics: Metrics,
 ) -> Tiering | None:
-    config = settings.config
-    if not config.remote_log_storage_system_enable:
+    if store is None:
         return None
     from tidelog.broker.observability.remote_counts import RemoteCounts
-    from tidelog.broker.tiering.tiering import Tiering, remote_store
+    from tidelog.broker.tiering.tiering import Tiering
 
     metrics.remote = RemoteCounts()
-    tiering = Tiering(
-        partitions, reconciler, remote_store(config), lambda: settings.config, clock_ms, metrics.remote
-    )
+    tiering = Tiering(partitions, reconciler, store, lambda: settings.config, clock_ms, metrics.remote)
     tiering.start()
     return tiering
 

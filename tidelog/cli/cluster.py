@@ -102,10 +102,10 @@ def remove_broker(
 ) -> None:
     """Let the cluster forget a broker that will not come back.
 
-    Stop it, and move its replicas to other brokers before. It is refused else, and says what to do.
+    Stop it, and move its replicas to other brokers first. Otherwise this is refused.
     """
     run_with_admin(lambda admin: admin.unregister_broker(node_id), cluster)
-    print(f"broker {node_id} is removed. If it is ever started again, then with an empty data folder")
+    print(f"broker {node_id} is removed. If you start it again, give it an empty data folder")
 
 
 @app.command("move-to-etcd")

@@ -125,7 +125,7 @@ def cancel(
     ] = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Give partitions that are being moved the replicas of before."""
+    """Give partitions that are being moved their former replicas."""
     only = None if file is None else _read(file).keys()
 
     async def work(admin: Admin) -> int:

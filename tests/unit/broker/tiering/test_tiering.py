@@ -293,7 +293,7 @@ async def test_aborted_transactions_are_known_of_remote_segments(open_tiered: Op
         records = batch(producer_id, sequence=sequence, count=3, is_transactional=True)
         asker.replica("t").append_as_leader(records, NOW_MS, permit=lambda _: None)
     for producer_id in (one, other):
-        await asker.replica("t").append_marker(TransactionMarker(producer_id, 0, False, 0), NOW_MS)
+        await asker.replica("t").append_marker(TransactionMarker(producer_id, 0, 0, False), NOW_MS)
     await fill(asker, 10)
     await settle(asker)
     assert asker.replica("t").log.start_offset > 17
