@@ -27,7 +27,7 @@ from tidelog.broker.storage.batch_inspection import Effort
 from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, Permit, checked_header, may_not_begin
 from tidelog.broker.storage.compaction.compactable import Compactable
 from tidelog.broker.storage.disk import FULL, Disk, is_out_of_handles
-from tidelog.broker.storage.holes import Hole, raise_if_lost
+from tidelog.broker.storage.holes import Hole, holding, raise_if_lost
 from tidelog.broker.storage.invariants import check_ends, check_leader_epoch, check_producers, check_segments
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.local_segment import PREFIX_SIZE, LocalSegment
@@ -42,6 +42,7 @@ from tidelog.broker.storage.readable_log import ReadableLog
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
 from tidelog.broker.storage.recovery import ANY_EPOCH, Recovered, Recovery
 from tidelog.broker.storage.retention import latest_of_old_when_written, segments_to_delete
+from tidelog.broker.storage.segment import Place
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
@@ -504,6 +505,14 @@ class PartitionLog(ReadableLog):
         for segment in self._segments.segments[:-1]:
             if segment.end_offset > from_offset:
                 return segment if segment.end_offset <= end_offset else None
+        return None
+
+    def batch_at(self, offset: int) -> Place | None:
+        """Where the batch that holds `offset` is; None where it is not here, or damaged. In any thread."""
+        with suppress(OSError):
+            segments = self._segments.segments
+            if segments[0].base_offset <= offset < self.end_offset:
+                return holding(segments, offset).find(offset)
         return None
 
     def aborted_across(self, segment: LocalSegment) -> bytes:

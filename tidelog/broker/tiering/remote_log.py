@@ -5,6 +5,8 @@ Owns the manifest in memory and its changes. Invariants:
   no manifest of an earlier leader can be put;
 - changes are made one after the other; after one whose outcome is not known, the manifest is not known until
   it was claimed again;
+- without an unclean election, a log that does not join what is in remote storage changes nothing there: its
+  folder or the URL is the wrong one;
 - each claim puts a manifest before it deletes what none names: an earlier request that is still under way
   finds its number taken, so it cannot name what was deleted;
 - `PartitionLog.copied_end_offset`, up to where retention may delete local segments, follows a durable
@@ -104,8 +106,11 @@ class RemoteLog:
             raise ManifestConflictError(f"epoch {found.leader_epoch} leads, not {self.leader_epoch}")
         else:
             end = agreed_end(found, log.epochs.entries, log.start_offset, log.end_offset)
+            has_lost = end < found.end_offset
+            if found.segments and not (has_lost and replica.may_lose_committed):
+                await self._check_joins(found, end)
             claimed = found.next()
-            if end < found.end_offset:
+            if has_lost:
                 logger.error(
                     "remote_segments_given_up",
                     topic=log.topic,
@@ -117,13 +122,6 @@ class RemoteLog:
                 claimed = found.ending_at(end)
                 if claimed.end_offset < log.start_offset:
                     claimed = claimed.starting_at(log.start_offset)
-            elif claimed.segments and claimed.end_offset < log.start_offset:
-                raise ManifestError(
-                    f"{self.objects.path('manifest')} ends at offset {claimed.end_offset}, and the local log"
-                    f" begins at {log.start_offset}: check that remote.storage.url is the one of before; to"
-                    " delete what is there, set remote.storage.enable=false and"
-                    " remote.log.delete.on.disable=true"
-                )
             claimed = msgspec.structs.replace(
                 claimed, number=found.number + 1, leader_epoch=self.leader_epoch
             )
@@ -133,6 +131,24 @@ class RemoteLog:
         self._hold(claimed)
         await self._run(self.objects.sweep, claimed)
         return claimed
+
+    async def _check_joins(self, found: Manifest, agreed: int) -> None:
+        """Raise ManifestError unless the local log, which has the same leader epochs up to `agreed`, goes on
+        where remote storage ends, with the same batches."""
+        log, last = self._log, found.segments[-1]
+        joins = log.start_offset <= found.end_offset == agreed
+        if joins and last.max_timestamp >= 0:
+            place = await self._run(log.batch_at, last.max_timestamp_offset)
+            there = last.max_timestamp_offset, last.max_timestamp
+            joins = place is None or (place.last_offset, place.max_timestamp) == there
+        if not joins:
+            raise ManifestError(
+                f"{self.objects.path('manifest')} names the records {found.start_offset} to"
+                f" {found.end_offset}, and those of the local log, {log.start_offset} to {log.end_offset}, do"
+                " not join them: check that remote.storage.url is the one of before, and put back the"
+                " partition's folder if it was lost; to delete what is in remote storage, set"
+                " remote.storage.enable=false and remote.log.delete.on.disable=true"
+            )
 
     def _hold(self, manifest: Manifest) -> None:
         self.manifest = manifest

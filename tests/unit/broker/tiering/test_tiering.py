@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 from threading import Event
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from tests.conformance.commands import typist
@@ -434,8 +436,9 @@ async def test_where_nothing_more_is_copied_retention_deletes_local_segments(ope
     assert await read_all(asker, start) == list(range(start, 32))
 
 
-async def test_a_store_that_lacks_what_came_before_the_local_log_is_left_as_it_is(
-    open_tiered: OpenTiered, tmp_path: Path
+@pytest.mark.parametrize("is_lost", [False, True], ids=["another URL", "a lost folder"])
+async def test_a_store_that_does_not_join_the_local_log_is_left_as_it_is(
+    open_tiered: OpenTiered, tmp_path: Path, is_lost: bool
 ) -> None:
     asker = await open_tiered()
     await asker.create("t", **TIERED)
@@ -443,11 +446,16 @@ async def test_a_store_that_lacks_what_came_before_the_local_log_is_left_as_it_i
     await settle(asker)
     await asker.services.close()
     objects = objects_in(tmp_path / "remote")
-    asker = await open_tiered(remote_storage_url=f"file://{tmp_path}/other")
-    await fill(asker, 10, first=10)
-    await settle(asker)
-    await asker.services.close()
+    if is_lost:
+        rmtree(tmp_path / "data" / "t-0")
+    else:
+        asker = await open_tiered(remote_storage_url=f"file://{tmp_path}/other")
+        await fill(asker, 10, first=10)
+        await settle(asker)
+        await asker.services.close()
     asker = await open_tiered()
+    await settle(asker)
+    await fill(asker, 10, first=20, timestamp_ms=NOW_MS + 5)
     await settle(asker)
     assert asker.services.metrics.remote.copy_errors
     assert objects_in(tmp_path / "remote") == objects
@@ -486,6 +494,25 @@ async def test_a_stop_ends_a_copy(open_tiered: OpenTiered, tmp_path: Path) -> No
     asker = await open_tiered()
     await settle(asker)
     assert asker.replica("t").log.start_offset > 5
+    assert await read_all(asker, 0) == list(range(10))
+
+
+async def test_after_an_unclean_election_what_the_leader_lacks_is_given_up(open_tiered: OpenTiered) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **{**TIERED, "local_retention_bytes": "-2"})
+    await fill(asker, 10)
+    await settle(asker)
+    manifest, replica = manifest_of(asker), asker.replica("t")
+    longer = manifest.with_copied(
+        replace(manifest.segments[-1], base_offset=manifest.end_offset, end_offset=20), manifest.epochs
+    )
+    objects = replica.log.remote.objects
+    objects.commit(longer)
+    await asker.services.close()
+    asker = await open_tiered()
+    asker.replica("t").may_lose_committed = True
+    await settle(asker)
+    assert manifest_of(asker).segments == manifest.segments
     assert await read_all(asker, 0) == list(range(10))
 
 

@@ -311,7 +311,7 @@ def _committed(
         "topic": found.topic,
         "partition": found.partition,
         "committed": found.committed.offset,
-        "start_offset": start_offset if replica is None else replica.log.start_offset,
+        "start_offset": start_offset if replica is None else replica.log.log_start_offset,
         "high_watermark": found.high_watermark,
         "lag": found.lag,
         "commit_timestamp_ms": found.committed.commit_timestamp_ms,
