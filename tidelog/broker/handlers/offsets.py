@@ -109,6 +109,9 @@ class OffsetsHandler(GuardedHandler):
                 raise ApiError(code)
             return {"offset": end, "leader_epoch": replica.leader_epoch}
         log = replica.log
+        needs_remote = timestamp == EARLIEST_TIMESTAMP or timestamp in _OF_REMOTE_STORAGE
+        if needs_remote and log.log_start_offset == NO_OFFSET:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "remote storage has not answered yet")
         if timestamp in _OF_REMOTE_STORAGE:
             if log.remote is None or not log.copied_end_offset:
                 return {}
@@ -117,8 +120,6 @@ class OffsetsHandler(GuardedHandler):
             return {"offset": offset, "leader_epoch": log.leader_epoch_for(offset)}
         if timestamp in _STARTS:
             offset = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.start_offset
-            if offset == NO_OFFSET:
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "remote storage has not answered yet")
             return {"offset": offset, "leader_epoch": log.leader_epoch_for(offset)}
         answer: types.ListOffsetsResponsePartitionDict = {}
         searches.append(_Search(answer, replica, timestamp, end, _code_beyond_end(context, replica)))
