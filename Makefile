@@ -89,9 +89,9 @@ container: $(STAMP) ## build the images, use, kill and limit them in a container
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
 		tests/container/cluster.py tests/container/places.py
 
-spark: $(STAMP) ## kill jobs, executors and brokers of a cluster; run the recipes and a declarative pipeline
+spark: $(STAMP) ## kill jobs, executors and brokers of a cluster; run the recipes and a declarative pipeline; read remote segments
 	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py over_several.py recipes.py \
-		declarative_pipeline.py
+		declarative_pipeline.py tiered.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench

@@ -6,7 +6,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.unit.broker.tiering.conftest import (
     TIERED,
@@ -30,6 +29,8 @@ TOPIC = UUID(int=7)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer  # It takes a second of each process that collects tests.
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
