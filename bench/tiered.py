@@ -16,7 +16,15 @@ from typing import cast
 from bench.targets.process import cpu_seconds
 from faults.process import BrokerProcess
 from faults.wire import Wire
-from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer, Producer, TopicPartition
+from tidelog.client import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    Consumer,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from tidelog.protocol.records import iter_batches
 
 LOG = TopicPartition("t", 0)
@@ -72,8 +80,8 @@ async def main(megabytes: int) -> None:
 
 async def _measure(broker: BrokerProcess, megabytes: int) -> None:
     address, port, pid = f"127.0.0.1:{broker.port}", broker.port, broker.pid or 0
-    async with Wire.connected(port) as wire:
-        assert await wire.create_topic(LOG.topic, 1, CONFIGS) == 0
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([NewTopic(LOG.topic, 1, topic_configs=CONFIGS)])
     await fill(address, megabytes)
     async with Admin(bootstrap_servers=address) as admin, Consumer(bootstrap_servers=address) as consumer:
         # What is compared is what all segments but the newest hold.
