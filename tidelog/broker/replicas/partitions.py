@@ -64,6 +64,8 @@ class Partitions:
         """Called with each replica whose log failed or has no space."""
         self.when_unopened: Callable[[str, int], None] = lambda _topic, _index: None
         """Called with each partition whose log could not be opened."""
+        self._in_repair: dict[tuple[str, int], Replica] = {}
+        """Those that ended because their logs are changed; another one takes each place that is not removed."""
         self.are_moved = False
         """Whether partitions that are here may be given to other brokers."""
         self.logs = logs
@@ -227,6 +229,7 @@ class Partitions:
             await replica.flushed_as_follower()
         if self.replicas.get(key) is not replica or replica.leader_epoch != leader_epoch:
             return
+        self._in_repair[key] = replica
         replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         del self.replicas[key]
         self._tell(replica)
@@ -240,11 +243,14 @@ class Partitions:
             logger.error("partition_offline", topic=key[0], partition=key[1], error=str(error), advice=advice)
         topic = catalog.topic_by_id(replica.topic_id)
         role = role_in(topic, replica.partition, self.node_id)
-        if topic is not None and role is not None:
-            self.begin(topic, replica.partition, role)
+        if self._in_repair.get(key) is replica:
+            del self._in_repair[key]
+            if topic is not None and role is not None:
+                self.begin(topic, replica.partition, role)
 
     def stop(self, topic: Topic, index: int) -> None:
         """Let a replica serve and copy nothing more; `end` comes later."""
+        self._in_repair.pop((topic.name, index), None)
         replica = self.replicas.get((topic.name, index))
         if replica is not None and replica.topic_id == topic.topic_id:
             replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -253,6 +259,7 @@ class Partitions:
     def end(self, topic: Topic, index: int, code: ErrorCode) -> Sequence[Replica]:
         """Stop a replica and return it; its log stays open. Returns nothing if no log is open."""
         self.unopened.discard((topic.name, index))
+        self._in_repair.pop((topic.name, index), None)
         replica = self.replicas.pop((topic.name, index), None)
         if replica is None:
             return ()

@@ -133,8 +133,9 @@ class Reconciler:
         elif isinstance(change.delta, FoldersRemoved):
             self._forget(change.delta.node_id, change.delta.topic_ids)
         elif (topic := change.after or change.before) is not None:
-            if isinstance(change.delta, PartitionsChanged) and (self._waiting or self._busy.locked()):
+            if isinstance(change.delta, PartitionsChanged):
                 self._stop_removed(change, topic)
+            if isinstance(change.delta, PartitionsChanged) and (self._waiting or self._busy.locked()):
                 task = asyncio.get_running_loop().create_task(self._turns.run(self._roles(change, topic)))
                 self._changing_roles.add(task)
                 task.add_done_callback(self._roles_changed)

@@ -85,6 +85,20 @@ async def test_what_the_leader_of_an_earlier_epoch_said_changes_nothing(tmp_path
     await services.close()
 
 
+async def test_a_replica_that_is_removed_while_its_log_is_cut_does_not_begin_with_it(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    topic: Any = await services.topics.create("t")
+    replica, partitions = services.replicas["t", 0], services.partitions
+    replica.follow(2, 7)
+    async with partitions.disk_work:
+        cut = asyncio.create_task(partitions.truncate(replica, 2, 0, services.catalog))
+        await until(lambda: not services.replicas)
+        partitions.stop(topic, 0)
+    await cut
+    assert not services.replicas
+    await services.close()
+
+
 async def test_the_series_of_a_topic_end_with_it(tmp_path: Path) -> None:
     services = await opened(tmp_path)
     topic: Any = await services.topics.create("t")
