@@ -65,7 +65,7 @@ class Partitions:
         self.when_unopened: Callable[[str, int], None] = lambda _topic, _index: None
         """Called with each partition whose log could not be opened."""
         self._in_repair: dict[tuple[str, int], Replica] = {}
-        """Those that ended because their logs are changed; another one takes each place that is not removed."""
+        """Those that ended because their logs are changed. Another one takes their place unless removed."""
         self.are_moved = False
         """Whether partitions that are here may be given to other brokers."""
         self.logs = logs
@@ -149,8 +149,9 @@ class Partitions:
     def _config_of(self, topic: Topic) -> LogConfig:
         return self._settings.log_config(topic.configs, self._base_config())
 
-    def begin(self, topic: Topic, index: int, role: Role) -> None:
-        """Let the replica of an open log begin. Where no log is open, the partition is offline."""
+    def begin(self, topic: Topic, index: int, role: Role, committed_end: int = 0) -> None:
+        """Let the replica of an open log begin. Where no log is open, the partition is offline. What the log
+        holds before `committed_end` is known to be committed."""
         key = (topic.name, index)
         log = self.logs.logs.get(key)
         if log is None:
@@ -167,7 +168,11 @@ class Partitions:
             metrics=self._metrics,
             loop=asyncio.get_running_loop(),
             when_troubled=self._troubled,
-            committed_end=None if len(role.assigned.replicas) == 1 else log.start_offset,
+            committed_end=(
+                None
+                if len(role.assigned.replicas) == 1
+                else max(log.start_offset, min(committed_end, log.flushed_end_offset))
+            ),
         )
         self._take_role(replica, role)
 
@@ -246,7 +251,9 @@ class Partitions:
         if self._in_repair.get(key) is replica:
             del self._in_repair[key]
             if topic is not None and role is not None:
-                self.begin(topic, replica.partition, role)
+                # Else a follower that serves consumers had nothing committed until its leader answers.
+                committed_end = 0 if replica.may_lose_committed else replica.progress.committed.offset
+                self.begin(topic, replica.partition, role, committed_end)
 
     def stop(self, topic: Topic, index: int) -> None:
         """Let a replica serve and copy nothing more; `end` comes later."""

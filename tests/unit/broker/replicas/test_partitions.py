@@ -1,7 +1,9 @@
 """Partitions that come and go under clients that use them meanwhile."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,6 +98,23 @@ async def test_a_replica_that_is_removed_while_its_log_is_cut_does_not_begin_wit
         partitions.stop(topic, 0)
     await cut
     assert not services.replicas
+    await services.close()
+
+
+async def test_a_follower_that_is_cut_back_still_knows_what_is_committed(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    topic: Any = await services.topics.create("t")
+    for _ in range(3):
+        await stored(services, b"v")
+    own = topic.partitions[0]
+    copied = own._replace(leader_id=7, leader_epoch=2, replicas=(7, own.leader_id), isr=(7, own.leader_id))
+    catalog: Any = SimpleNamespace(topic_by_id=lambda _: replace(topic, partitions=(copied,)))
+    replica = services.replicas["t", 0]
+    replica.follow(2, 7)
+    await services.partitions.truncate(replica, 2, 2, catalog)
+    again = services.replicas["t", 0]
+    assert again is not replica
+    assert (again.is_follower, again.log.end_offset, again.high_watermark) == (True, 2, 2)
     await services.close()
 
 
