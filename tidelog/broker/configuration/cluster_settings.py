@@ -50,9 +50,9 @@ def _incarnation(value: object) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterSettings:
-    """Part of `BrokerConfig`, which checks the values."""
+    """Part of `BrokerConfig`, which checks the values and has the generated methods."""
 
     cluster_store: str = _setting(
         "",

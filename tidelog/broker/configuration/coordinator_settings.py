@@ -13,9 +13,9 @@ from tidelog.protocol.settings import setting as _setting
 _INT = 2**31 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CoordinatorSettings:
-    """Part of `BrokerConfig`, which checks the values."""
+    """Part of `BrokerConfig`, which checks the values and has the generated methods."""
 
     group_initial_rebalance_delay_ms: int = int32_setting(
         3_000,

@@ -51,9 +51,9 @@ def _registry_url(value: object) -> str:
     raise ConfigError("console.schema.registry.url must be a URL that begins with https:// or http://")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ListenerSettings:
-    """Part of `BrokerConfig`, which checks the values."""
+    """Part of `BrokerConfig`, which checks the values and has the generated methods."""
 
     listeners: tuple[str, ...] = _setting(
         (),

@@ -25,9 +25,9 @@ def _url(value: object) -> str:
     raise ConfigError(f"remote.storage.url: expected s3://BUCKET/PREFIX or file:///FOLDER, got {value!r}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class RemoteSettings:
-    """Part of `BrokerConfig`, which checks the values."""
+    """Part of `BrokerConfig`, which checks the values and has the generated methods."""
 
     remote_log_storage_system_enable: bool = _setting(
         False, "Whether topics may keep closed segments in remote storage, see Tiered storage."

@@ -52,9 +52,9 @@ def _jaas(value: object) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SaslSettings(ListenerSettings):
-    """Part of `BrokerConfig`, which checks the values."""
+    """Part of `BrokerConfig`, which checks the values and has the generated methods."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = _listener_setting(
         ("SCRAM-SHA-512", "SCRAM-SHA-256"),

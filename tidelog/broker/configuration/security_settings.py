@@ -19,9 +19,9 @@ TLS_1_2 = "TLSv1.2"
 TLS_1_3 = "TLSv1.3"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class SecuritySettings(SaslSettings):
-    """Part of `BrokerConfig`, which checks the values."""
+    """Part of `BrokerConfig`, which checks the values and has the generated methods."""
 
     authorizer_class_name: str = _setting(
         "",
