@@ -32,21 +32,26 @@ class Writers:
 
     def __init__(self, address: str, partitions: int, seed: int) -> None:
         self._job = Job(address, LOG, partitions, seed, longest_pause_s=0.5)
-        self._writer: TidelogWriter | None = None
+        self._writer: TidelogWriter
+        self._has_started = asyncio.Event()
 
     async def run(self, node: Node) -> None:
         """The present program."""
         settings = {**_PATIENT, "delivery_timeout_ms": 60_000, "linger_ms": 2}
-        self._writer = TidelogWriter(node.name, self._job, settings)
-        await self._writer.start()
+        writer = TidelogWriter(node.name, self._job, settings)
+        await writer.start()
+        self._writer = writer
+        self._has_started.set()
 
     async def settle(self) -> None:
-        """Raises TimeoutError."""
-        if self._writer is not None and hasattr(self._writer, "_receiving"):
-            await self._writer.settle(60)
+        """Also of a program that was begun just now: it would write on. Raises TimeoutError."""
+        async with asyncio.timeout(60):
+            await self._has_started.wait()
+        await self._writer.settle(60)
 
     def killed(self) -> None:
         """What was open is uncertain."""
+        self._has_started.clear()
         for ledger in self._job.ledgers:
             ledger.close()
 
