@@ -21,8 +21,8 @@ from tidelog.protocol.schema import ApiKey
 TIMES = 20
 REFUSED = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """They change nothing as long as there is no listener with SASL."""
-OF_CLUSTERS = {ApiKey.ELECT_LEADERS}
-"""They change nothing at a broker alone (`several.test_replication`)."""
+OF_CLUSTERS = {ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.ELECT_LEADERS, ApiKey.UNREGISTER_BROKER}
+"""They change nothing at a broker alone (`several`)."""
 OF_ACLS = {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
 """They change nothing without an authorizer. With one, each later request sees them (`test_acls`)."""
 UNSEEN = {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT}

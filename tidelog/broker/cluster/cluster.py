@@ -27,7 +27,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from tidelog.broker.cluster.catalog import Catalog, Change, Delta
+from tidelog.broker.cluster.catalog import Catalog, Change, Delta, NothingToChange
 from tidelog.broker.cluster.store import (
     STORE_FAILED_ADVICE,
     ClusterStore,
@@ -266,7 +266,7 @@ class Cluster:
             except Exception as error:
                 wanted.drop()
                 # A refusal is kept without its frames: one of them refers to the list.
-                planned.append(again(error) if isinstance(error, ApiError) else error)
+                planned.append(again(error) if isinstance(error, ApiError | NothingToChange) else error)
             else:
                 planned.append(delta)
         return planned

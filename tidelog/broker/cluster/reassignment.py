@@ -31,7 +31,7 @@ from tidelog.broker.cluster.controller import (
     offline_replicas,
 )
 from tidelog.broker.cluster.in_sync import partitions_changed
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 Wanted = Sequence[int] | None
 """The replicas that a partition is to have, the preferred leader first; None cancels a reassignment."""
@@ -69,7 +69,7 @@ def reassigned(
                 _check(assigned, replicas, catalog.brokers.keys(), may_change_factor)
                 now = begun(assigned, replicas)
         except ApiError as error:
-            refused[index] = error
+            refused[index] = again(error)
         else:
             if now is not assigned:
                 changed[index] = now
