@@ -210,7 +210,7 @@ async def test_the_folders_of_all_processes_are_verified_read_without_a_broker_a
 
 
 async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
-    settings = {"faults.enable": "true"}
+    settings = {"faults.enable": "true", "broker.session.timeout.ms": "600000"}
     async with processes(tmp_path / "data", 2, **settings) as broker, ClientSession() as http:
         await create(broker)
         await produce(broker, range(40))

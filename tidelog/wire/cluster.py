@@ -372,6 +372,7 @@ class Cluster:
         If none answers, raises an error that no retry changes (a broker lacks the API, or refuses the user),
         because that says more than a connection error; else the last error.
         """
+        self._require_open()
         error: errors.ClientError = errors.BrokerUnavailableError("no broker is known")
         candidates = self._candidates()
         asked: list[asyncio.Task[Any]] = []

@@ -19,7 +19,7 @@ from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.replicas import replica
+from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services, open_services
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -288,7 +288,7 @@ async def test_a_marker_that_a_later_epoch_has_made_needless_does_not_hold_its_t
 async def test_one_flush_makes_the_end_of_a_transaction_and_the_beginning_of_the_next_durable(
     open_one: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica, "FLUSH_SOON_MS", 600_000)
+    monkeypatch.setattr(leader_writes, "FLUSH_SOON_MS", 600_000)
     services = await open_one()
     client = await begun(services, P0, P1)
     flushed: list[str] = []

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.test_services import batch, opened, stored
 from tests.waiting import until
-from tidelog.broker.replicas import replica as replica_module
+from tidelog.broker.replicas import replica_log
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
@@ -225,7 +225,7 @@ async def test_a_stop_without_handles_loses_nothing_and_is_not_called_clean(tmp_
 async def test_a_flush_waits_for_handles_as_long_as_it_takes_and_keeps_no_other_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_module, "HANDLES_RETRY_MS", 0)
+    monkeypatch.setattr(replica_log, "HANDLES_RETRY_MS", 0)
 
     class NoDirectory(Disk):
         refused = 0

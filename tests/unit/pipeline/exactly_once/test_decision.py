@@ -25,7 +25,7 @@ NEXT_RUN = replace(LAST, run="another run", write="another write", attempts=(9,)
 def as_committed(decision: Decision) -> dict[TopicPartition, CommittedOffset]:
     return {
         where: CommittedOffset(offset, -1, metadata)
-        for where, (offset, metadata) in to_offsets(decision).items()
+        for where, (offset, metadata, _) in to_offsets(decision).items()
     }
 
 
