@@ -67,9 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
                 failures[name] = str(error)
                 console.print(f"[bold red]{name} failed[/]: {error}", highlight=False)
                 continue
+            report.write(tables, LATEST, about | {"seconds": round(time.perf_counter() - begin)})
             report.show(tables[name], console)
             console.print(f"{name}: {time.perf_counter() - started:.0f} s", highlight=False)
-            report.write(tables, LATEST, about | {"seconds": round(time.perf_counter() - begin)})
     except KeyboardInterrupt:
         return 130
     finally:

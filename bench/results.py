@@ -56,9 +56,10 @@ class Row:
         return median(values) if values else None
 
     def ratio(self, against: str, of: str = SUBJECT) -> float | None:
-        """The median of one target's values over another's, or None when one of them was not measured."""
+        """The median of one target's values over another's; None when one of them was not measured, or the
+        other's is 0, which is less than the clock shows."""
         mine, other = self.values.get(of), self.values.get(against)
-        return median(map(truediv, mine, other)) if mine and other else None
+        return median(map(truediv, mine, other)) if mine and other and all(other) else None
 
     def busy(self, target: str) -> float:
         """The part of the processors that others used in the middle round; 0 if it was not measured."""

@@ -5,18 +5,14 @@ import os
 import subprocess
 import sys
 
-from tests.simulation import transactions
 from tests.simulation.test_exactly_once import ROUGH, play
 
 SEEDS = range(6)
-_OF_WHOLE_BROKERS = 5
-"""Its processors are members of a group."""
 
 
 def digest() -> str:
-    """Of what is stored and how each record ended, over some schedules; of all that a whole broker and its
-    clients sent."""
-    found = hashlib.sha256(b"%d" % transactions.play(_OF_WHOLE_BROKERS).traffic)
+    """Of what is stored and how each record ended, over some schedules."""
+    found = hashlib.sha256()
     for seed in SEEDS:
         run = play(seed, ROUGH, delivery_timeout_ms=300)
         for key, log in sorted(run.broker.logs.items()):

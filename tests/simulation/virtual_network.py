@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, NamedTuple
-from zlib import crc32
 
 from tests.simulation.virtual_loop import NODE, Node, VirtualLoop
 
@@ -60,8 +59,6 @@ class Network:
         """Machines of which nothing arrives late."""
         self.loses: Callable[[Node, bytes], bool] | None = None
         """Whether a request of a node is lost with its connection; None where only chance decides."""
-        self.traffic = 0
-        """The CRC of all bytes that were sent, in their order."""
         self._closed: dict[tuple[str, str], list[_Sent]] = {}
 
     def count(self, what: str) -> None:
@@ -191,7 +188,6 @@ class Link:
     def write(self, end: "End", data: bytes) -> None:
         if not self.is_open or (end.node is not None and end.node.is_dead):
             return
-        self.network.traffic = crc32(data, self.network.traffic)
         if end is self.server:
             if not self.is_swallowing:
                 self.client.receive_soon(data)

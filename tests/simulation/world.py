@@ -115,9 +115,6 @@ class Run:
     history: History = field(default_factory=History)
     findings: list[Finding] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
-    traffic: int = 0
-    """The CRC of all that was sent."""
-
     found: "asyncio.Future[None] | None" = None
     """Resolved with the first finding."""
 
@@ -251,7 +248,6 @@ class World:
         if isinstance(seen, Exception):
             raise seen
         self.loop.bury()
-        self.run.traffic = self.network.traffic
         self.run.done["lives of brokers"] = sum(broker.lives for broker in self.brokers)
         self.run.done["power cuts"] = sum(broker.power_cuts for broker in self.brokers)
         self.run.done["commits of the catalog"] = len(self.facts.commits)
