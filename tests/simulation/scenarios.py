@@ -289,36 +289,33 @@ async def broker_dies_as_the_catalog_hears_of_its_start(stage: Stage) -> None:
     await stage.until_served()
 
 
+async def _asked_without_sessions(stage: Stage, consumer: Consumer, key: TopicPartition) -> None:
+    machines = tuple(broker.machine for broker in stage.brokers)
+    stage.close(machines, MEMBERS)
+    stage.close(MEMBERS, machines)
+    await stage.loop.after(_GONE_S)
+    with suppress(ClientError, TimeoutError):
+        async with asyncio.timeout(2):
+            await consumer.committed(key)
+    stage.network.open_all_ways()
+
+
 async def coordinator_is_asked_that_has_no_session(stage: Stage) -> None:
     await stage.make_topic()
-    machines = tuple(broker.machine for broker in stage.brokers)
     key = TopicPartition(TOPIC, 0)
     async with Consumer(bootstrap_servers=stage.address, group_id="g", request_timeout_ms=1_000) as consumer:
         await consumer.commit({key: 1})
-        stage.close(machines, MEMBERS)
-        stage.close(MEMBERS, machines)
-        await stage.loop.after(_GONE_S)
-        with suppress(ClientError, TimeoutError):
-            async with asyncio.timeout(2):
-                await consumer.committed(key)
-        stage.network.open_all_ways()
+        await _asked_without_sessions(stage, consumer, key)
 
 
 async def coordinator_is_looked_for_that_has_no_session(stage: Stage) -> None:
     await stage.make_topic()
-    machines = tuple(broker.machine for broker in stage.brokers)
     key = TopicPartition(TOPIC, 0)
     settings: dict[str, Any] = {"bootstrap_servers": stage.address, "request_timeout_ms": 1_000}
     async with Consumer(group_id="g", **settings) as consumer:
         await consumer.commit({key: 1})
     async with Consumer(group_id="h", **settings) as consumer:
-        stage.close(machines, MEMBERS)
-        stage.close(MEMBERS, machines)
-        await stage.loop.after(_GONE_S)
-        with suppress(ClientError, TimeoutError):
-            async with asyncio.timeout(2):
-                await consumer.committed(key)
-        stage.network.open_all_ways()
+        await _asked_without_sessions(stage, consumer, key)
 
 
 async def replica_is_alone_that_is_not_in_sync(stage: Stage) -> None:

@@ -7,6 +7,7 @@ that gives partitions other replicas. What they note outlives them.
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -96,13 +97,12 @@ class Committer:
         self._promised = dict.fromkeys(self._keys, wanted)
 
 
-class Mover:
-    """Gives partitions of all topics other replicas, and cancels some of that."""
+class _Steps(ABC):
+    """One step after the other, each through the same client until one fails."""
 
-    def __init__(self, address: str, rng: random.Random, brokers: int) -> None:
+    def __init__(self, address: str, rng: random.Random) -> None:
         self._address = address
         self._rng = rng
-        self._brokers = range(1, brokers + 1)
 
     async def run(self, node: Node) -> None:
         while True:
@@ -113,6 +113,18 @@ class Mover:
                         await asyncio.sleep(_PAUSE_S * self._rng.random())
             except ClientError:
                 await asyncio.sleep(_PAUSE_S)
+
+    @abstractmethod
+    async def _step(self, admin: Admin) -> None:
+        """Raises ClientError."""
+
+
+class Mover(_Steps):
+    """Gives partitions of all topics other replicas, and cancels some of that."""
+
+    def __init__(self, address: str, rng: random.Random, brokers: int) -> None:
+        super().__init__(address, rng)
+        self._brokers = range(1, brokers + 1)
 
     async def _step(self, admin: Admin) -> None:
         if self._rng.random() < 0.3 and (under_way := await admin.reassignments.list()):
@@ -124,26 +136,15 @@ class Mover:
         await admin.reassignments.alter({key: replicas})
 
 
-class Administrator:
+class Administrator(_Steps):
     """Creates topics and ACLs, and deletes some of them again."""
 
     def __init__(self, address: str, rng: random.Random, replicas: int) -> None:
-        self._address = address
-        self._rng = rng
+        super().__init__(address, rng)
         self._replicas = replicas
         self._next = 0
         self._kept: set[str] = set()
         """Whose creation was confirmed, and whose deletion was not asked for."""
-
-    async def run(self, node: Node) -> None:
-        while True:
-            try:
-                async with Admin(bootstrap_servers=self._address, **_PATIENT) as admin:
-                    while True:
-                        await self._step(admin)
-                        await asyncio.sleep(_PAUSE_S * self._rng.random())
-            except ClientError:
-                await asyncio.sleep(_PAUSE_S)
 
     async def _step(self, admin: Admin) -> None:
         if len(self._kept) > 3:
