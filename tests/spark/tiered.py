@@ -4,16 +4,15 @@ levels, read from the objects and through the broker, in batches and as a stream
 `make spark` runs it.
 """
 
-import http.client
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyspark.sql import DataFrame, SparkSession
 
 from faults.wire import Wire
+from tests.buckets import bucket_server
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.client import Producer
@@ -40,15 +39,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, 
     if request.param == "folder":
         yield {"remote.storage.url": f"file://{tmp_path}/remote"}
         return
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    connection = http.client.HTTPConnection(host, port)
-    connection.request("PUT", "/bucket")
-    assert connection.getresponse().status == 200
-    connection.close()
-    yield {"remote.storage.url": "s3://bucket/spark", "remote.storage.endpoint": f"http://{host}:{port}"}
-    server.stop()
+    with bucket_server() as endpoint:
+        yield {"remote.storage.url": "s3://bucket/spark", "remote.storage.endpoint": endpoint}
 
 
 async def make_topic(port: int) -> None:

@@ -1,12 +1,12 @@
 """What each object store promises: a folder, and a bucket of a server that speaks S3's protocol."""
 
-import http.client
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from tests.buckets import bucket_server
 from tests.unit.broker.tiering.conftest import (
     TIERED,
     OpenTiered,
@@ -29,17 +29,8 @@ TOPIC = UUID(int=7)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer  # It takes a second of each process that collects tests.
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    connection = http.client.HTTPConnection(host, port)
-    connection.request("PUT", "/bucket")
-    assert connection.getresponse().status == 200
-    connection.close()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with bucket_server() as url:
+        yield url
 
 
 @pytest.fixture(params=["folder", "bucket"])
