@@ -110,6 +110,10 @@ def _nothing(_: Any) -> Any:
     return lambda *_: None
 
 
+def _nobody(_: Any) -> Any:
+    return lambda _: frozenset()
+
+
 def _never(_: Any) -> Any:
     return lambda *_: False
 
@@ -191,6 +195,14 @@ MUTANTS: Final = {
         ((manager, "decode_snapshot", _without_producers),),
         "producers differ",
         _played(replica_scenarios.follower_begins_anew),
+    ),
+    "stopping": Mutant(
+        "brokers that stop at once leave one after the other",
+        ((membership, "stopping_brokers", _nobody),),
+        "fewer in sync than have to be",
+        Scenario(
+            replica_scenarios.two_brokers_stop_at_once_while_the_third_catches_up, brokers=3, replicas=3
+        ),
     ),
     "leader's disk": Mutant(
         "what is committed is on the leader's disk too",

@@ -257,3 +257,22 @@ async def added_replica_hears_nothing_of_its_leader(stage: Stage) -> None:
     await stage.loop.after(2)
     stage.network.open_all_ways()
     await stage.until(lambda: not stage.assigned(TOPIC, 0).removing, "a reassignment does not end")
+
+
+async def two_brokers_stop_at_once_while_the_third_catches_up(stage: Stage) -> None:
+    await stage.make_topic()
+    leader = stage.led_by(TOPIC, 0)
+    late, other = (broker for broker in stage.brokers if broker is not leader)
+    stage.part(leader, late)
+    await stage.until(lambda: len(stage.assigned(TOPIC, 0).isr) == 2, "no follower is left out")
+    stopped = {broker: broker.lives for broker in (leader, other)}
+    too_few = stage.once_stored(lambda: len(stage.assigned(TOPIC, 0).isr) < 2, lambda: None)
+    for broker in stopped:
+        await broker.stop()
+    stage.network.open_all_ways()
+    await stage.until(
+        lambda: all(broker.lives > life for broker, life in stopped.items()), "a broker does not stop"
+    )
+    if too_few:
+        stage.run.find(Kind.BROKEN_RULE, "stops leave fewer in sync than have to be")
+    await stage.until_served()

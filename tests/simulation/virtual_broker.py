@@ -123,8 +123,13 @@ class VirtualBroker:
         services, node = self.services, self.node
         if services is None:
             return
-        self.network.endpoints[self.address].accept = None
-        ending = node.start(services.close())
+
+        async def end() -> None:
+            await services.hand_over(services.config.shutdown_timeout_ms)
+            self.network.endpoints[self.address].accept = None
+            await services.close()
+
+        ending = node.start(end())
         ending.add_done_callback(lambda _: node.is_dead or self.kill(cuts_power=False), context=Context())
 
     async def _serve(self, node: Node, disk: VirtualDisk) -> None:

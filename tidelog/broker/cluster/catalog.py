@@ -79,6 +79,8 @@ class BrokerRegistration(NamedTuple):
     """Whether it leads nothing and gets no new partition, because its session ended."""
     offline: tuple[tuple[UUID, int], ...] = ()
     """Topic id and partition of replicas whose logs failed since this start: they may not lead."""
+    is_stopping: bool = False
+    """Whether it was asked to stop (KIP-841, in controlled shutdown). It stays set after the stop."""
 
 
 class PartitionAssignment(NamedTuple):

@@ -195,6 +195,7 @@ def broker_fields(broker: BrokerRegistration) -> dict[str, object]:
         "rack": broker.rack,
         "is_fenced": broker.is_fenced,
         **({"offline": [[each.hex, index] for each, index in broker.offline]} if broker.offline else {}),
+        **({"is_stopping": True} if broker.is_stopping else {}),
     }
 
 
@@ -211,6 +212,7 @@ def broker_of(fields: Mapping[str, Any]) -> BrokerRegistration:
         rack,
         is_fenced,
         tuple((uuid_of(each), whole_number(index, _INT32)) for each, index in fields.get("offline", ())),
+        fields.get("is_stopping") is True,
     )
 
 

@@ -55,7 +55,7 @@ from tidelog.broker.cluster.controller import (
     without_disk,
     without_session,
 )
-from tidelog.broker.cluster.leaving import awaited_by
+from tidelog.broker.cluster.leaving import awaited_by, stopping_brokers
 from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
 from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
@@ -118,6 +118,8 @@ class Membership:
         self._session_timeout_ms = session_timeout_ms
         self._sessions: frozenset[BrokerSession] | None = None
         self._was_controller = self._was_cut_off = False
+        self._stopping_before: frozenset[int] = frozenset()
+        """The brokers that had begun to stop when this one did."""
         self._problem = ""
         """What went wrong last, if it still does."""
         self._topics: dict[UUID, None] = {}
@@ -366,7 +368,7 @@ class Membership:
         return {"node_id": self._broker.node_id, "controller_id": self.controller_id}
 
     async def _unfence(self) -> None:
-        """Register as live, unless the catalog says so."""
+        """Register as live, and as stopping if this broker stops, unless the catalog says so."""
         live = self._broker._replace(is_fenced=False)
 
         def plan(image: Catalog) -> BrokerRegistered:
@@ -375,11 +377,14 @@ class Membership:
                 raise StoreError(
                     f"another broker with node.id {live.node_id} was started meanwhile; stop one of the two"
                 )
+            if live.is_stopping and not (known and known.is_stopping):
+                self._stopping_before = stopping_brokers(image)
             return BrokerRegistered(live)
 
         if self._cluster.catalog.brokers.get(live.node_id) != live:
             await self._cluster.change(plan)
-            logger.info("broker_registered", node_id=live.node_id, incarnation=str(live.incarnation))
+            if not live.is_stopping:
+                logger.info("broker_registered", node_id=live.node_id, incarnation=str(live.incarnation))
 
     async def _fence(self, broker: BrokerRegistration, *, may_have_session: bool = False) -> None:
         is_other = broker.node_id != self._broker.node_id
@@ -409,15 +414,22 @@ class Membership:
         await self._elect(wanted)
 
     async def until_dispensable(self, timeout_ms: int) -> None:
-        """Return when enough replicas are in sync without this broker's, or no live one can join them, or the
-        time is over."""
+        """Return when enough replicas are in sync without this broker's, when none can join them, or when the
+        time is over. The other brokers learn first that this one stops."""
         deadline = time.monotonic() + timeout_ms / 1000
         revision, is_told = -1, False
+        if not self.is_cut_off:
+            self._broker = self._broker._replace(is_stopping=True)
+            with suppress(*_STORE_ERRORS, TimeoutError):
+                async with asyncio.timeout(min(timeout_ms, self._session_timeout_ms) / 1000):
+                    await self._unfence()
         while not self.is_cut_off:
             catalog = self._cluster.catalog
             if catalog.revision != revision:
                 revision = catalog.revision
-                awaited = awaited_by(catalog, self._broker.node_id, self._least_in_sync)
+                awaited = awaited_by(
+                    catalog, self._broker.node_id, self._stopping_before, self._least_in_sync
+                )
                 if not awaited:
                     return
             names = {**awaited[0]._asdict(), "partitions": len(awaited), "timeout_ms": timeout_ms}

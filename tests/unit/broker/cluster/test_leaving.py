@@ -10,7 +10,13 @@ from tidelog.broker.cluster.leaving import Awaited, awaited_by
 TOPIC_ID = UUID(int=7)
 
 
-def image(isr: tuple[int, ...], fenced: int = 0, offline: int = 0, **reassigned: tuple[int, ...]) -> Catalog:
+def image(
+    isr: tuple[int, ...],
+    fenced: int = 0,
+    offline: int = 0,
+    stopping: tuple[int, ...] = (),
+    **reassigned: tuple[int, ...],
+) -> Catalog:
     partition = PartitionAssignment(1, 4, (1, 2, 3), isr)._replace(**reassigned)
     brokers = [
         BrokerRegistration(
@@ -19,6 +25,7 @@ def image(isr: tuple[int, ...], fenced: int = 0, offline: int = 0, **reassigned:
             UUID(int=node_id),
             is_fenced=node_id == fenced,
             offline=((TOPIC_ID, 0),) if node_id == offline else (),
+            is_stopping=node_id in stopping,
         )
         for node_id in (1, 2, 3)
     ]
@@ -28,7 +35,8 @@ def image(isr: tuple[int, ...], fenced: int = 0, offline: int = 0, **reassigned:
 @pytest.mark.parametrize(("isr", "catching_up"), [((1, 2), (3,)), ((1,), (2, 3))])
 def test_it_waits_whether_it_leads_or_follows(isr: tuple[int, ...], catching_up: tuple[int, ...]) -> None:
     for leaving in isr:
-        assert awaited_by(image(isr), leaving, lambda _: 2) == [Awaited("t", 0, isr, catching_up)]
+        awaited = awaited_by(image(isr), leaving, frozenset(), lambda _: 2)
+        assert awaited == [Awaited("t", 0, isr, catching_up)]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +49,21 @@ def test_it_waits_whether_it_leads_or_follows(isr: tuple[int, ...], catching_up:
         (image((1, 2), fenced=3), 1, 2),
         (image((1, 2), offline=3), 1, 2),
         (image((1, 2), adding=(3,)), 1, 1),
+        (image((1, 2, 3), stopping=(1, 2)), 1, 2),  # Who began later waits.
+        (image((1, 2), stopping=(1, 2, 3)), 1, 2),  # All stop.
     ],
 )
 def test_it_waits_for_nothing_else(catalog: Catalog, leaving: int, least: int) -> None:
-    assert awaited_by(catalog, leaving, lambda _: least) == []
+    assert awaited_by(catalog, leaving, frozenset(), lambda _: least) == []
+
+
+def test_who_began_to_stop_later_waits_until_the_other_is_back() -> None:
+    before = frozenset({1})
+    for catalog in (
+        image((1, 2, 3), stopping=(1, 2)),
+        image((2, 3), fenced=1, stopping=(1, 2)),
+        image((2, 3), fenced=1, stopping=(2,)),
+    ):
+        (awaited,) = awaited_by(catalog, 2, before, lambda _: 2)
+        assert awaited.catching_up == (1,)
+    assert awaited_by(image((1, 2, 3), stopping=(2,)), 2, before, lambda _: 2) == []
