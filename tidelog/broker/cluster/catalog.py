@@ -81,6 +81,8 @@ class BrokerRegistration(NamedTuple):
     """Topic id and partition of replicas whose logs failed since this start: they may not lead."""
     is_stopping: bool = False
     """Whether it was asked to stop (KIP-841, in controlled shutdown). It stays set after the stop."""
+    others: str = ""
+    """The fields that this release does not know, as JSON: a newer broker registered with them."""
 
 
 class PartitionAssignment(NamedTuple):

@@ -49,6 +49,9 @@ DIGEST_MODULUS = 1 << 128
 _INT32 = 2**31 - 1
 _PORT = 2**16 - 1
 MAX_INT64 = 2**63 - 1
+_BROKER_FIELDS = frozenset(
+    ("id", "listeners", "incarnation", "directory_id", "rack", "is_fenced", "offline", "is_stopping")
+)
 
 
 class UnknownFact(ValueError):
@@ -196,12 +199,14 @@ def broker_fields(broker: BrokerRegistration) -> dict[str, object]:
         "is_fenced": broker.is_fenced,
         **({"offline": [[each.hex, index] for each, index in broker.offline]} if broker.offline else {}),
         **({"is_stopping": True} if broker.is_stopping else {}),
+        **(decoded(broker.others) if broker.others else {}),
     }
 
 
 def broker_of(fields: Mapping[str, Any]) -> BrokerRegistration:
     """The broker that `broker_fields` gave. Raises ValueError, KeyError."""
     rack, is_fenced = fields["rack"], fields["is_fenced"]
+    others = {name: value for name, value in fields.items() if name not in _BROKER_FIELDS}
     if not isinstance(rack, str | None) or not isinstance(is_fenced, bool):
         raise ValueError(f"rack {rack!r}, fenced {is_fenced!r}")
     return BrokerRegistration(
@@ -213,6 +218,7 @@ def broker_of(fields: Mapping[str, Any]) -> BrokerRegistration:
         is_fenced,
         tuple((uuid_of(each), whole_number(index, _INT32)) for each, index in fields.get("offline", ())),
         fields.get("is_stopping") is True,
+        encoded(others) if others else "",
     )
 
 

@@ -296,6 +296,7 @@ async def test_only_the_broker_s_user_may_read_the_files_because_they_hold_keys(
         FoldersRemoved(2, (uuid4(),)),
         BrokerUnregistered(2),
         BrokerRegistered(BrokerRegistration(7, (), uuid4(), uuid4(), "r", is_fenced=True)),
+        BrokerRegistered(BrokerRegistration(7, (), is_stopping=True, others='{"new":[1,null]}')),
         TopicConfigsChanged(uuid4(), {"b": "2", "a": "ü\n"}),
         BrokerConfigsChanged("", {"b": "2", "a": "ü\n"}),
         led_anew(topic("a", 3), 0, 2),
