@@ -219,7 +219,7 @@ class Services:
                 partial(unregistering, node_id=node_id), without_session=node_id if self.membership else None
             )
         except SessionLives:
-            raise still_lives(node_id) from None
+            raise still_lives() from None
 
     def check_not_replaced(self, replica: Replica) -> None:
         """Raise ApiError where this broker is cut off, and another one may lead by now: see

@@ -99,7 +99,7 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
     if broker is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"the cluster has no broker {node_id}")
     if not broker.is_fenced:
-        raise still_lives(node_id)
+        raise still_lives()
     held = [
         (f"{topic.name}-{index}", not {*assigned.isr, *assigned.elr} - {node_id})
         for topic in catalog.topics()
@@ -110,21 +110,22 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
     if last:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {node_id} has the last replica of {_some(last)}: start it again and move them by "
+            f"it has the last replica of {_some(last)}: start it again and move them by "
             "`tidelog reassign`, or delete these topics if their records are lost",
         )
     if held:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {node_id} has replicas of {_some([name for name, _ in held])}: move them to other "
+            f"it has replicas of {_some([name for name, _ in held])}: move them to other "
             "brokers by `tidelog reassign`, then ask again",
         )
     return BrokerUnregistered(node_id)
 
 
-def still_lives(node_id: int) -> ApiError:
+def still_lives() -> ApiError:
     """Why a broker is not forgotten yet."""
-    return ApiError(ErrorCode.INVALID_REQUEST, f"broker {node_id} lives: stop it, and ask again")
+    expected = "expected a stopped broker, but it is live: stop it, and try again"
+    return ApiError(ErrorCode.INVALID_REQUEST, expected)
 
 
 def _some(names: list[str]) -> str:

@@ -107,7 +107,7 @@ def test_a_broker_is_forgotten_once_it_is_gone_and_has_no_replica() -> None:
 
     for catalog, why in (
         (Catalog("c"), "has no broker 1"),
-        (image(), "broker 1 lives"),
+        (image(), "expected a stopped broker, but it is live: stop it"),
         (gone((1,)), "the last replica of t-0"),
         (gone((1,), (2,)), "has replicas of t-0"),
         (gone((2,)), "has replicas of t-0"),
