@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _CLIENT_ID = "tidelog-admin"
 _SET, _DELETE = 0, 1
 _FIRST_DELETE_BY_ID = 6
+_NAMED = 20
+"""How many more refusals the message of an error names."""
 
 
 @shows_settings(ClusterConfig, client_id=_CLIENT_ID)
@@ -361,7 +363,7 @@ class Admin:
         name: Callable[[Any], str] | None = None,
     ) -> Any:
         """Call `ask` until a broker answers and no result has a retriable error. Raises the first error, in
-        the order of the results."""
+        the order of the results; its message says what else is refused."""
         deadline = asyncio.get_running_loop().time() + self._config.request_timeout_ms / 1000
         failures = 0
         while True:
@@ -372,12 +374,8 @@ class Admin:
             except BrokerUnavailableError as unavailable:
                 # Nothing was sent, and a broker that starts again or another one may take it.
                 error = unavailable
-            for result in results(answer) if error is None else ():
-                code = error_code(result.error_code)
-                if code is not ErrorCode.NONE:
-                    text = getattr(result, "error_message", None)
-                    error = broker_error(code, (name or _resource_name)(result), text)
-                    break
+            else:
+                error = _refusal(results(answer), name or _resource_name)
             if error is None:
                 return answer
             failures += 1
@@ -388,6 +386,22 @@ class Admin:
             await asyncio.sleep(delay)
             with contextlib.suppress(BrokerUnavailableError, ConnectionLostError):
                 await self._cluster.refresh()
+
+
+def _refusal(results: Iterable[Any], name: Callable[[Any], str]) -> ClientError | None:
+    """The first error of these results; its message says what else is refused. None if there is none."""
+    refused = [
+        (code, name(result), getattr(result, "error_message", None) or code.message)
+        for result in results
+        if (code := error_code(result.error_code)) is not ErrorCode.NONE
+    ]
+    if not refused:
+        return None
+    (code, what, text), *others = refused
+    texts = [text, *(f"{what}: {text}" for _, what, text in others[:_NAMED])]
+    if len(others) > _NAMED:
+        texts.append(f"and {len(others) - _NAMED} more")
+    return broker_error(code, what, "; ".join(texts))
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:

@@ -28,9 +28,10 @@ class ReassignmentAdmin:
         """Begin to give each partition the replicas on these brokers, the preferred leader first. None
         cancels what is under way. The brokers complete it by and by: see `list`.
 
-        Raises BrokerError where one is refused, after it has asked for all partitions.
+        Raises BrokerError, which names those that are refused, after it has asked for all partitions.
         """
         left = dict(replicas)
+        what = ""
 
         def values(_: int) -> "types.AlterPartitionReassignmentsRequestDict":
             topics: defaultdict[str, list[types.AlterPartitionReassignmentsRequestPartitionDict]]
@@ -41,14 +42,17 @@ class ReassignmentAdmin:
             return {"topics": [{"name": name, "partitions": some} for name, some in topics.items()]}
 
         def results(answer: "types.AlterPartitionReassignmentsResponse") -> Iterator[Any]:
+            nonlocal what
+            what = "the reassignments"
             yield answer
             for topic in answer.responses:
                 for result in topic.partitions:
+                    what = f"the reassignment of {topic.name}-{result.partition_index}"
                     if not result.error_code:  # A second cancellation would find nothing.
                         left.pop(TopicPartition(topic.name, result.partition_index), None)
                     yield result
 
-        await self._ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, values, results, _name)
+        await self._ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, values, results, lambda _: what)
 
     async def list(self) -> dict[TopicPartition, Reassignment]:
         """Those that are under way."""
@@ -65,8 +69,3 @@ class ReassignmentAdmin:
             for topic in answer.topics
             for each in topic.partitions
         }
-
-
-def _name(result: Any) -> str:
-    partition = getattr(result, "partition_index", None)
-    return "the reassignments" if partition is None else f"the reassignment of partition {partition}"

@@ -111,6 +111,23 @@ async def test_a_refusal_for_good_is_told_at_once(broker: ScriptedBroker) -> Non
     assert len(broker.seen(ApiKey.CREATE_TOPICS)) == 1
 
 
+async def test_each_reassignment_that_is_refused_is_named(broker: ScriptedBroker) -> None:
+    def refused(request: Request) -> dict[str, Any]:
+        told = {"error_code": ErrorCode.INVALID_REPLICA_ASSIGNMENT, "error_message": "no broker 9"}
+        responses = [
+            {"name": topic.name, "partitions": [{"partition_index": each.partition_index, **told}]}
+            for topic in request.values.topics
+            for each in topic.partitions
+        ]
+        return {"error_code": 0, "error_message": None, "responses": responses}
+
+    broker.scripts[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = refused
+    async with Admin(bootstrap_servers=broker.address) as admin:
+        with pytest.raises(BrokerError, match="of a-0: no broker 9; the reassignment of b-1: no broker 9"):
+            await admin.reassignments.alter({TopicPartition("a", 0): [9], TopicPartition("b", 1): [9]})
+    assert len(broker.seen(ApiKey.ALTER_PARTITION_REASSIGNMENTS)) == 1
+
+
 async def test_a_cluster_that_names_no_broker_is_no_accident_of_ours(broker: ScriptedBroker) -> None:
     broker.scripts[ApiKey.METADATA] = lambda _: broker.metadata([]) | {"brokers": []}
     async with Admin(bootstrap_servers=broker.address, request_timeout_ms=50) as admin:
