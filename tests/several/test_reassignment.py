@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -68,6 +69,18 @@ async def has(cluster: Brokers, *replicas: int) -> PartitionAssignment:
 
 def folders(tmp_path: Path) -> set[int]:
     return {int(path.parent.name.removeprefix("broker-")) for path in tmp_path.glob("broker-*/t-0")}
+
+
+async def test_a_replica_whose_log_failed_joins_after_it_was_moved_away_and_back(cluster: Brokers) -> None:
+    await made(cluster, "t", 2)
+    leader, follower = cluster.topic("t").partitions[0].replicas
+    other = next(each for each in (1, 2, 3, 4) if each not in (leader, follower))
+    cluster[follower].services.replicas["t", 0].fail(OSError(errno.EIO, "I/O error"))
+    await until(lambda: cluster[leader].services.catalog.brokers[follower].offline)
+    assert await reassign(cluster, [leader, other]) == ErrorCode.NONE
+    await has(cluster, leader, other)
+    assert await reassign(cluster, [leader, follower]) == ErrorCode.NONE
+    await has(cluster, leader, follower)
 
 
 async def test_a_partition_moves_to_other_brokers_while_it_is_written(

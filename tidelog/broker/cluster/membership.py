@@ -260,6 +260,7 @@ class Membership:
                 change.after is not None
             ):
                 self._topics[change.after.topic_id] = None
+                self._set_offline(self._broker.offline)
             case _:
                 return
         self._is_due.set()
@@ -465,11 +466,21 @@ class Membership:
         await self._change_all([partial(election_as_asked, topic_id=topic_id, indexes=indexes, elect=elect)])
 
     def report_offline(self, topic_id: UUID, index: int) -> None:
-        """The log of a replica failed: until this broker is started again, another one leads the partition,
-        or none where no other may."""
+        """The log of a replica failed: until this broker is started again, or gets a new replica, another one
+        leads the partition, or none where no other may."""
         if (topic_id, index) not in self._broker.offline and len(self._broker.offline) < MOST_OFFLINE:
-            self._broker = self._broker._replace(offline=(*self._broker.offline, (topic_id, index)))
+            self._set_offline((*self._broker.offline, (topic_id, index)))
+
+    def _set_offline(self, offline: tuple[tuple[UUID, int], ...]) -> None:
+        """The replicas whose logs failed are these, without those that were removed with their logs."""
+        kept = tuple(each for each in offline if self._holds(*each))
+        if kept != self._broker.offline:
+            self._broker = self._broker._replace(offline=kept)
             self._is_due.set()
+
+    def _holds(self, topic_id: UUID, index: int) -> bool:
+        topic = self._cluster.catalog.topic_by_id(topic_id)
+        return topic is not None and self._broker.node_id in topic.partitions[index].replicas
 
     def give_up_soon(self, topic_id: UUID, index: int) -> None:
         """Let another broker lead a partition that this one cannot write any more, if another one can."""
