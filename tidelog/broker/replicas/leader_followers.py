@@ -10,7 +10,6 @@ Event loop only.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import PartitionAssignment
@@ -101,14 +100,11 @@ class LeaderFollowers(ReplicaLog):
         self._follow_in_sync_set()
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Follow the topic's settings from now on. With followers acks=all means durable in any case: they
-        have nothing else to tell."""
-        if self.leadership is not None:
-            config = replace(config, acks_all_durable=True)
+        """Follow the topic's settings from now on."""
         self.log.reconfigure(config)
         if self.leadership is not None:
             self._follow_in_sync_set()
-        if config.acks_all_durable:
+        if self.acks_all_durable:
             self.progress.show(0)
             if self.is_unflushed:
                 self._group_commit.request(self)

@@ -82,7 +82,7 @@ class LeaderWrites(ReplicaLog):
             raise
         if not result.duplicate:
             self._unflushed_batches += 1
-            if not self.log.config.acks_all_durable and origin is AppendOrigin.CLIENT:
+            if not self.acks_all_durable and origin is AppendOrigin.CLIENT:
                 self._show_written()
         return result
 
@@ -99,7 +99,7 @@ class LeaderWrites(ReplicaLog):
             return None
         count = result.last_offset - result.base_offset + 1
         self._unflushed_batches += count
-        if not self.log.config.acks_all_durable:
+        if not self.acks_all_durable:
             self._show_written()
         return count, result
 
@@ -162,7 +162,7 @@ class LeaderWrites(ReplicaLog):
 
     def awaited(self, acks: int) -> Mark | None:
         """The mark that the answer for what was appended with `acks` waits for, or None if for none."""
-        if acks == ACKS_ALL and self.log.config.acks_all_durable:
+        if acks == ACKS_ALL and self.acks_all_durable:
             return self.progress.committed
         return self.progress.flushed if acks != 0 and self.is_flush_due else None
 
@@ -182,7 +182,7 @@ class LeaderWrites(ReplicaLog):
         flush.ms or flush.messages says so. Only these two say when where acks.all.durable is false."""
         if self.is_flush_due:
             self._group_commit.request(self)
-        elif self.log.config.acks_all_durable:
+        elif self.acks_all_durable:
             self._flush_within(min(FLUSH_SOON_MS, self.log.config.flush_ms))
         result: AppendResult = written  # type: ignore[assignment]
         return result

@@ -309,7 +309,7 @@ class Partitions:
     async def flush_written(self, log: PartitionLog) -> None:
         """Flush a log whose writes no answer waits for. A flush that fails takes the partition offline."""
         replica = self.replicas.get((log.topic, log.partition))
-        if replica is not None and replica.log is log and not log.config.acks_all_durable:
+        if replica is not None and replica.log is log and not replica.acks_all_durable:
             await all_flushed([replica])
 
     async def checkpoint(self, log: PartitionLog) -> bool:

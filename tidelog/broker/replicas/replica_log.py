@@ -145,6 +145,11 @@ class ReplicaLog:
             group_commit.request(self)
 
     @property
+    def acks_all_durable(self) -> bool:
+        """Whether acks=all means durable: always with followers, which report nothing else."""
+        return self.log.config.acks_all_durable or self.leadership is not None
+
+    @property
     def ends(self) -> LogEnds:
         """Where the log ends now. An answer to a consumer uses one of these values, not several reads."""
         progress, log = self.progress, self.log

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import until
+from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.leader_writes import ACKS_ALL
@@ -239,4 +240,20 @@ async def test_durable_acks_asked_for_again_flush_what_was_only_written_and_wait
     assert told.events == [7]
     replica.append_as_leader(batch(b"v"), NOW_MS)
     assert replica.ends == (2, 1, 1, 1)
+    await services.close()
+
+
+async def test_without_durable_acks_what_is_written_is_read_as_soon_as_there_is_no_follower_any_more(
+    tmp_path: Path,
+) -> None:
+    config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
+    services = await open_services(config, Metrics(), lambda: NOW_MS)
+    await services.topics.create("t")
+    replica = services.replicas["t", 0]
+    replica.lead(PartitionAssignment(1, 1, (1, 2), (1,)))
+    replica.append_as_leader(batch(b"1"), NOW_MS)
+    assert replica.ends == (1, 0, 0, 0)
+    replica.lead(PartitionAssignment(1, 2, (1,), (1,)))
+    replica.append_as_leader(batch(b"2"), NOW_MS)
+    assert replica.ends == (2, 0, 2, 2)
     await services.close()
