@@ -218,8 +218,8 @@ async def _site(
         job = Job(site.address, TOPIC, *shared, result.ledgers, result.oddities)
         if settings.machines:  # It is the faults that are wanted, not the load.
             job.longest_pause_s *= 10
-        keyed_job = Job(site.address, COMPACTED_TOPIC, *shared, result.keyed_ledgers, result.oddities)
-        trimmed_job = Job(site.address, TRIMMED_TOPIC, *shared, result.trimmed_ledgers, result.oddities)
+        keyed_job = replace(job, topic=COMPACTED_TOPIC, ledgers=result.keyed_ledgers)
+        trimmed_job = replace(job, topic=TRIMMED_TOPIC, ledgers=result.trimmed_ledgers)
         writers = [
             *_writers(job),
             *(

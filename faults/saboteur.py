@@ -1,15 +1,15 @@
 """Carries out the steps of a schedule on real brokers, their network and their users, and heals it all again.
 
 Owns what is being done to whom while a run lasts. Of several brokers one may be down while the next step hits
-another. Invariants: nothing is done to what is not healed yet; `heal` leaves running brokers and proxies that
-forward everything.
+another. Invariants: no process is hit again before it is healed; `heal` leaves running brokers and proxies
+that forward everything.
 """
 
 import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ class Saboteur:
         self.ended_in_cleans = 0
         """How often a broker was killed between the first file of a clean and its last change."""
         self._delayed: dict[Node, asyncio.TimerHandle] = {}
-        self._under_way: dict[Node | EtcdMembers, asyncio.Task[None]] = {}
+        self._under_way: dict[Hashable, asyncio.Task[None]] = {}
         self._of_broker: dict[FaultKind, OfBroker] = {
             FaultKind.PAUSE: self._pause,
             FaultKind.KILL_PAUSED: self._pause,
@@ -59,6 +59,8 @@ class Saboteur:
             FaultKind.TERMINATE: self._terminate,
             FaultKind.CUT_OFF: self._cut_off,
         }
+        self._beside: frozenset[OfBroker] = frozenset()
+        """What can be done to a machine while its broker is down or stopped."""
 
     async def carry_out(self, step: Step) -> None:
         """Do it, and return when the next may come. BrokerProcessError when a broker does not start."""
@@ -77,10 +79,11 @@ class Saboteur:
             if of_broker is None:
                 self._disturb_network(node, step)
             else:
-                await self._do(node, partial(of_broker, node, step))
+                part = of_broker if of_broker in self._beside else None
+                await self._do((node, part), partial(of_broker, node, step))
         self.done[kind] += 1
 
-    async def _do(self, what: Node | EtcdMembers, work: "partial[Coroutine[Any, Any, None]]") -> None:
+    async def _do(self, what: Hashable, work: "partial[Coroutine[Any, Any, None]]") -> None:
         """Once the work before it has ended. One broker alone is waited for."""
         before = self._under_way.pop(what, None)
         if before is not None:

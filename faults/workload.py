@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from faults.checker import REFUSED, UNCERTAIN, Ledger, Mark
+from faults.checker import OPEN, REFUSED, UNCERTAIN, Ledger, Mark
 from faults.marks import record_of
 from faults.schedule import Step
 from tidelog.client import ClientError, Delivery, DeliveryFailedError, DeliveryTimeoutError, Producer
@@ -78,12 +78,21 @@ class Writer(ABC):
         await self.start()
 
     async def settle(self, timeout_s: float) -> None:
-        """Send nothing more, and wait until every outcome is known. TimeoutError past `timeout_s`."""
+        """Send nothing more, and wait until every outcome is known. TimeoutError when none came for
+        `timeout_s`."""
         await self._stop_sending()
+        flushing = asyncio.create_task(self.flush())
+        open_before = -1
         try:
-            async with asyncio.timeout(timeout_s):
-                await self.flush()
+            while not flushing.done():
+                open_now = self.ledger.count(lambda fate: fate == OPEN)
+                if open_now == open_before:
+                    raise TimeoutError
+                open_before = open_now
+                await asyncio.wait((flushing,), timeout=timeout_s)
+            flushing.result()
         finally:
+            flushing.cancel()
             await self.abandon()
 
     async def give_up(self) -> None:

@@ -1,7 +1,7 @@
 """The faults of several machines: what is lost between them, their disks and their clocks.
 
-Owns what is lost where, and that one broker at a time loses its disk. Invariant: a broker loses its disk only
-when all replicas are in sync, and the next one only after they are again, so two disks have each record.
+Owns what is lost where. Invariant: a broker loses its disk only when all replicas are in sync, so two disks
+have each record.
 """
 
 import asyncio
@@ -18,8 +18,7 @@ from faults.site import Node, Site
 from tidelog.protocol.schema import ApiKey
 
 _LARGEST_STEP_MS: Final = 3_600_000
-_BEFORE_SECONDS: Final = 30.0
-_AFTER_SECONDS: Final = 180.0
+_ACCEPTED_SECONDS: Final = 180.0
 _PREFERRED: Final = 0
 _ELECT_VERSION: Final = 2
 _REASSIGN_VERSION: Final = 0
@@ -37,7 +36,6 @@ class ClusterSaboteur(Saboteur):
     def __init__(self, site: ClusterSite) -> None:
         super().__init__(site)
         self._cluster = site
-        self._one_disk = asyncio.Lock()
         lost = (
             FaultKind.CUT_OFF,
             FaultKind.LOSE_PEERS,
@@ -56,10 +54,15 @@ class ClusterSaboteur(Saboteur):
             FaultKind.ELECT: self._elect,
             FaultKind.REASSIGN: self._reassign,
         }
+        self._beside = frozenset((self._lose, self._step_clock, self._elect, self._reassign))
 
     async def carry_out(self, step: Step) -> None:
         if step.kind is FaultKind.EMPTY_DISK:
-            await self._ended()  # Else replicas are hardly ever all in sync.
+            await self._ended()
+            try:
+                await self._cluster.settle()
+            except TimeoutError:
+                raise BrokerProcessError("not all replicas are in sync long after the last fault") from None
         await super().carry_out(step)
 
     async def heal(self) -> None:
@@ -116,22 +119,11 @@ class ClusterSaboteur(Saboteur):
             await disk.repair()
         await self._start(node)
 
-    async def _replace_disk(self, node: Node, step: Step) -> None:
-        async with self._one_disk:
-            try:
-                await self._cluster.until_in_sync(_BEFORE_SECONDS)
-            except TimeoutError:
-                # Another fault lasts: the records of this disk may be the only ones.
-                self.done[step.kind] -= 1
-                return
-            await node.broker.kill_9()
-            await cast(Machine, node).disk.replace()
-            node.journal.unlink(missing_ok=True)
-            await self._start(node)
-            try:
-                await self._cluster.until_in_sync(_AFTER_SECONDS)
-            except TimeoutError:
-                raise BrokerProcessError(f"not in sync {_AFTER_SECONDS:g} s after an empty disk") from None
+    async def _replace_disk(self, node: Node, _: Step) -> None:
+        await node.broker.kill_9()
+        await cast(Machine, node).disk.replace()
+        node.journal.unlink(missing_ok=True)
+        await self._start(node)
 
     async def _step_clock(self, node: Node, step: Step) -> None:
         step_clock(node.journal, int((2 * step.draw - 1) * _LARGEST_STEP_MS))
@@ -156,7 +148,7 @@ class ClusterSaboteur(Saboteur):
         )
         await self._move(*partition, others)
         await asyncio.sleep(step.duration_ms / 1000)
-        async with asyncio.timeout(_AFTER_SECONDS):
+        async with asyncio.timeout(_ACCEPTED_SECONDS):
             while not await self._move(*partition, [number, *others]):  # noqa: ASYNC110 (nobody says when)
                 await asyncio.sleep(_AGAIN_S)
 

@@ -28,7 +28,7 @@ _DIRECT_PORT: Final = 9093
 METADATA_VERSION: Final = 8
 _ANSWER_S: Final = 3.0
 _LOOK_S: Final = 0.2
-_SETTLE_SECONDS: Final = 120.0
+_SETTLE_SECONDS: Final = 300.0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -56,14 +56,10 @@ class ClusterSite(Site):
         """Whether every broker runs, and says that all replicas of all partitions are in sync."""
         return all(await asyncio.gather(*map(self._says_in_sync, self.machines)))
 
-    async def until_in_sync(self, seconds: float) -> None:
-        """Raises TimeoutError."""
-        async with asyncio.timeout(seconds):
+    async def settle(self) -> None:
+        async with asyncio.timeout(_SETTLE_SECONDS):
             while not await self.is_in_sync():  # noqa: ASYNC110 (the brokers do not say when)
                 await asyncio.sleep(_LOOK_S)
-
-    async def settle(self) -> None:
-        await self.until_in_sync(_SETTLE_SECONDS)
 
     async def _says_in_sync(self, machine: Machine) -> bool:
         try:

@@ -59,6 +59,7 @@ _PARTITIONS_PER_SLOT: Final = 2
 TIMEOUT_MS: Final = 3_000
 """Of transactions: pauses of brokers and processors may be longer."""
 _LONGEST_PAUSE_S: Final = 0.15
+_BEGIN_SECONDS: Final = 600.0
 _SETTLE_SECONDS: Final = 180.0
 _STUCK_SECONDS: Final = 25.0
 _ABORT_SECONDS: Final = 60.0
@@ -208,7 +209,7 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
     followers = CommittedFollowers(site.direct_address, site.reading_rack)
     made = _Run(site, slots, feeder, EndsWatcher(site), positions, followers, outcome)
     await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
-    async with asyncio.timeout(_READ_SECONDS):
+    async with asyncio.timeout(_BEGIN_SECONDS):
         while not all(slot.has_committed() for slot in slots):  # noqa: ASYNC110 (another process says so)
             await asyncio.sleep(_LOOK_S)
     return made
