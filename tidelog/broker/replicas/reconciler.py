@@ -203,7 +203,8 @@ class Reconciler:
 
     def _opened(self, topic: Topic, indexes: Sequence[int]) -> _Work:
         """Take the open logs that `prepare` made, and open the others now."""
-        self._prepared.pop(topic.topic_id, None)
+        if self._prepared.pop(topic.topic_id, None) is None and indexes:
+            yield None  # The lock is held from here on, so nothing is made for another topic of this name.
         for topic_id in [each for each, (other, _) in self._prepared.items() if other.name == topic.name]:
             yield from self._discarded(topic_id)
         if any(each.topic.name == topic.name for each in self._leaving):

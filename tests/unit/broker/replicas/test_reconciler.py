@@ -17,6 +17,7 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
     BrokerRegistered,
     BrokerRegistration,
+    Change,
     Delta,
     PartitionAssignment,
     PartitionsAdded,
@@ -30,6 +31,7 @@ from tidelog.broker.cluster.placement import assign
 from tidelog.broker.replicas.reconciler import STEP_COST_REPLICA
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
+from tidelog.broker.storage.checkpoints import read_topic_id
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -333,6 +335,23 @@ async def test_of_two_who_create_one_name_at_once_the_store_decides_and_nothing_
     services = await opened(tmp_path)
     assert services.replicas["t", 0].topic_id == theirs.topic_id
     assert services.replicas["t", 0].log.end_offset == 1
+    await services.close()
+
+
+async def test_logs_that_wait_to_be_made_are_not_taken_for_those_of_a_topic_that_others_created(
+    tmp_path: Path,
+) -> None:
+    services = await opened(tmp_path)
+    reconciler = services._reconciler
+    ours, theirs = (Topic("t", uuid4(), assign(1, [1])) for _ in range(2))
+    preparing = asyncio.create_task(reconciler.prepare(ours, 0))
+    await asyncio.sleep(0)  # It takes its turn in the next step of the loop.
+    reconciler.follow(Change(TopicCreated(theirs), after=theirs))
+    await preparing
+    reconciler.discard(ours.topic_id)
+    await reconciler.settled()
+    await stored(services, b"v")
+    assert read_topic_id(Disk(), tmp_path / "t-0") == services.replicas["t", 0].topic_id == theirs.topic_id
     await services.close()
 
 
