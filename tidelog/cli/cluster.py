@@ -87,7 +87,7 @@ def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster
         brokers = [each["broker"] for each in answer["brokers"]]
         print(json.dumps({"problems": problems, "brokers": brokers}))
     elif not problems:
-        print(f"nothing is wrong that the {len(answer['brokers'])} brokers can see")
+        print(f"nothing is wrong (brokers that answered: {len(answer['brokers'])})")
     else:
         for problem in problems:
             print(f"{problem['severity']}: {problem['text']}\n  {problem['remedy']}")

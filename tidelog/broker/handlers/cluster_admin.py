@@ -87,7 +87,7 @@ class ClusterAdminHandler:
             code = ErrorCode.LOG_DIR_NOT_FOUND
         elif replica is None:
             code = self._missing(topic, index) or ErrorCode.REPLICA_NOT_AVAILABLE
-        elif replica.stopped is not None:
+        elif not replica.is_running:
             code = ErrorCode.KAFKA_STORAGE_ERROR
         return {"partition_index": index, "error_code": code}
 

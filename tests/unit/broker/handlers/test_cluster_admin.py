@@ -39,10 +39,11 @@ async def test_log_dirs_leave_out_what_nobody_has(asker: Asker) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_replica_moves_to_no_other_folder(asker: Asker, version: int) -> None:
     longest = "x" * 213
-    for name in ("t", "offline", longest, f"{longest}x"):
+    for name in ("t", "followed", "offline", longest, f"{longest}x"):
         await asker.create(name)
+    asker.replica("followed").follow(1, 2)
     asker.replica("offline").stopped = ErrorCode.KAFKA_STORAGE_ERROR
-    names = ["t", "offline", longest, f"{longest}x", "unknown"]
+    names = ["t", "followed", "offline", longest, f"{longest}x", "unknown"]
 
     async def codes(path: str) -> list[int]:
         topics = [{"name": name, "partitions": [0]} for name in names]
@@ -54,8 +55,8 @@ async def test_a_replica_moves_to_no_other_folder(asker: Asker, version: int) ->
     (folder,) = (await asker.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)).results
     too_long, absent = ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.LOG_DIR_NOT_FOUND
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await codes(folder.log_dir) == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0, too_long, unknown]
-    assert await codes(f"{folder.log_dir}-2") == [absent, absent, absent, too_long, absent]
+    assert await codes(folder.log_dir) == [0, 0, ErrorCode.KAFKA_STORAGE_ERROR, 0, too_long, unknown]
+    assert await codes(f"{folder.log_dir}-2") == [absent, absent, absent, absent, too_long, absent]
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -147,7 +147,7 @@ def _partitions(services: Services) -> Steps[Partitions]:
     for key, replica in list(services.replicas.items()):  # It may change between two steps.
         log = replica.log
         size_bytes += log.size_bytes
-        if replica.stopped is not None:
+        if not replica.is_running:
             offline.add(key)
         if log.recovery.holes and log.holes:
             with_holes.append(key)

@@ -122,11 +122,12 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
         }
     if condition.gone_brokers:
         names = ", ".join(map(str, sorted(condition.gone_brokers)[:_NAMED]))
+        waiting = f"{partitions.leaderless_count} partitions have no leader, and their clients wait."
         yield {
             "name": "broker_gone",
             "severity": "critical" if partitions.leaderless_count else "warning",
-            "text": f"Brokers of the cluster are gone: node id {names}. {partitions.leaderless_count} "
-            "partitions have no leader, and their clients wait.",
+            "text": f"Brokers of the cluster are gone: node id {names}."
+            + (f" {waiting}" if partitions.leaderless_count else " Others lead their partitions."),
             "remedy": "Look whether they run and reach the store of the cluster. The page Cluster names the "
             "partitions.",
         }

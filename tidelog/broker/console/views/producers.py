@@ -166,7 +166,7 @@ def _partitions(
         for (topic, index), replica in list(services.replicas.items()):
             if (
                 len(replica.log.producers)
-                or replica.stopped is not None
+                or not replica.is_running
                 or (noted and Place(replica.topic_id, index) in noted)
             ):
                 found.setdefault(topic, []).append(index)

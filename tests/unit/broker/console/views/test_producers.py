@@ -1,6 +1,9 @@
 """Rows of producers: in pages, from several partitions, and only those that the caller may read."""
 
+from unittest.mock import AsyncMock
+
 from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tidelog.broker.console.views.condition import Conditions
 from tidelog.broker.console.views.producers import Filter, Producers, listed
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import finish
@@ -60,9 +63,12 @@ async def test_when_a_producer_wrote_last_is_by_the_clock_of_the_broker(asker: A
     assert row["last_append_ms"] == began_ms
 
 
-async def test_a_partition_that_is_offline_says_why(asker: Asker) -> None:
-    await asker.create("t")
+async def test_a_partition_that_is_offline_says_why_and_one_that_follows_is_not_offline(asker: Asker) -> None:
+    await asker.create("t", 2)
     asker.replica("t").fail(OSError(5, "Input/output error"))
-    found = page(asker, topic="t")
+    asker.replica("t", 1).follow(1, 2)
+    condition = await Conditions(asker.services).now(None, AsyncMock())
+    assert condition.partitions.offline == (("t", 0),)
+    found = page(asker)
     (problem,) = found["problems"]
     assert (problem["topic"], problem["partition"], problem["code"]) == ("t", 0, "KAFKA_STORAGE_ERROR")
