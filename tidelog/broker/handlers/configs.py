@@ -43,6 +43,11 @@ STEP_COST_DESCRIPTION = 10
 STEP_COST_CHANGE = 5
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+_INSTEAD = {
+    8: " (the loggers of a broker): set log.level of the broker",
+    16: " (client metrics): this broker does not collect them",
+    32: " (groups): set the broker's settings that begin with group.",
+}
 _ResourceT = TypeVar(
     "_ResourceT", "types.AlterConfigsRequestResource", "types.IncrementalAlterConfigsRequestResource"
 )
@@ -113,7 +118,7 @@ class ConfigsHandler(GuardedHandler):
                 return self._services.settings.describe_of_all()
             self._check_broker(name)
             return self._services.settings.describe()
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+        raise _without_settings(resource_type)
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._services.node_id):
@@ -197,8 +202,15 @@ class ConfigsHandler(GuardedHandler):
             check_topic_name(resource.resource_name)
             apply = self._topics.change_configs
         else:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+            raise _without_settings(resource.resource_type)
         await apply(resource.resource_name, change_of(resource), validate_only=validate_only)
+
+
+def _without_settings(resource_type: int) -> ApiError:
+    message = (
+        f"expected a topic or a broker, got resource type {resource_type}{_INSTEAD.get(resource_type, '')}"
+    )
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_keys(

@@ -370,6 +370,7 @@ async def test_loggers_cannot_be_described_or_changed(asker: Asker) -> None:
     resource = {"resource_type": broker_logger, "resource_name": "1", "configs": []}
     answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert "set log.level of the broker" in answer.responses[0].error_message
 
 
 async def test_stored_settings_that_no_longer_hold_do_not_keep_a_broker_from_starting(
