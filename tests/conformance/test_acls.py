@@ -33,7 +33,13 @@ from tests.conformance.conftest import RunningBroker
 from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
-from tidelog.client import ClusterConfig, Consumer, Producer, TopicAuthorizationFailedError
+from tidelog.client import (
+    ClusterConfig,
+    Consumer,
+    DeliveryNotAuthorizedError,
+    Producer,
+    TopicAuthorizationFailedError,
+)
 from tidelog.client import TopicPartition as OurPartition
 from tidelog.protocol import acls as ours
 
@@ -284,14 +290,14 @@ async def test_our_clients_raise_for_what_is_no_longer_allowed_and_go_on_once_it
         assert [(await consumer.getone()).value for _ in range(2)] == [b"first", b"allowed"]
         for operation in (ours.Operation.WRITE, ours.Operation.READ):
             await asyncio.to_thread(revoke, secured, operation, topic)
-        with pytest.raises(TopicAuthorizationFailedError):
+        with pytest.raises(DeliveryNotAuthorizedError, match=rf"{topic}-0: .*TOPIC_AUTHORIZATION_FAILED"):
             await producer.send_and_wait(topic, b"denied", partition=0)
         with pytest.raises(TopicAuthorizationFailedError):
             async with asyncio.timeout(DEADLINE_SECONDS):
                 await consumer.getone()
         both = [may(ours.Operation.WRITE, topic), may(ours.Operation.READ, topic)]
         await asyncio.to_thread(secured.run, secured.broker.services.acls.create(both))
-        await producer.send_and_wait(topic, b"allowed again", partition=0)
+        assert (await producer.send_and_wait(topic, b"allowed again", partition=0)).offset == 2
         async with asyncio.timeout(DEADLINE_SECONDS):
             assert await allowed(consumer) == b"allowed again"
 

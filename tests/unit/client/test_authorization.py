@@ -10,18 +10,14 @@ from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
 from tests.unit.wire.security.scripted_sasl import Sasl, user
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import (
-    Admin,
     AuthenticationError,
     AuthorizationError,
     BrokerError,
     ClusterAuthorizationFailedError,
     Consumer,
     ConsumerGroupMetadata,
-    DeliveryFailedError,
-    DeliveryNotAuthorizedError,
     DeliveryUncertainError,
     GroupAuthorizationFailedError,
-    NewTopic,
     Producer,
     TopicAuthorizationFailedError,
     TopicPartition,
@@ -68,26 +64,6 @@ def test_each_kind_of_resource_has_an_error(code: ErrorCode, kind: type[BrokerEr
 
 
 # Producer
-
-
-async def test_a_topic_that_may_not_be_written_fails_its_records_and_no_others() -> None:
-    async with ScriptedBroker(partitions=2) as broker:
-
-        def refuse_partition_0(request: Request) -> dict[str, object]:
-            (topic,) = request.values.topic_data
-            code = OF_TOPIC if topic.partition_data[0].index == 0 else ErrorCode.NONE
-            return broker.produced(request, code)
-
-        broker.scripts[ApiKey.PRODUCE] = refuse_partition_0
-        async with Producer(bootstrap_servers=broker.address, **QUICK) as producer:
-            with pytest.raises(
-                DeliveryNotAuthorizedError, match=r"t-0: .*TOPIC_AUTHORIZATION_FAILED"
-            ) as caught:
-                await producer.send_and_wait(TOPIC, b"x", partition=0)
-            assert isinstance(caught.value, DeliveryFailedError)
-            assert isinstance(caught.value, TopicAuthorizationFailedError)
-            assert (caught.value.topic, caught.value.partition, caught.value.code) == (TOPIC, 0, OF_TOPIC)
-            await producer.send_and_wait(TOPIC, b"x", partition=1)
 
 
 async def test_a_topic_that_may_not_be_seen_is_refused_before_a_record_is_taken() -> None:
@@ -209,42 +185,6 @@ async def test_a_transactional_id_that_is_taken_away_ends_the_producer(broker: S
 # Consumer
 
 
-@pytest.fixture(params=["group", None])
-def group_id(request: pytest.FixtureRequest) -> str | None:
-    return request.param  # type: ignore[no-any-return]
-
-
-async def test_a_topic_that_may_not_be_read_is_an_error_of_the_read(group_id: str | None) -> None:
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.METADATA] = lambda request: broker.metadata(
-            [each.name for each in request.values.topics or []], error_code=OF_TOPIC
-        )
-        never: asyncio.Event = asyncio.Event()
-
-        async def wait(_: Request) -> None:
-            await never.wait()
-
-        broker.scripts[ApiKey.FIND_COORDINATOR] = wait  # type: ignore[assignment]
-        broker.is_concurrent = True
-        consumer = Consumer(bootstrap_servers=broker.address, group_id=group_id, **QUICK)
-        await consumer.start()
-        try:
-            if group_id is None:
-                consumer.assign([TopicPartition(TOPIC, 0)])
-                consumer.seek(TopicPartition(TOPIC, 0), 7)
-            else:
-                consumer.subscribe([TOPIC])
-                await consumer._cluster.refresh()
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                with pytest.raises(TopicAuthorizationFailedError, match="topic 't'"):
-                    await consumer.getone()
-        finally:
-            never.set()
-            broker.cut()
-            broker.scripts[ApiKey.FIND_COORDINATOR] = lambda _: coordinator(broker, OF_GROUP)
-            await consumer.stop()
-
-
 async def test_a_subscriber_without_a_group_keeps_its_positions_while_a_topic_is_forbidden() -> None:
     async with ScriptedBroker() as broker:
         codes = [ErrorCode.NONE]
@@ -281,37 +221,6 @@ async def test_a_group_that_may_not_be_used_is_an_error_of_the_read(broker: Scri
             await consumer.getone()
         with pytest.raises(GroupAuthorizationFailedError):
             await consumer.commit({TopicPartition(TOPIC, 0): 1})
-
-
-# Admin
-
-
-async def test_an_administrator_without_the_permission_is_told_of_what(broker: ScriptedBroker) -> None:
-    broker.scripts[ApiKey.CREATE_TOPICS] = lambda request: {
-        "topics": [
-            {"name": each.name, "error_code": OF_TOPIC, "error_message": "Authorization failed."}
-            for each in request.values.topics
-        ]
-    }
-    broker.scripts[ApiKey.INCREMENTAL_ALTER_CONFIGS] = lambda request: {
-        "responses": [
-            {
-                "error_code": OF_CLUSTER,
-                "error_message": None,
-                "resource_type": each.resource_type,
-                "resource_name": each.resource_name,
-            }
-            for each in request.values.resources
-        ]
-    }
-    from tidelog.client import ConfigResource, ConfigResourceType
-
-    async with Admin(bootstrap_servers=broker.address, **QUICK) as admin:
-        with pytest.raises(TopicAuthorizationFailedError, match="'new'"):
-            await admin.create_topics([NewTopic("new", 1, 1)])
-        with pytest.raises(ClusterAuthorizationFailedError):
-            await admin.alter_configs({ConfigResource(ConfigResourceType.BROKER, "1"): {"a": "b"}})
-    assert len(broker.seen(ApiKey.CREATE_TOPICS)) == 1
 
 
 # A user that is refused while its clients run

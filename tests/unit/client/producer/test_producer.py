@@ -10,14 +10,12 @@ from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import until
 from tidelog.client import (
     BrokerError,
-    BrokerUnavailableError,
     ClientClosedError,
     DeliveryFailedError,
     DeliveryTimeoutError,
     DeliveryUncertainError,
     Producer,
     RecordTooLargeError,
-    UnknownTopicError,
 )
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import decode_batch, read_batch_header
@@ -65,59 +63,6 @@ async def test_five_batches_of_one_partition_are_in_flight_and_not_one_more(brok
         release.set()
         await it.flush()
     assert [sequence for _, sequence, _ in batches(broker)] == list(range(8))
-
-
-async def test_what_a_broken_connection_may_have_swallowed_is_sent_again_in_order() -> None:
-    def cut_once(request: Request) -> dict[str, object] | None:
-        if len(broker.seen(ApiKey.PRODUCE)) == 3:
-            broker.cut()
-            return None
-        return broker.produced(request)
-
-    async with ScriptedBroker() as broker:
-        broker.scripts[ApiKey.PRODUCE] = cut_once
-        async with producer(broker, max_batch_size=100) as it:
-            deliveries = [await it.send(TOPIC, b"%d" % number * 30) for number in range(6)]
-            for delivery in deliveries:
-                await delivery
-    again = [sequence for _, sequence, _ in batches(broker)]
-    assert again == [0, 1, 2, 2, 3, 4, 5]
-
-
-async def test_a_moved_leader_is_found_again(broker: ScriptedBroker) -> None:
-    def moved_once(request: Request) -> dict[str, object]:
-        is_first = len(broker.seen(ApiKey.PRODUCE)) == 1
-        return broker.produced(request, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_first else ErrorCode.NONE)
-
-    broker.scripts[ApiKey.PRODUCE] = moved_once
-    async with producer(broker) as it:
-        before = len(broker.seen(ApiKey.METADATA)) + 1
-        await it.send_and_wait(TOPIC, b"x")
-        await until(lambda: len(broker.seen(ApiKey.METADATA)) > before)
-
-
-async def test_a_refusal_for_good_is_raised_by_the_delivery() -> None:
-    async with ScriptedBroker() as broker, producer(broker) as it:
-        broker.scripts[ApiKey.PRODUCE] = lambda request: broker.produced(request, ErrorCode.INVALID_RECORD)
-        with pytest.raises(DeliveryFailedError, match="INVALID_RECORD") as caught:
-            await it.send_and_wait(TOPIC, b"x")
-        assert caught.value.code is ErrorCode.INVALID_RECORD
-
-
-async def test_a_batch_that_is_too_large_is_split_and_stored(broker: ScriptedBroker) -> None:
-    def small_only(request: Request) -> dict[str, object]:
-        size = sum(
-            len(partition.records)
-            for topic in request.values.topic_data
-            for partition in topic.partition_data
-        )
-        return broker.produced(request, ErrorCode.MESSAGE_TOO_LARGE if size > 200 else ErrorCode.NONE)
-
-    broker.scripts[ApiKey.PRODUCE] = small_only
-    async with producer(broker, max_batch_size=1_000) as it:
-        deliveries = [await it.send(TOPIC, b"%d" % number * 50) for number in range(9)]
-        metadata = [await delivery for delivery in deliveries]
-    assert [each.sequence for each in metadata] == list(range(9))
 
 
 async def test_a_split_batch_is_delivered_when_all_its_parts_are() -> None:
@@ -221,31 +166,6 @@ async def test_without_idempotence_nothing_is_numbered_and_no_id_is_asked_for() 
         assert broker.seen(ApiKey.PRODUCE)[0].values.acks == 1
 
 
-async def test_with_acks_0_no_answer_is_waited_for() -> None:
-    async with ScriptedBroker() as broker, producer(broker, acks=0, enable_idempotence=False) as it:
-        broker.scripts[ApiKey.PRODUCE] = lambda _: None
-        assert (await it.send_and_wait(TOPIC, b"x")).offset == -1
-        await until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 1)
-
-
-async def test_a_broker_without_producer_ids_is_a_clear_error() -> None:
-    async with ScriptedBroker(InitProducerId=(90, 91)) as broker, producer(broker) as it:
-        with pytest.raises(Exception, match="InitProducerId"):
-            await it.send_and_wait(TOPIC, b"x")
-        with pytest.raises(Exception, match="InitProducerId"):
-            await it.send(TOPIC, b"y")
-
-
-async def test_an_unknown_topic_is_refused_by_send(broker: ScriptedBroker) -> None:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    broker.scripts[ApiKey.METADATA] = lambda request: broker.metadata(
-        [each.name for each in request.values.topics], error_code=unknown
-    )
-    async with producer(broker, request_timeout_ms=500) as it:
-        with pytest.raises(UnknownTopicError, match="'nowhere'"):
-            await it.send("nowhere", b"x")
-
-
 async def test_a_topic_that_is_being_created_is_waited_for(broker: ScriptedBroker) -> None:
 
     def soon(request: Request) -> dict[str, object]:
@@ -328,35 +248,6 @@ async def test_closing_with_a_deadline_gives_up_the_rest(broker: ScriptedBroker)
         await sent
     with pytest.raises(DeliveryTimeoutError, match="closed before they were sent"):
         await unsent
-
-
-async def test_before_the_start_nothing_is_sent(broker: ScriptedBroker) -> None:
-    with pytest.raises(ClientClosedError):
-        await producer(broker).send(TOPIC, b"x")
-
-
-async def test_no_broker_at_all_is_told_at_the_start() -> None:
-    async with ScriptedBroker() as broker:
-        pass
-    with pytest.raises(BrokerUnavailableError):
-        await producer(broker, request_timeout_ms=100).start()
-
-
-async def test_the_next_bootstrap_server_is_tried() -> None:
-    async with ScriptedBroker() as gone:
-        pass
-    async with ScriptedBroker() as broker:
-        it = Producer(bootstrap_servers=[gone.address, broker.address])
-        async with it:
-            await it.send_and_wait(TOPIC, b"x")
-
-
-async def test_a_broker_that_refuses_producer_ids_for_good_fails_the_producer(broker: ScriptedBroker) -> None:
-    refused = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
-    broker.scripts[ApiKey.INIT_PRODUCER_ID] = lambda _: refused
-    async with producer(broker) as it:
-        with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
-            await it.send_and_wait(TOPIC, b"x")
 
 
 async def test_the_error_that_ended_a_producer_does_not_grow_when_it_is_raised_again() -> None:

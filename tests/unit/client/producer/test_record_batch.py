@@ -86,26 +86,6 @@ async def test_append_says_where_a_record_is_and_none_once_the_batch_is_full() -
         assert batch.append(value=b"would still fit") is None
 
 
-async def test_a_program_that_fills_batch_after_batch_stores_every_record() -> None:
-    async with (
-        ScriptedBroker() as broker,
-        Producer(bootstrap_servers=broker.address, max_batch_size=500) as producer,
-    ):
-        batch = producer.create_batch()
-        number = 0
-        while number < 100:
-            value = b"record %d" % number
-            if batch.append(key=None, value=value, timestamp=None) is None:
-                await producer.send_batch(batch, TOPIC, partition=0)
-                batch = producer.create_batch()
-                continue
-            number += 1
-        await producer.send_batch(batch, TOPIC, partition=0)
-        await producer.flush()
-        values = [value for batch in stored(broker) for _, value, _ in batch]
-        assert values == [b"record %d" % number for number in range(100)]
-
-
 async def test_a_batch_applies_the_producers_serializers() -> None:
     async with (
         ScriptedBroker() as broker,
@@ -129,18 +109,6 @@ async def test_a_batch_larger_than_a_request_is_refused_and_not_spent() -> None:
         for _ in range(2):
             with pytest.raises(RecordTooLargeError):
                 await producer.send_batch(batch, TOPIC, partition=0)
-
-
-async def test_in_a_session_a_batch_joins_the_others_records() -> None:
-    async with ScriptedBroker() as broker, Producer(bootstrap_servers=broker.address) as producer:
-        await producer.session()
-        batch = producer.create_batch()
-        batch.append(value=b"1", timestamp=5)
-        batch.append(key=b"k", value=b"2", timestamp=6)
-        await producer.send_batch(batch, TOPIC, partition=0)
-        saved = await producer.session()
-    assert [each for batch in stored(broker) for each in batch] == [(None, b"1", 5), (b"k", b"2", 6)]
-    assert saved.partitions[TOPIC, 0].next_sequence == 2  # type: ignore[index]
 
 
 async def test_a_batch_for_a_partition_that_was_added_is_sent_after_a_look_at_the_metadata() -> None:
