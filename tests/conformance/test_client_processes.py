@@ -13,8 +13,6 @@ from tidelog.client import (
     Admin,
     BrokerUnavailableError,
     Consumer,
-    DeliveryTimeoutError,
-    DeliveryUncertainError,
     NewTopic,
     Producer,
     TopicPartition,
@@ -62,14 +60,6 @@ async def read(consumer: Consumer, count: int) -> list[tuple[int, object]]:
     return [(record.offset, record.value) for record in records]
 
 
-async def test_a_broker_that_is_killed_and_comes_back_on_its_port(process: BrokerProcess) -> None:
-    async def trouble() -> None:
-        await process.kill_9()
-        await process.start()
-
-    await through([address(process.port)], trouble)
-
-
 async def test_a_broker_that_comes_back_on_another_port_is_found_by_the_second_server(
     process: BrokerProcess,
 ) -> None:
@@ -105,35 +95,3 @@ async def test_a_broker_that_stops_answering_is_left_after_the_request_timeout_a
         assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3]
         assert [value for _, value in await read(consumer, 4)] == [b"before", *[b"meanwhile"] * 3]
         assert await consumer.end_offsets([FIRST]) == {FIRST: 4}
-
-
-async def test_a_producer_whose_broker_never_answers_again_says_what_is_uncertain(
-    process: BrokerProcess,
-) -> None:
-    async with (
-        asyncio.timeout(SECONDS),
-        Producer(
-            bootstrap_servers=address(process.port), request_timeout_ms=3_000, delivery_timeout_ms=5_000
-        ) as producer,
-    ):
-        await producer.send_and_wait(TOPIC, b"before")
-        process.pause()
-        sent = await producer.send(TOPIC, b"on the wire")
-        with pytest.raises(DeliveryUncertainError, match="first sequence 1"):
-            await sent
-        never_sent = await producer.send(TOPIC, b"kept here")
-        with pytest.raises(DeliveryTimeoutError):
-            await never_sent
-
-
-async def test_many_partitions_added_are_found_by_age_alone(process: BrokerProcess) -> None:
-    async with (
-        asyncio.timeout(SECONDS),
-        Producer(bootstrap_servers=address(process.port), metadata_max_age_ms=50) as producer,
-        Admin(bootstrap_servers=address(process.port)) as admin,
-    ):
-        await producer.send_and_wait(TOPIC, b"one partition")
-        await admin.create_partitions({TOPIC: 8})
-        await until(lambda: len(producer._cluster.image.topics[TOPIC].partitions) == 8)
-        deliveries = [await producer.send(TOPIC, b"x", key=b"%d" % key) for key in range(64)]
-        assert {(await delivery).partition for delivery in deliveries} == set(range(8))

@@ -21,7 +21,6 @@ from tidelog.client import (
     BrokerUnavailableError,
     ClusterConfig,
     Consumer,
-    DeliveryNotAuthorizedError,
     GroupAuthorizationFailedError,
     NewTopic,
     Producer,
@@ -205,27 +204,6 @@ async def test_a_forbidden_topic_is_an_error_once_and_the_others_stay_readable(s
                     with suppress(TopicAuthorizationFailedError):
                         assert (await consumer.getone()).value == b"v"
                         break
-
-
-async def test_a_permission_that_is_taken_away_ends_the_writes_and_reads_that_need_it(
-    secured: Secured,
-) -> None:
-    bob, topic, key = way(secured, "PLAIN", **BOB), "revoked", TopicPartition("revoked", 0)
-    async with Admin(cluster=way(secured, "PLAIN")) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1)])
-    needed = [(ResourceType.TOPIC, topic, operation) for operation in (Operation.READ, Operation.WRITE)]
-    async with Producer(cluster=bob) as producer, Consumer(cluster=bob) as consumer:
-        with allowed(secured, *needed):
-            await producer.send_and_wait(topic, b"v", partition=0)
-            consumer.assign([key])
-            consumer.seek(key, 0)
-            assert (await consumer.getone()).value == b"v"
-        with pytest.raises(DeliveryNotAuthorizedError):
-            await producer.send_and_wait(topic, b"w", partition=0)
-        with pytest.raises(TopicAuthorizationFailedError):
-            await consumer.getone()
-        with allowed(secured, *needed):
-            assert (await producer.send_and_wait(topic, b"w", partition=0)).offset == 1
 
 
 def test_commands_take_a_file_of_properties(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from faults.proxy import FaultProxy
 from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.session_worker import record
 from tests.waiting import DEADLINE_SECONDS
@@ -171,24 +170,6 @@ async def test_another_cluster_that_gave_the_same_id_to_another_producer_is_refu
     assert await site.stored() == values(0, 10)
 
 
-async def test_an_epoch_that_another_took_over_ends_the_session(site: Site) -> None:
-    await site.create()
-    async with site.producer() as producer:
-        saved = await producer.session()
-        await producer.send_and_wait(TOPIC, b"a")
-        raised = ProducerSession(saved.producer_id, saved.producer_epoch + 1, saved.saved_at_ms)
-        log = site.broker.services.replica(TOPIC, 0).log
-        log.producers.set_next_sequence(raised.producer_id, raised.producer_epoch, 1, 0)
-        delivery = await producer.send(TOPIC, b"b")
-        with pytest.raises(ProducerFencedError):
-            await delivery
-        with pytest.raises(ProducerFencedError):
-            await producer.send(TOPIC, b"c")
-        with pytest.raises(ProducerFencedError):
-            await producer.session()
-    assert await site.stored() == [b"a"]
-
-
 async def test_an_idle_session_asks_again_before_it_goes_on(site: Site) -> None:
     await site.create()
     async with site.producer(producer_id_lease_ms=1) as producer:
@@ -234,27 +215,3 @@ async def test_what_would_not_be_the_same_at_a_replay_is_refused(site: Site) -> 
     async with site.producer(enable_idempotence=False) as producer:
         with pytest.raises(ValueError, match="enable_idempotence"):
             await producer.session()
-
-
-async def test_an_idle_producer_renews_before_the_broker_forgets_it(tmp_path: Path) -> None:
-    async with FaultProxy("127.0.0.1", 0) as proxy:
-        site = Site(proxy, tmp_path / "data")
-        await site.start(producer_id_expiration_ms=400)
-        try:
-            await site.create()
-            requests = Counter[int]()
-            site.proxy.tap = lambda request: requests.update([request.api_key])
-            async with site.producer(producer_id_lease_ms=200) as producer:
-                before = await producer.send_and_wait(TOPIC, b"0000")
-                log = site.broker.services.replica(TOPIC, 0).log
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    while log.producers.entry(before.producer_id) is not None:
-                        await site.broker.services.maintenance.expire_producers()
-                        await asyncio.sleep(0.001)
-                after = await producer.send_and_wait(TOPIC, b"0001")
-            assert (after.producer_id, after.producer_epoch) == (before.producer_id, 1)
-            # The broker never had to refuse anything.
-            assert requests[ApiKey.PRODUCE] == 2
-            assert await site.stored() == values(0, 2)
-        finally:
-            await site.broker.stop()

@@ -174,18 +174,6 @@ async def test_a_zombie_is_fenced_for_good_and_its_records_are_never_read(broker
 
 
 @pytest.mark.usefixtures("versions")
-async def test_a_zombie_that_only_commits_is_fenced(broker: EmbeddedBroker) -> None:
-    topic = await broker.create_topic()
-    async with producer(broker) as zombie:
-        await zombie.begin_transaction()
-        await zombie.send_and_wait(topic, b"zombie")
-        async with producer(broker):
-            with pytest.raises(ProducerFencedError):
-                await zombie.commit_transaction()
-    assert await committed(broker, topic) == []
-
-
-@pytest.mark.usefixtures("versions")
 async def test_after_a_record_that_is_refused_only_an_abort_is_allowed_and_the_next_transaction_works(
     broker: EmbeddedBroker,
 ) -> None:

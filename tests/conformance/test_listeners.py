@@ -107,13 +107,6 @@ async def written(peer: ConfluentKafka, address: str, message: Message) -> Any:
     return await asyncio.to_thread(peer.write, address, {TOPIC: ("none", [message])})
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_our_own_client_is_told_the_address_of_its_listener(served: Served, name: str) -> None:
-    async with Admin(bootstrap_servers=served.address(name)) as admin:
-        cluster = await admin.describe_cluster()
-        assert [f"{node.host}:{node.port}" for node in cluster.brokers] == [served.address(name)]
-
-
 async def test_the_settings_of_the_broker_name_both_listeners_with_the_ports_that_the_system_chose(
     served: Served,
 ) -> None:

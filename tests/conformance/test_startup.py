@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.net.peers import Peer, produce_frame
+from tests.unit.broker.net.peers import Peer
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.client import Admin, ConfigResource, ConfigResourceType
 from tidelog.protocol.schema import ApiKey
@@ -114,29 +114,6 @@ async def test_events_below_the_log_level_are_not_logged(tmp_path: Path, when: s
     assert (code, "broker_stop" in out, errors) == (0, False, "")
 
 
-async def test_what_was_acknowledged_is_there_after_a_signal_and_a_new_start(tmp_path: Path) -> None:
-    from tidelog.protocol.records import RecordBatchBuilder
-
-    builder = RecordBatchBuilder()
-    builder.append(1, b"key", b"value", ())
-    batch = bytes(builder.build())
-    async with started(tmp_path) as (broker, event):
-        async with await Peer.connect(port_of(event)) as peer:
-            await peer.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}], "allow_auto_topic_creation": True})
-            peer.send(produce_frame(9, [("t", [(0, batch)])]))
-            broker.process.terminate()
-            _, response = await peer.answer(ApiKey.PRODUCE, 9)
-            assert response.responses[0].partition_responses[0].error_code == 0
-        assert (await broker.end())[0] == 0
-    async with started(tmp_path) as (_, event), await Peer.connect(port_of(event)) as peer:
-        asked = {
-            "replica_id": -1,
-            "topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}],
-        }
-        response = await peer.ask(ApiKey.LIST_OFFSETS, 1, asked)
-        assert response.topics[0].partitions[0].offset == 1
-
-
 def one_line(errors: str, *words: str) -> None:
     (line,) = errors.splitlines()
     assert json.loads(line)["event"] == "broker_not_started"
@@ -171,10 +148,3 @@ async def test_a_data_folder_that_cannot_be_written_is_one_clear_line_and_exit_c
     code, out, errors = await broker.end()
     assert (code, out) == (1, "")
     one_line(errors, str(tmp_path / name), "data.dir")
-
-
-@pytest.mark.parametrize("wrong", ["log.segmnt.bytes=1", "log.segment.bytes=many"])
-async def test_a_wrong_setting_is_one_clear_line_and_exit_code_1(wrong: str) -> None:
-    code, out, errors = await (await Process.spawn("--set", wrong)).end()
-    assert (code, out) == (1, "")
-    one_line(errors, "log.segment.bytes")

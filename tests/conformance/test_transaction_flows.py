@@ -42,17 +42,6 @@ async def values(consumer: Consumer, count: int) -> list[bytes | None]:
         return [(await consumer.getone()).value for _ in range(count)]
 
 
-async def test_results_are_written_to_many_partitions_atomically(broker: EmbeddedBroker) -> None:
-    topic = await broker.create_topic(partitions=5)
-    async with producer(broker) as writer:
-        for is_commit in (True, False):
-            await writer.begin_transaction()
-            for partition in range(5):
-                await writer.send_and_wait(topic, b"%d" % partition, partition=partition)
-            await (writer.commit_transaction if is_commit else writer.abort_transaction)()
-    assert sorted(await committed(broker, topic, 5)) == [b"%d" % partition for partition in range(5)]
-
-
 async def test_who_subscribed_to_half_of_a_transaction_s_topics_gets_half_of_its_records(
     broker: EmbeddedBroker,
 ) -> None:

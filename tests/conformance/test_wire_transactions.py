@@ -111,9 +111,3 @@ async def test_batches_in_flight_are_stored_in_order_though_the_first_adds_its_p
         await send_batch(client, {**named, "producer_epoch": ended.producer_epoch}, 1)  # Out of order.
         assert (await client.receive_result()).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         named["producer_epoch"] = ended.producer_epoch
-
-
-async def test_a_broker_says_that_each_transaction_has_its_epoch(client: RawClient) -> None:
-    answer = await client.ask(ApiKey.API_VERSIONS, 4, {})
-    features = {each.name: each.max_version_level for each in answer.finalized_features}
-    assert features["transaction.version"] == 2

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -158,9 +157,3 @@ def test_what_cannot_be_read_is_an_error_with_the_reason(
 ) -> None:
     with pytest.raises(PySparkException, match=reason):
         read(spark, broker, **options).count()
-
-
-def test_arrow_batches_reach_spark_whole(spark: SparkSession, broker: RunningBroker) -> None:
-    table = read(spark, broker, subscribe="mixed").toArrow()
-    assert isinstance(table, pa.Table)
-    assert table.num_rows == 2 * PER_PARTITION
