@@ -78,43 +78,7 @@ async def test_a_producer_that_a_partition_does_not_know_shows_what_it_was_refus
         assert [row["producer_id"] for row in rows] == expected, query
 
 
-async def test_pages_of_producers_hold_each_once(broker: RunningBroker, visitor: Visitor, topic: str) -> None:
-    async with connected(broker.broker.port) as client:
-        wanted = [await client.producer_id() for _ in range(7)]
-        for producer_id in wanted:
-            await send(client, topic, producer_id, 0)
-    seen = []
-    for offset in range(0, 8, 2):
-        found = await producers(visitor, topic=topic, offset=offset, limit=2)
-        assert found["total"] == 7
-        seen += [row["producer_id"] for row in found["rows"]]
-    assert seen == wanted[::-1]
-
-
 async def test_a_topic_that_does_not_exist_is_not_found(visitor: Visitor, topic: str) -> None:
     for query in ({"topic": "no-such-topic"}, {"topic": topic, "partition": 7}):
         answer = await visitor.get(f"/api/v1/producers?{urlencode(query)}")
         assert (answer.status, answer.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
-
-
-async def test_the_history_of_a_producer_shows_its_runs_and_its_epochs(
-    broker: RunningBroker, visitor: Visitor, topic: str
-) -> None:
-    async with connected(broker.broker.port) as client:
-        producer_id, other = await client.producer_id(), await client.producer_id()
-        await send(client, topic, producer_id, 0, 2)
-        await send(client, topic, other, 0)
-        await send(client, topic, producer_id, 4, 4)
-        await send(client, topic, producer_id, 0, epoch=1)
-    path = f"/api/v1/topics/{topic}/partitions/0/producers/{producer_id}/history"
-    async with visitor.follow(path) as events:
-        pieces = [value async for name, value in events if name == "message"]
-    rows = [row for piece in pieces for row in piece["rows"]]
-    assert [(row["kind"], row["producer_epoch"], row["batches"], row["records"]) for row in rows] == [
-        ("batches", 0, 3, 6),
-        ("epoch", 1, 0, 0),
-        ("batches", 1, 1, 2),
-    ]
-    assert (rows[0]["base_sequence"], rows[0]["last_sequence"]) == (0, 5)
-    assert (rows[0]["base_offset"], rows[0]["last_offset"]) == (0, 7)
-    assert pieces[-1]["next_offset"] == pieces[-1]["end_offset"] == 10

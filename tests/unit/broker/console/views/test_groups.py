@@ -7,7 +7,6 @@ from tests.unit.broker.handlers.test_group_membership import joined, sync
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.views import groups
 from tidelog.broker.handlers.access_control import AccessControl
-from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
 
@@ -50,9 +49,3 @@ async def test_a_lag_is_not_known_where_the_partition_is_not_served(asker: Asker
         (1, None, None),
     ]
     assert found["lag"] == 0
-
-
-async def test_a_group_that_does_not_exist_is_not_found(asker: Asker) -> None:
-    with pytest.raises(ApiError) as refused:
-        await described(asker)
-    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
