@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.broker.handlers.conftest import LISTENER, Asker, fetch_request, make_batch
+from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tests.unit.broker.handlers.transactional import TransactionalClient, transactional_batch
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import until
-from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
-from tidelog.broker.handlers.connection_state import ConnectionState, Principal
+from tidelog.broker.handlers.connection_state import Principal
 from tidelog.broker.handlers.context import CloseConnection
 from tidelog.broker.security import acls as acls_module
 from tidelog.broker.security.authorizer import operations
@@ -267,14 +266,6 @@ async def test_everyone_may_use_what_no_acl_is_about_if_so_configured(open_asker
         assert (await asker.produce("t", make_batch(b"v"))).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_a_revoked_acl_counts_from_the_next_request_of_an_open_connection_on(secured: Asker) -> None:
-    await create(secured, entry(Operation.WRITE))
-    assert (await secured.produce("t", make_batch(b"v"))).error_code == 0
-    await delete(secured, ALL_ACLS)
-    assert (await secured.produce("t", make_batch(b"v"))).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert secured.replica("t").log.end_offset == 1
-
-
 async def test_a_fetch_session_ends_at_a_revoked_acl_and_goes_on_at_a_new_one(secured: Asker) -> None:
     async def fetched(offset: int, session_id: int, epoch: int) -> Any:
         parts = [("t", 0, offset)] if epoch == 0 else []
@@ -437,12 +428,6 @@ async def test_a_topic_is_auto_created_only_for_whom_may_create_it(secured: Aske
     (topic,) = (await secured.ask(ApiKey.METADATA, 9, **wanted)).topics
     assert topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert secured.services.catalog.topic("new-1") is None
-
-
-def test_a_new_connection_is_anonymous_and_has_no_decisions() -> None:
-    state = ConnectionState(1, LISTENER, SecurityProtocol.PLAINTEXT, "127.0.0.1")
-    assert state.principal == Principal("User", "ANONYMOUS")
-    assert state.access is None
 
 
 def test_an_acl_has_the_numbers_of_the_wire() -> None:

@@ -83,18 +83,6 @@ async def test_what_is_there_is_answered_at_once(asker: Asker) -> None:
     assert result.aborted_transactions is None
 
 
-async def test_read_committed_gets_a_list_of_aborted_transactions(asker: Asker) -> None:
-    await filled(asker, 1)
-    assert (await fetch_one(asker, ("t", 0, 0), isolation_level=1)).aborted_transactions == []
-
-
-async def test_records_are_the_bytes_that_were_sent_but_for_offset_and_epoch(asker: Asker) -> None:
-    await asker.create("t")
-    batch = make_batch(b"one", b"two")
-    await asker.produce("t", batch)
-    assert stored(await fetch_one(asker, ("t", 0, 0)))[16:] == batch[16:]
-
-
 async def test_nothing_beyond_the_high_watermark_is_read(asker: Asker) -> None:
     await filled(asker, 1)
     asker.send(("t", 0, make_batch(b"not durable yet")), acks=1)
@@ -286,15 +274,6 @@ async def test_incremental_responses_name_only_what_changed(asker: Asker) -> Non
     assert [(topic, [result.partition_index for result in results]) for topic, results in third.topics] == [
         ("t", [1])
     ]
-
-
-async def test_session_errors_come_at_the_top_with_no_topics(asker: Asker) -> None:
-    await filled(asker, 1)
-    unknown = await fetch(asker, fetch_request(session_id=99, session_epoch=1))
-    assert (unknown.error_code, unknown.topics) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-    held = (await fetch(asker, fetch_request(("t", 0, 0), session_epoch=0))).session_id
-    wrong = await fetch(asker, fetch_request(session_id=held, session_epoch=5))
-    assert (wrong.error_code, wrong.topics) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
 
 
 async def test_while_memory_is_short_an_answer_brings_a_share_at_most_and_one_batch_at_least(

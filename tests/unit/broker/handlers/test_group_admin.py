@@ -112,20 +112,6 @@ async def test_a_group_without_members_is_deleted_with_its_offsets(asker: Asker,
     assert await listed(asker) == []
 
 
-async def test_a_group_with_members_is_not_deleted(asker: Asker) -> None:
-    answer = await joined(asker)
-    await sync(asker, answer)
-    await asker.create("t")
-    assert await delete(asker, "g") == [ErrorCode.NON_EMPTY_GROUP]
-    members = [{"member_id": answer.member_id}]
-    await asker.ask(ApiKey.LEAVE_GROUP, 5, group_id="g", members=members)
-    assert await delete(asker, "g") == [0]
-
-
-async def test_nothing_is_deleted_where_there_was_never_a_group(asker: Asker) -> None:
-    assert await delete(asker, "g") == [ErrorCode.GROUP_ID_NOT_FOUND]
-
-
 @pytest.mark.parametrize("partitions", [1, DELETED_AT_ONCE, DELETED_AT_ONCE + 1])
 async def test_a_deleted_group_stays_deleted_after_a_restart_however_much_it_committed(
     open_asker: Callable[..., Any], partitions: int

@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 from tests.unit.broker.handlers.conftest import Asker
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
-from tidelog.broker.coordinator.groups.joining import MAX_METADATA_BYTES
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -186,11 +185,6 @@ async def test_a_group_has_the_size_limit_of_the_settings_and_whoever_is_refused
     (event,) = (each for each in events if each["event"] == "group_join_refused")
     assert (event["group_id"], event["client_id"]) == ("g", "test")
     assert event["error"] == "GROUP_MAX_SIZE_REACHED"
-
-
-async def test_metadata_that_no_record_could_hold_is_refused_when_it_comes(asker: Asker) -> None:
-    protocols = [{"name": "range", "metadata": bytes(MAX_METADATA_BYTES)}]
-    assert (await join(asker, protocols=protocols)).error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_an_assignment_that_no_record_holds_is_refused_and_the_leader_may_try_again(

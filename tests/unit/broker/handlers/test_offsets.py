@@ -177,13 +177,6 @@ async def test_deleted_records_are_gone_and_stay_gone(open_asker: Open, version:
     assert (await listed(again, EARLIEST)).offset == 3
 
 
-async def test_minus_one_deletes_to_the_high_watermark(asker: Asker) -> None:
-    await filled(asker)
-    assert await deleted_before(asker, -1) == (0, 5)
-    assert (await listed(asker, EARLIEST)).offset == 5
-    assert (await asker.produce("t", make_batch(b"v"))).base_offset == 5
-
-
 async def test_minus_one_deletes_what_is_durable_though_more_is_visible(asker: Asker) -> None:
     await filled(asker)
     replica = asker.replica("t")

@@ -28,13 +28,6 @@ def refused(site: Site) -> None:
     assert site.machine.held_bytes == 0
 
 
-def test_a_group_id_is_needed(site: Site) -> None:
-    assert site.join(group_id="").answer.error_code == ErrorCode.INVALID_GROUP_ID
-    assert site.sync("m", 1, group_id="").answer.error_code == ErrorCode.INVALID_GROUP_ID
-    assert site.heartbeat("m", 1, "") == ErrorCode.INVALID_GROUP_ID
-    assert site.leave("m", group_id="") == [ErrorCode.INVALID_GROUP_ID]
-
-
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001])
 def test_a_session_timeout_outside_the_limits_is_refused(site: Site, session_timeout_ms: int) -> None:
     answer = site.join(session_timeout_ms=session_timeout_ms).answer
