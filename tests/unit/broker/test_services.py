@@ -11,16 +11,12 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import BrokerRegistration, Listener, Topic, TopicCreated
 from tidelog.broker.cluster.placement import assign
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services, open_services
-from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.log_types import Read
-from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder
 
 NOW_MS = 1_700_000_000_000
@@ -106,55 +102,6 @@ async def test_producer_ids_that_logs_know_are_not_given_again_by_an_older_store
     await services.close()
 
 
-async def test_a_log_that_cannot_be_opened_leaves_the_others_served(tmp_path: Path) -> None:
-    class Bad(Disk):
-        def list_directory(self, path: Path) -> list[str]:
-            if path.name == "bad-0":
-                raise OSError(5, "Input/output error")
-            return super().list_directory(path)
-
-    services = await opened(tmp_path)
-    await services.topics.create("bad")
-    await services.topics.create("good")
-    await services.close()
-    services = await opened(tmp_path, disk=Bad())
-    assert list(services.replicas) == [("good", 0)]
-    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
-        services.replica("bad", 0)
-    assert b"tidelog_partitions_failed_total 1.0" in services.metrics.render()
-    await services.close()
-    assert not is_marked_clean(tmp_path)
-
-
-def is_marked_clean(folder: Path) -> bool:
-    return (folder / ".kafka_cleanshutdown").exists()
-
-
-async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
-    services = await opened(tmp_path)
-    await services.close()
-    with pytest.raises(StoreError, match=r"node\.id"):
-        await opened(tmp_path, node_id=2)
-    services = await opened(tmp_path)
-    await services.close()
-
-
-async def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
-    services = await opened(tmp_path)
-    await services.close()
-    await services.close()
-
-
-async def test_what_nobody_waited_for_is_durable_after_closing(tmp_path: Path) -> None:
-    services = await opened(tmp_path)
-    await services.topics.create("t")
-    services.replicas["t", 0].append_as_leader(batch(), NOW_MS)
-    await services.close()
-    services = await opened(tmp_path)
-    assert services.replicas["t", 0].high_watermark == 1
-    await services.close()
-
-
 async def test_checkpoints_come_by_their_interval(tmp_path: Path) -> None:
     services = await opened(tmp_path, log_flush_offset_checkpoint_interval_ms=5)
     await services.topics.create("t")
@@ -179,20 +126,6 @@ async def test_retention_lets_old_segments_go_and_keeps_their_producers(tmp_path
     assert len(list((tmp_path / "t-0").glob("*.log"))) == 1
     again = batch(b"x" * 100, producer_id=producer_id, sequence=4)
     assert replica.append_as_leader(again, clock()).duplicate
-    await services.close()
-
-
-async def test_idle_producers_are_forgotten_by_the_brokers_clock(tmp_path: Path) -> None:
-    clock = Clock()
-    services = await opened(tmp_path, clock, producer_id_expiration_ms=1000)
-    await services.topics.create("t")
-    producer_id = await services.producer_ids.next()
-    replica = services.replicas["t", 0]
-    replica.append_as_leader(batch(producer_id=producer_id, sequence=0), clock())
-    assert b"kafka_server_replicamanager_produceridcount 1.0" in services.metrics.render()
-    clock.now_ms += 1000
-    await services.maintenance.expire_producers()
-    assert b"kafka_server_replicamanager_produceridcount 0.0" in services.metrics.render()
     await services.close()
 
 
@@ -246,35 +179,3 @@ async def test_damaged_snapshots_and_cut_ends_are_counted_and_told(
     again = batch(producer_id=producer_id, sequence=0)
     assert services.replicas["t", 0].append_as_leader(again, NOW_MS).duplicate
     await services.close()
-
-
-async def test_a_failed_flush_is_told_with_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Failing(Disk):
-        failing = False
-
-        def fdatasync(self, fd: int) -> None:
-            if self.failing:
-                raise OSError(5, "Input/output error")
-            super().fdatasync(fd)
-
-    disk = Failing()
-    services = await opened(tmp_path, disk=disk)
-    await services.topics.create("t")
-    await stored(services, b"durable")
-    disk.failing = True
-    replica = services.replicas["t", 0]
-    replica.append_as_leader(batch(), NOW_MS)
-    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
-        await replica.committed(2)
-    assert replica.high_watermark == 1
-    told = capsys.readouterr().out
-    assert "partition_offline" in told
-    assert "restart the broker" in told
-    disk.failing = False
-    for refused in (lambda: replica.append_as_leader(batch(), NOW_MS), lambda: replica.read(Read(0, 100, 1))):
-        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
-            refused()
-    await services.close()
-    assert not is_marked_clean(tmp_path)

@@ -32,14 +32,12 @@ from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
     LEADER_EPOCHS,
     META_PROPERTIES,
-    PARTITION_METADATA,
     FolderIdentity,
     write_topic_id,
 )
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import LOCK_FILE, DataFolderError
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in
-from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import Buffer
 
 
@@ -185,25 +183,6 @@ async def test_a_deleted_topic_is_remembered_until_its_folders_are_gone_and_no_l
         await services.topics.delete(topic.topic_id)
         assert services.catalog.deleted.keys() == {topic.topic_id} or topic is topics[2]
     assert services.catalog.deleted.keys() == {topics[4].topic_id}
-    await services.close()
-
-
-async def test_a_folder_that_carries_another_topics_id_takes_its_partition_offline_and_keeps_its_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await with_records(tmp_path, "t", "good")
-    write_topic_id(Disk(), tmp_path / "t-0", uuid4())
-    before = tree(tmp_path)["t-0/" + f"{0:020d}.log"]
-    services = await opened(tmp_path)
-    assert list(services.replicas) == [("good", 0)]
-    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
-        services.replica("t", 0)
-    assert "partition_offline" in capsys.readouterr().out
-    await services.close()
-    assert tree(tmp_path)["t-0/" + f"{0:020d}.log"] == before
-    (tmp_path / "t-0" / PARTITION_METADATA).unlink()
-    services = await opened(tmp_path)
-    assert services.replicas["t", 0].high_watermark == 1
     await services.close()
 
 

@@ -8,26 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.replicas.test_reconciler import Gate
 from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.replicas.roles import Role
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
-from tidelog.protocol.errors import ErrorCode
-
-
-async def test_a_topic_is_there_only_once_all_its_partitions_are(tmp_path: Path) -> None:
-    gate = Gate()
-    services = await opened(tmp_path, disk=gate)
-    creating = asyncio.create_task(services.topics.create("t"))
-    await until(gate.reached.is_set)
-    assert services.catalog.topic("t") is None
-    assert services.missing("t", 0).code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    gate.open_gate.set()
-    await creating
-    await stored(services, b"v")
-    await services.close()
 
 
 async def test_a_start_that_fails_calls_no_crash_a_clean_shutdown(tmp_path: Path) -> None:

@@ -7,25 +7,22 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.ending_disk import EndingDisk
 from tests.unit.broker.handlers.conftest import Asker
 from tests.unit.broker.test_services import Clock, batch, opened, stored
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import Delta, Topic, TopicCreated
+from tidelog.broker.cluster.catalog import Delta, TopicCreated
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.folders import NewPartitions
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -118,25 +115,6 @@ async def test_a_topic_that_cannot_be_made_whole_is_not_made_at_all(
     services = await opened(tmp_path)
     assert len(services.replicas) == 6
     assert services.partitions.logs.was_clean
-    await services.close()
-
-
-async def test_a_topic_that_another_broker_creates_meanwhile_exists_already(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    services = await opened(tmp_path)
-    prepare = services.topics._reconciler.prepare
-
-    async def prepare_later(topic: Topic, first: int) -> None:
-        other = replace(topic, topic_id=uuid4())
-        await services._cluster.change(lambda _: TopicCreated(other))
-        await services.topics.settled()
-        await prepare(topic, first)
-
-    monkeypatch.setattr(services.topics._reconciler, "prepare", prepare_later)
-    with capture_logs() as events:
-        await refused(services, 5, ErrorCode.TOPIC_ALREADY_EXISTS)
-    assert "topic_not_made" not in {event["event"] for event in events}
     await services.close()
 
 
@@ -259,24 +237,6 @@ async def test_names_are_durable_before_the_store_knows_of_them(tmp_path: Path) 
     seen.clear()
     await services.topics.create("t")
     assert seen == [True]
-    await services.close()
-
-
-async def test_what_a_crash_leaves_of_a_topic_in_the_making_is_removed(tmp_path: Path) -> None:
-    services = await opened(tmp_path)
-    await services.topics.create("t", NewTopic(num_partitions=1))
-    logs = services.partitions.logs
-    config = services.replicas["t", 0].log.config
-    topic_id = services.replicas["t", 0].topic_id
-    new = [NewPartitions("unborn", uuid4(), [0, 1], config), NewPartitions("t", topic_id, [1, 2], config)]
-    logs.create_many(new, 0)
-    await services.close(clean=False)
-    services = await opened(tmp_path)
-    assert sorted(services.replicas) == [("t", 0)]
-    await services.topics.create("unborn")
-    await services.topics.add_partitions("t", 2)
-    services.partitions.logs.purge()
-    assert folders(tmp_path) == ["t-0", "t-1", "unborn-0"]
     await services.close()
 
 
