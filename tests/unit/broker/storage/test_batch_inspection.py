@@ -2,7 +2,6 @@
 
 import tracemalloc
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,24 +123,6 @@ def test_records_that_contradict_their_header_are_refused(log: PartitionLog, rul
         assert error.code is ErrorCode.INVALID_RECORD, codec
         assert error.message.startswith("the records of the batch are not what its header says: ")
     assert append(log, batch(1, 0, 1)).base_offset == 1
-
-
-@pytest.mark.parametrize("codec", list(Compression)[1:])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda packed: b"",
-        lambda packed: b"junk" * 20,
-        lambda packed: packed[: len(packed) // 2],
-        lambda packed: packed[:-1],
-    ],
-)
-def test_what_does_not_decompress_is_refused(
-    log: PartitionLog, codec: Compression, damage: Callable[[bytes], bytes]
-) -> None:
-    packed = compress(codec, two_records(record()))
-    data = encoded(damage(packed), 2, codec, is_compressed=True)
-    assert refused(log, data).code is ErrorCode.INVALID_RECORD
 
 
 def test_the_crc_is_judged_before_the_records(log: PartitionLog) -> None:

@@ -364,12 +364,6 @@ def test_a_machine_is_known_again_once_its_logs_were_recovered(tmp_path: Path) -
     assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
 
 
-def test_a_hole_in_the_log_of_a_machine_that_never_stopped_is_damage(tmp_path: Path) -> None:
-    machine = Machine()
-    torn_at_a_roll(tmp_path, machine)
-    assert told_at_the_start(tmp_path, machine) == ("log_damage_found", "error")
-
-
 @pytest.mark.parametrize("whole_batches", [True, False])
 def test_a_log_that_ends_before_its_recovery_point_is_damaged_after_a_power_cut_too(
     tmp_path: Path, whole_batches: bool

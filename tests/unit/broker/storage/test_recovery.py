@@ -80,17 +80,6 @@ def test_replayed_producers_count_as_written_now(tmp_path: Path) -> None:
     assert next(again.producers.entries()).last_append_ms == NOW_MS + 5000
 
 
-def test_recovery_reads_only_beyond_the_recovery_point(tmp_path: Path) -> None:
-    log = written(tmp_path, checkpoint_at=36)
-    size = log.size_bytes
-    point = crash(log)
-    assert point == 36
-    again = open_log(tmp_path, config=SMALL, recovery_point=point)
-    assert again.recovery.snapshot_offset >= 28
-    assert again.recovery.scanned_bytes < size / 2
-    assert again.end_offset == 40
-
-
 def test_what_is_read_back_is_made_durable_before_it_counts(tmp_path: Path) -> None:
     log = written(tmp_path)
     crash(log)
@@ -289,16 +278,6 @@ def test_a_snapshot_that_knows_more_than_the_log_is_thrown_away(tmp_path: Path) 
     assert append(again, batch(1, 0, 39)).base_offset == 39
 
 
-def test_damage_below_the_recovery_point_is_called_a_loss(tmp_path: Path) -> None:
-    log = written(tmp_path, 5, checkpoint_at=5)
-    point = crash(log)
-    path = tmp_path / f"{0:020d}.log"
-    path.write_bytes(path.read_bytes()[:-1])
-    again = open_log(tmp_path, config=SMALL, recovery_point=point)
-    assert again.recovery.below_recovery_point
-    assert again.recovery.is_damaged
-
-
 def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_served(tmp_path: Path) -> None:
     log = written(tmp_path, 40)
     log.close(clean=True)
@@ -386,15 +365,6 @@ def test_left_overs_of_deletions_and_unfinished_writes_are_removed(tmp_path: Pat
         (tmp_path / name).write_bytes(b"left")
     open_log(tmp_path, config=SMALL, clean=True, recovery_point=10)
     assert not [path for path in tmp_path.iterdir() if path.name.endswith((".deleted", ".tmp", "777.index"))]
-
-
-def test_the_checkpointed_start_offset_holds_after_a_restart(tmp_path: Path) -> None:
-    log = written(tmp_path, 40)
-    log.delete_records_before(17)
-    log.close(clean=True)
-    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=40, start_offset=17)
-    assert again.start_offset == 17
-    assert sequences(again)[0][0] == 17
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

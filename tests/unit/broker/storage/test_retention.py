@@ -9,10 +9,9 @@ import pytest
 from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, state
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.partition_log import PartitionLog, Read
+from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.snapshot import snapshot_path, snapshots
 from tidelog.broker.storage.upkeep import DROPPED_AT_ONCE
-from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 def filled(folder: Path, config: LogConfig, count: int = 60) -> PartitionLog:
@@ -182,19 +181,6 @@ def test_deleted_segments_without_a_good_snapshot_are_called_a_loss_of_producers
     again = open_log(tmp_path, clean=True, recovery_point=60)
     assert again.recovery.producers_unknown_before == again._segments.segments[0].base_offset > 0
     assert len(again.recovery.corrupt_snapshots) == 2
-
-
-def test_delete_records_moves_the_start_and_reads_before_it_fail(tmp_path: Path) -> None:
-    log = filled(tmp_path, LogConfig(segment_bytes=1000))
-    segments = log.segment_count
-    assert log.delete_records_before(35) == 35
-    checkpoint(log)
-    assert log.segment_count < segments
-    with pytest.raises(ApiError):
-        log.read(Read(34, 100, 60))
-    assert log.read(Read(35, 100, 60)).records
-    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.OFFSET_OUT_OF_RANGE):
-        log.delete_records_before(61)
 
 
 def test_a_reader_in_a_thread_keeps_a_deleted_segment_readable(tmp_path: Path) -> None:
