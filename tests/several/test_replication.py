@@ -1,6 +1,5 @@
 """Replicas of several brokers: what was acknowledged is on each of them, once, whoever leads."""
 
-import asyncio
 import errno
 import shutil
 from collections.abc import AsyncIterator
@@ -86,26 +85,6 @@ async def test_a_killed_leader_is_replaced_and_catches_up(cluster: Brokers) -> N
         assert cluster[leader].services.replicas["t", 0].log.flushed_end_offset == 4
         await producer.send_and_wait("t", b"3", partition=0)
     assert await values(cluster, 5) == [b"0", b"once", b"1", b"2", b"3"]
-
-
-async def test_batches_in_flight_reach_each_next_leader_in_order_and_once(cluster: Brokers) -> None:
-    async with Producer(bootstrap_servers=cluster.bootstrap_servers, max_batch_size=200) as producer:
-        sent = []
-        for after in (7, 31):
-            leader = cluster.leader_of("t", 0)
-            first = len(sent)
-            sent += [await producer.send("t", b"%05d" % number * 20, partition=0) for number in range(60)]
-            # Some are answered then, some are written, some are on their way.
-            await sent[first + after]
-            await cluster.kill(leader)
-            await asyncio.gather(*sent[first:])
-            await cluster.start(leader)
-            await in_sync(cluster, 3)
-        assert [(await each).offset for each in sent] == list(range(120))
-    async with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as reader:
-        reader.assign([TopicPartition("t", 0)])
-        found = [int((await reader.getone()).value[:5] or b"") for _ in range(120)]
-    assert found == list(range(60)) * 2
 
 
 async def test_who_does_not_lead_names_the_leader_with_its_address_and_epoch(cluster: Brokers) -> None:

@@ -15,11 +15,10 @@ from tests.several.brokers import Brokers, brokers
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import ALL_BROKERS, PartitionAssignment, Topic, TopicCreated
 from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
-from tidelog.client import Admin, ConfigResource, ConfigResourceType, Consumer, Producer
+from tidelog.client import Admin, ConfigResource, ConfigResourceType, Producer
 from tidelog.client import NewTopic as Wanted
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.quotas import CLIENT_ID, PRODUCER_BYTE_RATE
-from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
 
@@ -72,50 +71,6 @@ async def test_every_broker_names_all_brokers_all_leaders_and_one_controller(clu
         described = await asked(cluster, node_id, ApiKey.DESCRIBE_CLUSTER, 0)
         assert {(each.broker_id, each.host, each.port) for each in described.brokers} == addresses
         assert described.controller_id == 1
-
-
-async def test_a_partition_of_another_broker_needs_no_election(cluster: Brokers) -> None:
-    await cluster[2].services.topics.create("t")
-    await cluster.agreed()
-    leader_id = cluster.leader_of("t", 0)
-    other = leader_id % 3 + 1
-    wanted = [{"topic": "t", "partitions": [0]}]
-    answer = await asked(cluster, other, ApiKey.ELECT_LEADERS, 1, election_type=0, topic_partitions=wanted)
-    (result,) = answer.replica_election_results[0].partition_result
-    assert result.error_code == ErrorCode.ELECTION_NOT_NEEDED
-
-
-async def test_a_broker_that_does_not_lead_sends_clients_to_look_again(cluster: Brokers) -> None:
-    await cluster[1].services.topics.create("t")
-    await cluster.agreed()
-    leader_id = cluster.leader_of("t", 0)
-    builder = RecordBatchBuilder()
-    builder.append(1, None, b"v", ())
-    batch = bytes(builder.build())
-    for node_id in {1, 2, 3} - {leader_id}:
-        async with connected(cluster[node_id].port) as client:
-            code, _ = await client.produce(batch)
-            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert (await client.fetch()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
-        listed = await asked(cluster, node_id, ApiKey.LIST_OFFSETS, 5, replica_id=-1, topics=wanted)
-        assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-async def test_a_client_of_one_address_writes_to_and_reads_from_all_brokers(cluster: Brokers) -> None:
-    address = cluster[3].bootstrap_servers
-    async with Admin(bootstrap_servers=address) as admin:
-        await admin.create_topics([Wanted("t", 6, 1, {})])
-    async with Producer(bootstrap_servers=address, enable_idempotence=True) as producer:
-        for number in range(60):
-            await producer.send("t", b"%d" % number, partition=number % 6)
-        await producer.flush()
-    await until(lambda: Counter(cluster.leader_of("t", index) for index in range(6)) == {1: 2, 2: 2, 3: 2})
-    async with Consumer("t", bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
-        values = [int((await consumer.getone()).value or b"") for _ in range(60)]
-    assert sorted(values) == list(range(60))
-    for index in range(6):
-        assert [value for value in values if value % 6 == index] == list(range(index, 60, 6))
 
 
 async def test_a_broker_that_was_down_removes_the_folders_of_topics_deleted_meanwhile(

@@ -87,26 +87,6 @@ def is_open(cluster: Brokers, topic: str, index: int) -> bool:
 
 
 @pytest.mark.usefixtures("versions")
-async def test_a_transaction_over_the_partitions_of_all_brokers_is_committed_or_aborted_as_a_whole(
-    cluster: Brokers,
-) -> None:
-    expected = []
-    for coordinator in (1, 2, 3):
-        async with producer(cluster, coordinator) as writer:
-            for turn in range(4):
-                first = 1000 * coordinator + 100 * turn
-                await writer.begin_transaction()
-                for index in range(2 * PARTITIONS):
-                    await writer.send("out", b"%d" % (first + index), partition=index % PARTITIONS)
-                if turn % 2:
-                    await writer.abort_transaction()
-                else:
-                    await writer.commit_transaction()
-                    expected += range(first, first + 2 * PARTITIONS)
-    assert sorted(await committed(cluster, "out", len(expected))) == expected
-
-
-@pytest.mark.usefixtures("versions")
 async def test_what_is_read_and_what_is_written_count_together(cluster: Brokers) -> None:
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as source:
         for number in range(60):
