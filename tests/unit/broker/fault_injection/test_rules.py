@@ -123,6 +123,23 @@ def test_an_error_code_is_named_as_one_likes(given: object) -> None:
     assert parse_error_code(given) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"fault": "drop", "topik": "t"}, "topik"),
+        ({"fault": "drop", "when": "before"}, "answer"),
+        ({"fault": "delay"}, "delay_ms"),
+        ({"fault": "error", "error": "NO_SUCH"}, "NO_SUCH"),
+        ({"fault": "error"}, "code"),
+        ({"fault": "drop", "count": 0}, "count"),
+        ({"fault": "drop", "api": "init_producer_id", "topic": "t"}, "names no topic"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused_with_the_reason(values: dict[str, object], word: str) -> None:
+    with pytest.raises(FaultError, match=word):
+        parse_order(values)
+
+
 def test_minus_1_is_a_code_and_0_is_none() -> None:
     assert parse_error_code(-1) is ErrorCode.UNKNOWN_SERVER_ERROR
     with pytest.raises(FaultError, match="success"):
