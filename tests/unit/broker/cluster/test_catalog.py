@@ -7,10 +7,7 @@ import pytest
 from tests.unit.broker.cluster.stores import acl
 from tidelog.broker.cluster.catalog import (
     AclsChanged,
-    BrokerRegistered,
-    BrokerRegistration,
     Catalog,
-    Listener,
     PartitionAssignment,
     PartitionsAdded,
     PartitionsChanged,
@@ -95,14 +92,6 @@ def test_a_change_says_what_the_topic_was_and_what_it_is(catalog: Catalog) -> No
     deleted = catalog.apply(TopicDeleted(topic.topic_id))
     assert (deleted.before, deleted.after) == (grown.after, None)
     assert catalog.apply(ProducerIdsReserved(1000))[1:] == (None, None)
-
-
-def test_a_broker_that_comes_again_with_other_addresses_is_still_one(catalog: Catalog) -> None:
-    for port in (9092, 9093):
-        listener = Listener("external", "h", port)
-        catalog.apply(BrokerRegistered(BrokerRegistration(1, (listener,))))
-    assert catalog.brokers == {1: BrokerRegistration(1, (listener,))}
-    assert catalog.revision == 2
 
 
 def led_by(leader_id: int, leader_epoch: int, *isr: int) -> PartitionAssignment:

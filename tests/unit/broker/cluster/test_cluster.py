@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.unit.broker.cluster.stores import facts_of
-from tests.unit.broker.test_services import Clock, opened, stored
+from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
     Catalog,
@@ -139,17 +139,6 @@ async def test_of_changes_stored_one_by_one_only_the_one_in_doubt_waits_to_be_dr
     await cluster.change(reserve)
     assert (dropped, cluster.catalog.next_producer_id) == ([0, 2, 1], 1000)
     await cluster.close()
-
-
-async def test_what_others_commit_is_followed_and_not_overwritten(tmp_path: Path) -> None:
-    store = DoubtfulStore(tmp_path)
-    clusters = [Cluster(await store.load(), store) for _ in range(2)]
-    for number in range(5):
-        await clusters[number % 2].change(lambda _, number=number: create(f"t{number}"))
-        await until(lambda: clusters[0].catalog.revision == clusters[1].catalog.revision)
-    for cluster in clusters:
-        assert [topic.name for topic in cluster.catalog.topics()] == [f"t{number}" for number in range(5)]
-    await clusters[0].close()
 
 
 async def test_the_image_follows_again_after_a_watch_that_failed_and_followers_get_the_difference(
@@ -309,24 +298,4 @@ async def test_a_deletion_in_doubt_removes_the_topic_only_if_it_is_stored(
     else:
         await stored(services, b"new")
         assert services.replicas["t", 0].log.end_offset == 2
-    await services.close()
-
-
-async def test_producer_ids_go_on_after_a_reservation_in_doubt_and_none_is_issued_twice(
-    tmp_path: Path,
-) -> None:
-    store, clock = DoubtfulStore(tmp_path), Clock()
-    services = await opened(tmp_path, clock, store=store)
-    first = [await services.producer_ids.next() for _ in range(10)]
-    store.begin(stores=True, is_readable=False)
-    got: list[int] = []
-    while True:
-        try:
-            got.append(await services.producer_ids.next())
-        except ApiError:
-            break
-    store.heal()
-    clock.now_ms += 60_000
-    got.append(await services.producer_ids.next())
-    assert len(set(first + got)) == len(first + got)
     await services.close()
