@@ -63,5 +63,5 @@ async def test_killed_restarted_stopped_and_damaged(tmp_path: Path, tidelog: Typ
 def test_what_is_no_data_folder_is_one_line(tmp_path: Path, tidelog: Type) -> None:
     assert tidelog("log", "verify", str(tmp_path))[::2] == (
         1,
-        f"error: {tmp_path} is no data folder of a broker: it has neither topics nor cluster.db\n",
+        f"error: {tmp_path} is not the data folder of a broker: it has neither topics nor cluster.db\n",
     )

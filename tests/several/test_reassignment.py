@@ -188,7 +188,7 @@ async def test_commands_plan_begin_throttle_show_and_cancel(cluster: Brokers, tm
     assert cluster[first].services.catalog.broker_configs == {}
     await command(cluster, "start", str(file), "--wait")
     await has(cluster, *json.loads(plan)["partitions"][0]["replicas"])
-    assert "nothing is being moved" in await command(cluster, "status")
+    assert "no reassignment is in progress" in await command(cluster, "status")
 
 
 async def test_what_the_document_says_and_what_another_client_asks_for_moves_partitions(

@@ -777,7 +777,7 @@ def _apply_changed(settings: BrokerSettings, catalog: Catalog) -> None:
     """Let the settings hold that were changed at run time; those that cannot hold are named in an event."""
     own = catalog.broker_configs.get(str(settings.config.node_id), {})
     for error in settings.apply(own, catalog.broker_configs.get(ALL_BROKERS, {})):
-        advice = "the value of the start holds; set it again or delete it with `tidelog broker config`"
+        advice = "the value from the start applies; set it again or delete it with `tidelog broker config`"
         logger.warning("broker_setting_ignored", error=str(error), advice=advice)
     for name in settings.without_effect():
         logger.warning("broker_setting_without_effect", setting=name, advice="see its description")

@@ -46,7 +46,7 @@ def config(
         option(
             "--delete",
             metavar="NAME",
-            help="Delete what was set, so that the value of the broker's start holds. May be repeated.",
+            help="Delete a setting, so that the value from the broker's start applies. May be repeated.",
         ),
     ] = None,
     as_json: AsJson = False,

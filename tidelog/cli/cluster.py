@@ -64,7 +64,7 @@ def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster
     from tidelog.cli.http_port import NoAnswerError, ask, find, url
 
     address = http or run_with_admin(find, cluster)
-    instead = "Name the HTTP port with --http; `tidelog cluster info` shows what can be seen without it"
+    instead = "Name the HTTP port with --http; `tidelog cluster info` needs no HTTP port"
     if address is None:
         raise Failure(f"the controller does not name its HTTP port. {instead}")
     try:
@@ -78,8 +78,8 @@ def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster
         {
             "name": "broker_not_answering",
             "severity": "warning",
-            "text": f"Broker {node_id} did not answer: what is wrong there is not known.",
-            "remedy": "Look whether it runs, and whether the other brokers reach it.",
+            "text": f"Broker {node_id} did not answer, so its problems are not known.",
+            "remedy": "Check that it runs, and that the other brokers can connect to it.",
         }
         for node_id in answer.get("unanswered", ())
     ]
@@ -87,7 +87,7 @@ def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster
         brokers = [each["broker"] for each in answer["brokers"]]
         print(json.dumps({"problems": problems, "brokers": brokers}))
     elif not problems:
-        print(f"nothing is wrong (brokers that answered: {len(answer['brokers'])})")
+        print(f"no problems found (brokers that answered: {len(answer['brokers'])})")
     else:
         for problem in problems:
             print(f"{problem['severity']}: {problem['text']}\n  {problem['remedy']}")

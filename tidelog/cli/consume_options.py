@@ -35,8 +35,8 @@ Group: TypeAlias = Annotated[
     option(
         "--group",
         metavar="ID",
-        help="Join this consumer group: begin where it stopped, commit what was printed. Where it has "
-        "committed nothing, --from-beginning decides.",
+        help="Join this consumer group: begin at its committed offsets, and commit the printed "
+        "records. Without committed offsets, --from-beginning decides.",
     ),
 ]
 Isolation: TypeAlias = Annotated[
@@ -50,7 +50,7 @@ TimeoutMs: TypeAlias = Annotated[
     int | None, option("--timeout-ms", min=1, help="Stop when no record arrives in this time.")
 ]
 UntilEnd: TypeAlias = Annotated[
-    bool, typer.Option("--until-end", help="Stop at the ends that the partitions have at the start.")
+    bool, typer.Option("--until-end", help="Stop at the current ends of the partitions.")
 ]
 Headers: TypeAlias = Annotated[
     bool, typer.Option("--headers", help="Print NAME=VALUE,... and a tab before each record.")
@@ -68,7 +68,7 @@ Format: TypeAlias = Annotated[
     option(
         "--format",
         metavar="TEXT",
-        help=r"Print each record so, for example '%t %p %o %k %s\n': topic, partition, offset, key, "
+        help=r"Format of each record, for example '%t %p %o %k %s\n': topic, partition, offset, key, "
         "value. Also %T timestamp in milliseconds, %h headers, %K and %S the lengths of key and value.",
     ),
 ]

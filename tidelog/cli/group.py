@@ -116,7 +116,7 @@ def reset_offsets(
             "--topic",
             "-t",
             metavar="TOPIC",
-            help="Only of this topic. May be repeated. Without it: all that the group committed.",
+            help="Only of this topic. May be repeated. Default: all topics of the group.",
         ),
     ] = None,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset.")] = False,
@@ -133,7 +133,7 @@ def reset_offsets(
         ),
     ] = None,
     shift_by: Annotated[
-        int | None, option("--shift-by", help="By this number of offsets, negative for back.")
+        int | None, option("--shift-by", help="By this number of offsets, negative to move back.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.")] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,

@@ -34,7 +34,7 @@ Iterations: TypeAlias = Annotated[
         "--iterations",
         min=4096,
         max=16384,
-        help="How often the password is hashed. Use the same number for all users.",
+        help="Number of hash iterations. Use the same number for all users.",
     ),
 ]
 

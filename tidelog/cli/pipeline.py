@@ -22,14 +22,14 @@ _FILE = Setting(
     "settings",
     str,
     None,
-    "Read settings from this TOML file. Flags go before it.",
+    "Read settings from this TOML file. Flags override it.",
     is_optional=True,
     extras={"metavar": "FILE"},
 )
 _HELP = {
-    "audit": "Find duplicates, gaps, reordering and epoch regressions. Exit with 1 when there is any.",
+    "audit": "Find duplicates, gaps, reordering and epoch regressions. Exit with 1 if there are any.",
     "archive": "Keep topics as Parquet files by date. Each record is stored once.",
-    "mirror": "Copy topics to other topics, each record once and in order, whatever is killed.",
+    "mirror": "Copy topics to other topics, each record once and in order, also after kills.",
     "replay": "Write an archive, or offsets of topics, back into a topic, each record once.",
     "stats": "Show rates, sizes and lag of records, by partition and window.",
 }
@@ -101,9 +101,9 @@ class _Jobs(TyperGroup):
         return get_command(alone)
 
 
-app = typer.Typer(no_args_is_help=True, cls=_Jobs, help="Run jobs on Spark over topics.")
+app = typer.Typer(no_args_is_help=True, cls=_Jobs, help="Run Spark jobs on topics.")
 
 
 @app.callback()
 def _pipeline() -> None:
-    """Run jobs on Spark over topics."""
+    """Run Spark jobs on topics."""

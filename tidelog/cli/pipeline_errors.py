@@ -61,8 +61,8 @@ def reason(text: str, stack: str = "") -> str:
     names, or the first line. `stack` is Java's stack trace where the text is without it."""
     if _STOPPED in text:
         return (
-            "Spark's master did not answer, or ended the application. Does it run, and does --master name the"
-            " address that it writes to its log? Spark's log says more"
+            "Spark's master did not answer, or ended the application. Check that it runs, and that "
+            "--master names the address in its log. Spark's log has details"
         )
     if found := _OURS.findall(text):
         return str(found[-1])
@@ -73,16 +73,16 @@ def reason(text: str, stack: str = "") -> str:
         )
     if _NOT_STARTED in text:
         return (
-            "a Python process of Spark did not start within 10 seconds, because the machine has too much to"
-            " do. Spark has no setting for this limit. Run the job again when the machine has less to do, or"
-            " with fewer tasks at a time (--master 'local[1]'): what is stored stays stored"
+            "a Python process of Spark did not start within 10 seconds, because the machine is "
+            "overloaded. Spark has no setting for this limit. Run the job again when the load is "
+            "lower, or with fewer tasks at a time (--master 'local[1]'): stored records are kept"
         )
     classes = _CLASS_OF_JAVA.findall(text)
     cause = (classes or _CLASS_OF_JAVA.findall(stack) or [_UNKNOWN])[-1]
     if _PYTHON_ENDED in text or (_WITHOUT_MESSAGE in text and cause in (_CONNECTION_ENDED, _UNKNOWN)):
         return (
             "a Python process of Spark ended before its work was done. It may have been killed, or there was"
-            " not enough memory. Run the job again; Spark's log says more"
+            " not enough memory. Run the job again; Spark's log has details"
         )
     found = _OF_PYTHON.findall(text)
     if found and not found[-1][2].endswith(_OF_BOTH):

@@ -213,7 +213,7 @@ def _while_java_runs(stop: threading.Event) -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise Failure(
             "Spark's Java process ended while the job ran. Was it killed, or out of memory? Run the job"
-            " again: what is stored stays stored"
+            " again: stored records are kept"
         ) from None
 
 

@@ -20,7 +20,9 @@ from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option
 if TYPE_CHECKING:
     from tidelog.client import Admin, Reassignment, TopicPartition
 
-app = typer.Typer(no_args_is_help=True, help="Give partitions replicas on other brokers, more or fewer.")
+app = typer.Typer(
+    no_args_is_help=True, help="Move replicas of partitions to other brokers, or change their number."
+)
 
 File: TypeAlias = Annotated[
     str, typer.Argument(metavar="FILE", help="The plan, a JSON file; - is the standard input.")
@@ -31,11 +33,11 @@ Throttle: TypeAlias = Annotated[
         "--throttle",
         metavar="BYTES",
         min=1,
-        help="Most bytes per second that a broker sends, and receives, of replicas that are not in sync.",
+        help="Most bytes per second that a broker sends and receives for replicas that are not in sync.",
     ),
 ]
 Wait: TypeAlias = Annotated[
-    bool, typer.Option("--wait", help="Return when nothing is under way any more, and end the throttle.")
+    bool, typer.Option("--wait", help="Wait until no reassignment is in progress, then end the throttle.")
 ]
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -114,7 +116,7 @@ def status(wait: Wait = False, as_json: AsJson = False, cluster: ToCluster = DEF
     elif rows:
         print_table(_COLUMNS, rows)
     else:
-        print("nothing is being moved")
+        print("no reassignment is in progress")
 
 
 @app.command()

@@ -35,11 +35,11 @@ def rebuild_catalog(
         bool, typer.Option("--dry-run", help="Show what would be written. Write nothing.")
     ] = False,
     cluster_id: Annotated[
-        str | None, typer.Option(help="Id of the cluster. Needed only if no file of the folder says it.")
+        str | None, typer.Option(help="Id of the cluster. Needed only if no file of the folder contains it.")
     ] = None,
     node_id: Annotated[
         int | None,
-        typer.Option(min=0, help="Id of the broker, if no file of the folder says it. Without it, 1."),
+        typer.Option(min=0, help="Id of the broker, if no file of the folder contains it. Default: 1."),
     ] = None,
 ) -> None:
     """Make a new catalog from the folders of the partitions.
@@ -132,7 +132,7 @@ def _show(data_dir: Path, rebuilt: Rebuilt) -> None:
     for note in rebuilt.notes:
         print(f"note: {note}")
     if not rebuilt.is_needed:
-        print(f"the catalog in {data_dir} is whole and knows all partitions: there is nothing to do")
+        print(f"the catalog in {data_dir} is complete: there is nothing to do")
         return
     print(f"the new catalog of {data_dir}:")
     print(f"  cluster.id {catalog.cluster_id}, node.id {rebuilt.cluster.node_id}")

@@ -178,7 +178,7 @@ def alter(
         option(
             "--delete-config",
             metavar="NAME",
-            help="Delete a setting of the topic, so that the broker's value holds. May be repeated.",
+            help="Delete a setting of the topic, so that the broker's value applies. May be repeated.",
         ),
     ] = None,
     partitions: Annotated[
@@ -228,7 +228,7 @@ def delete(topics: Topics, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
 def delete_records(
     topic: Topic,
     before_offset: Annotated[
-        int | None, option("--before-offset", min=0, help="First offset that stays.")
+        int | None, option("--before-offset", min=0, help="First offset to keep.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
     partitions: Annotated[

@@ -200,7 +200,7 @@ class DeliveryUncertainError(DeliveryError):
     and `record_count` (-1 without idempotence).
     """
 
-    hint = "Before you send them again, read the end of the partition. Else they may be stored twice"
+    hint = "Before you send them again, read the end of the partition. Otherwise they may be stored twice"
 
     def __init__(
         self,

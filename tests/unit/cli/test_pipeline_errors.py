@@ -77,4 +77,4 @@ def test_a_master_that_does_not_answer_is_named_as_the_reason() -> None:
     text = (
         "An error.\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat A"
     )
-    assert "does --master name the address" in reason(text)
+    assert "--master names the address" in reason(text)

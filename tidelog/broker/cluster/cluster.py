@@ -158,7 +158,7 @@ class Cluster:
             try:
                 follower(change)
             except Exception as error:
-                advice = "restart the broker: it begins with the whole catalog; and report this"
+                advice = "restart the broker, which loads the whole catalog, and report this"
                 logger.error("cluster_follower_failed", error=repr(error), advice=advice, exc_info=error)
 
     async def change(

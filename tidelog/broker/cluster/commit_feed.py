@@ -57,6 +57,6 @@ class CommitFeed:
             if commit.revision - len(commit.deltas) == revision:
                 return commit
         raise StoreError(
-            f"what was committed right after revision {revision} is not kept any more, the store is at"
+            f"the commit after revision {revision} is no longer kept, the store is at"
             f" {self._newest}; load the catalog again"
         )

@@ -111,7 +111,7 @@ class EtcdSession:
                 logger.warning(
                     "broker_session_not_kept",
                     error=str(error),
-                    advice="see that etcd answers; until then this broker may be fenced",
+                    advice="check that etcd answers; until then this broker may be fenced",
                 )
 
     async def _prolong(self, session: BrokerSession) -> None:

@@ -246,7 +246,7 @@ class EtcdStore:
     @staticmethod
     def _gap(revision: int, newest: int) -> StoreError:
         return StoreError(
-            f"what was committed right after revision {revision} is not kept any more, the store is at"
+            f"the commit after revision {revision} is no longer kept, the store is at"
             f" {newest}; load the catalog again"
         )
 
@@ -390,7 +390,9 @@ class EtcdStore:
             try:
                 await self._look()
             except StoreError as error:
-                logger.warning("cluster_store_not_guarded", error=str(error), advice="see that etcd answers")
+                logger.warning(
+                    "cluster_store_not_guarded", error=str(error), advice="check that etcd answers"
+                )
             await asyncio.sleep(_GUARD_INTERVAL_S)
 
     async def _look(self) -> None:

@@ -276,7 +276,7 @@ class Membership:
                     self._is_due.set()
                 return
             except _STORE_ERRORS as error:
-                advice = "see that the store answers; until then this broker fences none"
+                advice = "check that the store answers; until then this broker fences none"
                 logger.warning("broker_sessions_not_watched", error=str(error), advice=advice)
             self._sessions = None
             await asyncio.sleep(_RETRY_SECONDS)
@@ -304,14 +304,14 @@ class Membership:
         problem, self._problem = self._problem, repr(error)
         if self._problem != problem:
             is_known = isinstance(error, _STORE_ERRORS)
-            advice = "see that the store answers; it is tried again" if is_known else "report this"
+            advice = "check that the store answers; it is tried again" if is_known else "report this"
             exc_info = None if is_known else error
             logger.warning("membership_not_settled", error=str(error), advice=advice, exc_info=exc_info)
 
     def _tell_if_cut_off(self) -> None:
         is_cut_off = self.is_cut_off
         if is_cut_off and not self._was_cut_off:
-            advice = "see that the cluster's store answers; until then this broker coordinates nothing"
+            advice = "check that the cluster's store answers; until then this broker coordinates nothing"
             logger.warning("broker_cut_off", node_id=self._broker.node_id, advice=advice)
         elif self._was_cut_off and not is_cut_off:
             logger.info("broker_not_cut_off_any_more", node_id=self._broker.node_id)
@@ -399,7 +399,7 @@ class Membership:
                 "broker_fenced",
                 node_id=broker.node_id,
                 incarnation=str(broker.incarnation),
-                advice="start it again: what only it holds waits for it",
+                advice="start it again: partitions without another replica wait for it",
             )
 
     async def _elect_all(self) -> None:

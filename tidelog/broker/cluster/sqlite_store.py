@@ -129,11 +129,11 @@ class SqliteStore:
         except (sqlite3.Error, Damaged) as error:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith("SQLITE_BUSY"):
-                what_to_do = "Close what has it open: while a broker runs, the file is its own."
+                what_to_do = "Close other programs that use it: a running broker locks the file."
             elif isinstance(error, Damaged) or sqlite_file.is_damage(error):
                 what_to_do = advice(self._path)
             else:
-                what_to_do = "Check that the disk has free space, works, and lets this user write."
+                what_to_do = "Check that the disk works and has free space, and that this user may write."
             raise StoreError(f"{self._path} cannot be used: {error}. {what_to_do}") from error
 
     def _commit_one(

@@ -82,7 +82,7 @@ class StoreServer:
             logger.warning(
                 "store_connection_refused",
                 error=repr(error),
-                advice="another process sends what no process of this broker does; nothing was changed",
+                advice="another process sent an unexpected message; nothing was changed",
             )
         except (OSError, asyncio.CancelledError):
             pass  # The client is gone, or this server ends.

@@ -107,7 +107,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         dynamic=True,
     )
     data_dir: Path = _setting(
-        Path("tidelog-data"), "Folder of logs and catalog. It is made if it is missing."
+        Path("tidelog-data"), "Folder of logs and catalog. It is created if it is missing."
     )
     node_id: int = int32_setting(1, "Id of this broker in the cluster.", low=0)
     processes: str = _setting(
@@ -116,11 +116,11 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         "its own, see Several processes.",
         read=checked_processes,
     )
-    cluster_id: str = _setting("", "Id of the cluster. Empty: made once and kept in the data folder.")
+    cluster_id: str = _setting("", "Id of the cluster. Empty: generated once and kept in the data folder.")
 
     log_level: str = _setting(
         "INFO",
-        "Least important events that are logged. WARN: what somebody should look at. ERROR: what failed.",
+        "Lowest level of logged events. WARN: events that need attention. ERROR: failures.",
         choices=("INFO", "WARN", "ERROR"),
         dynamic=True,
     )
@@ -136,7 +136,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         dynamic=True,
     )
     auto_create_topics_enable: bool = _setting(
-        True, "Create a missing topic when a client asks for it and allows it.", dynamic=True
+        True, "Create a missing topic when a client requests it and allows its creation.", dynamic=True
     )
     delete_topic_enable: bool = _setting(True, "Let clients delete topics.", dynamic=True)
 
@@ -168,10 +168,10 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
     log_message_timestamp_after_max_ms: int = _default_of("message.timestamp.after.max.ms")
     log_cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")
     log_cleaner_enable: bool = _setting(
-        True, "Compact the topics whose cleanup.policy says so, __consumer_offsets among them."
+        True, "Compact topics with cleanup.policy=compact, also __consumer_offsets."
     )
     log_cleaner_backoff_ms: int = int64_setting(
-        15_000, "Time until logs are looked at again when none is dirty enough.", low=0, dynamic=True
+        15_000, "Time until logs are checked again if none is dirty enough.", low=0, dynamic=True
     )
     log_cleaner_dedupe_buffer_size: int = int64_setting(
         128 << 20,
@@ -243,9 +243,9 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
     queued_max_bytes: int = int64_setting(
         512 << 20,
         "Most memory of all connections together: requests that arrive or wait, answers that are not read "
-        "yet, fetch sessions, decompressed batches. Above half of it, answers are smaller. Above all of it, "
-        "the connection that holds the most is closed. A batch that yields more than a quarter of it, or "
-        "100 MiB, is refused.",
+        "yet, fetch sessions, decompressed batches. Above half of it, answers are smaller. Above it, "
+        "the connection that uses the most is closed. A batch that decompresses to more than a quarter of "
+        "it, or 100 MiB, is refused.",
     )
 
     producer_id_expiration_ms: int = int32_setting(
@@ -285,20 +285,19 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
     )
     shutdown_timeout_ms: int = int32_setting(
         10_000,
-        "Time that a stop waits for requests in flight before it closes their connections. Before that, a "
-        "broker waits as long for live replicas that are not in sync, where fewer than min.insync.replicas "
-        "would be in sync without it.",
+        "Time that a stop waits for requests in flight before it closes their connections. Before "
+        "that, a broker waits up to this time for live replicas to catch up, if fewer than "
+        "min.insync.replicas would be in sync without it.",
         low=0,
     )
     shutdown_linger_ms: int = int32_setting(
         1_000,
-        "How long a broker that handed its partitions over still tells clients who leads them, before it "
-        "ends. Nobody waits for that meanwhile.",
+        "How long a broker that stops still sends clients to the new leaders of its partitions.",
         low=0,
     )
     faults_enable: bool = _setting(
         False,
-        "Let all who can connect to the HTTP port order faults with `tidelog fault`. For tests only.",
+        "Let everyone who can connect to the HTTP port inject faults with `tidelog fault`. For tests only.",
     )
 
     listener_overrides: Mapping[str, object] = field(default_factory=dict, repr=False)

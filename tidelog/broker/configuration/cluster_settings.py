@@ -73,41 +73,42 @@ class ClusterSettings:
     )
     cluster_store_ssl_keystore_location: str = _setting(
         "",
-        "PEM file with a certificate for etcd and its private key, where etcd asks for one. It does not "
-        "stand for a user: etcd's gateway needs a password for that.",
+        "PEM file with a certificate for etcd and its private key, if etcd requires one. It does not "
+        "identify a user: etcd's gateway needs a user and a password for that.",
     )
     broker_session_timeout_ms: int = int32_setting(
         9_000,
-        "After how long without a sign of life the other brokers take this one for dead. etcd counts whole "
-        "seconds.",
+        "Time without a heartbeat after which the session of this broker ends. etcd counts whole seconds.",
         low=1_000,
     )
     replica_lag_time_max_ms: int = int32_setting(
         30_000,
-        "A follower that did not have all of its leader's log for so long leaves the in-sync set.",
+        "Time after which a follower that lags behind its leader's log leaves the in-sync set.",
         low=1_000,
     )
     auto_leader_rebalance_enable: bool = _setting(
-        True, "Whether the first replica of a partition leads it again, some time after its broker is back."
+        True, "Whether the first replica of a partition becomes its leader again after its broker returns."
     )
     leader_imbalance_check_interval_seconds: int = int32_setting(
-        300, "How often the controller looks which partitions are not led by their first replica."
+        300, "How often the controller checks which partitions are not led by their first replica."
     )
     leader_imbalance_per_broker_percentage: int = int32_setting(
-        10, "The share of a broker's partitions that others may lead without its leading them again.", low=0
+        10,
+        "Percentage of a broker's partitions that may have another leader before it leads them again.",
+        low=0,
     )
     replica_fetch_max_bytes: int = int32_setting(
-        4 << 20, "Bytes of one partition that a follower asks for at a time; at least one batch comes.", low=0
+        4 << 20, "Largest answer to a follower per partition, in bytes; it has at least one batch.", low=0
     )
     replica_fetch_response_max_bytes: int = int32_setting(
-        10 << 20, "Bytes that a follower asks one leader for at a time; at least one batch comes.", low=0
+        10 << 20, "Largest answer to a follower, in bytes; it has at least one batch.", low=0
     )
     replica_fetch_wait_max_ms: int = int32_setting(
-        500, "How long a leader may keep the request of a follower while it has nothing new."
+        500, "How long a leader may delay its answer to a follower while it has no new records."
     )
     replica_fetch_min_bytes: int = int32_setting(1, "Bytes that a leader waits for before it answers.")
     replica_fetch_backoff_ms: int = int32_setting(
-        1_000, "Longest time until a partition or a leader that gave an error is asked again.", low=0
+        1_000, "Longest time before a follower asks again after an error.", low=0
     )
     leader_replication_throttled_rate: int = int64_setting(
         2**63 - 1,
@@ -122,17 +123,17 @@ class ClusterSettings:
         dynamic=True,
     )
     broker_rack: str = _setting(
-        "", "Where this broker stands, such as an availability zone; clients see it. Empty: not said."
+        "", "Location of this broker, such as an availability zone; clients see it. Empty: none."
     )
     replica_selector_class: str = _setting(
         "",
-        "Which replica consumers that say their rack (client.rack) read: RackAwareReplicaSelector for one in "
-        "that rack. Empty: the leader.",
+        "Which replica consumers with a client.rack read: RackAwareReplicaSelector for one in their "
+        "rack. Empty: the leader.",
         read=_selector,
     )
     broker_lost_incarnation: str = _setting(
         "",
-        "Gives up the records of a lost data folder: the incarnation of the broker that had it, as the "
-        "refused start names it. It holds for that one alone, so it may stay set.",
+        "Gives up the records of a lost data folder: the incarnation that the refused start names. It "
+        "applies to that one only, so it may stay set.",
         read=_incarnation,
     )

@@ -68,25 +68,25 @@ class CoordinatorSettings:
     )
     groups_max_bytes: int = int64_setting(
         64 << 20,
-        "Most memory of the groups in one partition of __consumer_offsets: what their members say of "
-        "themselves and are assigned. Members beyond it are refused.",
+        "Most memory of the groups in one partition of __consumer_offsets: the metadata and the "
+        "assignments of their members. Members beyond it are refused.",
         low=1 << 20,
         dynamic=True,
     )
     offsets_topic_num_partitions: int = _setting(
         5,
-        "Partitions that __consumer_offsets gets when it is made. A group uses one of them.",
+        "Partitions of __consumer_offsets at its creation. A group uses one of them.",
         low=1,
         high=10_000,
     )
     offsets_topic_replication_factor: int = _setting(
         3,
-        "Most replicas that __consumer_offsets gets when it is made: as many as brokers live then.",
+        "Most replicas of __consumer_offsets at its creation; fewer if fewer brokers are live.",
         low=1,
         high=32767,
     )
     offsets_topic_segment_bytes: int = int32_setting(
-        100 << 20, "Value of segment.bytes that __consumer_offsets gets when it is made.", low=14
+        100 << 20, "Value of segment.bytes of __consumer_offsets at its creation.", low=14
     )
     offset_metadata_max_bytes: int = int32_setting(
         4096, "Longest metadata of a committed offset, in characters.", low=0, dynamic=True
@@ -103,18 +103,18 @@ class CoordinatorSettings:
 
     transaction_state_log_num_partitions: int = _setting(
         5,
-        "Partitions that __transaction_state gets when it is made. A transactional id uses one of them.",
+        "Partitions of __transaction_state at its creation. A transactional id uses one of them.",
         low=1,
         high=10_000,
     )
     transaction_state_log_replication_factor: int = _setting(
         3,
-        "Most replicas that __transaction_state gets when it is made: as many as brokers live then.",
+        "Most replicas of __transaction_state at its creation; fewer if fewer brokers are live.",
         low=1,
         high=32767,
     )
     transaction_state_log_segment_bytes: int = int32_setting(
-        100 << 20, "Value of segment.bytes that __transaction_state gets when it is made.", low=14
+        100 << 20, "Value of segment.bytes of __transaction_state at its creation.", low=14
     )
     transaction_max_timeout_ms: int = int32_setting(
         900_000, "Longest transaction.timeout.ms that a producer may ask for."

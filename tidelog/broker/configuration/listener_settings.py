@@ -111,15 +111,15 @@ class ListenerSettings:
     )
     http_security_protocol: str = _setting(
         "PLAINTEXT",
-        "Security protocol of the HTTP port: PLAINTEXT or SSL (HTTPS). With SSL, the settings ssl.* hold for "
-        "it too, or those that begin with listener.name.http.",
+        "Security protocol of the HTTP port: PLAINTEXT or SSL (HTTPS). With SSL, the settings ssl.* "
+        "apply to it too, or those that begin with listener.name.http.",
         choices=("PLAINTEXT", "SSL"),
     )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
     console_enable: bool = _setting(
         True, "Serve the console at /console of the HTTP port, and its API at /api/v1."
     )
-    console_read_only: bool = _setting(False, "Let the console and its API change nothing.")
+    console_read_only: bool = _setting(False, "Make the console and its API read-only.")
     console_schema_registry_url: str = _setting(
         "",
         "Schema registry that the console asks for the schemas of Avro values, such as "

@@ -126,7 +126,7 @@ def _check_forms(config: ListenerSettings) -> None:
             raise ConfigError(
                 f"{_with_source(config, setting)} cannot be set together with "
                 f"{', '.join(_with_source(config, name) for name in beside)}: "
-                f"what these say in short belongs in {LISTENERS} and {ADVERTISED_LISTENERS}; "
+                f"these are the short form of {LISTENERS} and {ADVERTISED_LISTENERS}; "
                 "set either the lists or the short form"
             )
 

@@ -34,12 +34,12 @@ class RemoteSettings:
     )
     remote_storage_url: str = _setting(
         "",
-        "Where remote segments are: s3://BUCKET/PREFIX, or file:///FOLDER. All brokers of a cluster have the "
-        "same. Credentials of a bucket come from the environment (AWS_ACCESS_KEY_ID and others) or the role "
-        "of the machine.",
+        "Where remote segments are: s3://BUCKET/PREFIX, or file:///FOLDER. All brokers of a cluster "
+        "need the same. Credentials of a bucket come from the environment (AWS_ACCESS_KEY_ID and others) or "
+        "the role of the machine.",
         read=_url,
     )
-    remote_storage_endpoint: str = _setting("", "URL of a store that speaks S3's protocol. Empty: Amazon's.")
+    remote_storage_endpoint: str = _setting("", "URL of a store with S3's protocol. Empty: Amazon's.")
     remote_storage_region: str = _setting("", "Region of the bucket. Empty: AWS_REGION, else us-east-1.")
     remote_storage_request_timeout_ms: int = int32_setting(
         30_000, "Time after which a request to the store has failed. It is repeated twice.", low=100
@@ -55,7 +55,7 @@ class RemoteSettings:
     )
     remote_fetch_max_wait_ms: int = int32_setting(
         500,
-        "Longest time that a Fetch waits for remote storage. What comes later is for the next Fetch.",
+        "Longest time that a Fetch waits for remote storage. Later data serves the next Fetch.",
         low=1,
     )
     remote_fetch_cache_bytes: int = int64_setting(

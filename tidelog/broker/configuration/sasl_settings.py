@@ -106,8 +106,8 @@ class SaslSettings(ListenerSettings):
     )
     sasl_kerberos_min_time_before_relogin: int = _setting(
         60_000,
-        "Kafka's pause between two logins at a Kerberos server. It is taken because administration tools set "
-        "it, and has no effect: GSSAPI is not served.",
+        "Kafka's pause between two logins at a Kerberos server. It is accepted because administration "
+        "tools set it, and has no effect: GSSAPI is not supported.",
         low=0,
         high=_LONG,
         dynamic=True,

@@ -34,7 +34,7 @@ class SecuritySettings(SaslSettings):
         "Principals that may do everything, separated by semicolons, for example User:admin;User:operator.",
     )
     allow_everyone_if_no_acl_found: bool = _setting(
-        False, "Whether everyone may use a resource that no ACL is about, when there is an authorizer."
+        False, "With an authorizer: whether everyone may use a resource without ACLs."
     )
 
     ssl_keystore_type: str = _listener_setting(

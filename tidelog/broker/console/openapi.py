@@ -17,8 +17,8 @@ ITEM: Final = "x-item-schema"
 """The schema of each event or line of a stream. OpenAPI has a name for it from 3.2 on."""
 ERROR_STATUSES: Final = {
     "400": "A parameter is missing or invalid, or the broker refuses it.",
-    "401": "The broker asks who you are.",
-    "403": "You may not, or the console only reads.",
+    "401": "Authentication is required.",
+    "403": "The permission is missing, or the console is read-only.",
     "404": "What the parameters name does not exist.",
     "408": "The body arrived too late.",
     "409": "What the parameters name is in a state that forbids it.",

@@ -30,7 +30,7 @@ def check_change(request: web.Request) -> None:
     """Raise ApiError for a change that is of another site, or could be."""
     if is_of_other_site(request):
         raise ApiError(
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a page of another site may change nothing here"
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a page of another site may not change anything"
         )
     if request.content_type != JSON:
         raise ApiError(

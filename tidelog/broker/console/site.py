@@ -164,7 +164,7 @@ class Site:
 
     def _sign_in(self, request: web.Request) -> web.Response:
         if not self._services.config.is_secured:
-            raise web.HTTPNotFound(text="this broker asks nobody to sign in")
+            raise web.HTTPNotFound(text="this broker has no sign-in")
         takes_tokens = self._services.authentication.takes_tokens
         has_tls = self._services.config.http_security_protocol == SecurityProtocol.SSL
         return self._rendered(

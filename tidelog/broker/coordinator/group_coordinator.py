@@ -39,7 +39,7 @@ REFRESH_PAUSE_SECONDS = 0.1
 _MS_PER_MINUTE = 60_000
 _ADVICE = (
     "check the disk that holds the data folder; `tidelog log verify` shows what is damaged. Until it can be "
-    "read, groups of this partition cannot commit. Deleting the topic deletes what all groups have committed"
+    "read, groups of this partition cannot commit. Deleting the topic deletes all committed offsets"
 )
 _Sees = Callable[[str], bool]
 Operation = Callable[[int], Decision[Any, ResponseT]]

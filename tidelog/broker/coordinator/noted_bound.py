@@ -63,7 +63,7 @@ class NotedBound:
         try:
             await self.note(bound)
         except OSError as error:
-            advice = "check the disk; until a later bound is noted, an older catalog may not be recognised"
+            advice = "check the disk; until this bound is written, an older catalog may not be recognised"
             logger.warning("producer_ids_bound_not_noted", error=str(error), advice=advice)
 
     async def note(self, bound: int) -> None:

@@ -56,8 +56,8 @@ class ProducerIds:
                 "producer_ids_behind_logs",
                 next_producer_id=self._first,
                 highest_in_logs=highest_seen,
-                advice="no producer id is given twice. Where a catalog was put back, topics and settings are "
-                "as of then; else a client made the id up",
+                advice="no producer id is assigned twice. If an older catalog was restored, topics and "
+                "settings are of that time; else a client chose the id itself",
             )
         self._first = producer_ids.above_all_issued(max(self._first - 1, highest_seen))
         self._allocator = producer_ids.ProducerIdAllocator(self._first)

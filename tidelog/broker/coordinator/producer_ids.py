@@ -128,7 +128,7 @@ class ProducerIdAllocator:
         if block.first < self._current.end or block.end <= block.first:
             raise ValueError(
                 f"block {block.first}-{block.end} overlaps ids already reserved up to {self._current.end}; "
-                "the cluster store has gone back in time"
+                "the cluster store has an older state"
             )
         self._reserving = False
         self._retry_at_ms = 0

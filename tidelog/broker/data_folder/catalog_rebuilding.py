@@ -167,14 +167,14 @@ class CatalogRebuilding:
             held = checkpoints.FolderIdentity(old.catalog.cluster_id, old.node_id)
             if noted not in (None, held):
                 self._notes.append(
-                    f"{checkpoints.META_PROPERTIES} says otherwise; it is written as the old catalog says"
+                    f"{checkpoints.META_PROPERTIES} differs; it is written again from the old catalog"
                 )
             return held
         if noted is not None:
             return noted
         if cluster_id is None:
             cluster_id = new_cluster_id()
-            self._notes.append("nothing says which cluster.id the folder had: it gets a new one")
+            self._notes.append("no file has the folder's cluster.id: it gets a new one")
         return checkpoints.FolderIdentity(cluster_id, 1 if node_id is None else node_id)
 
     def _is_name(self, found: FoundPartition) -> bool:
@@ -196,7 +196,7 @@ class CatalogRebuilding:
             self._notes.append(f"{name}: partitions {missing} have no folder; they begin empty")
         if not is_old and name not in INTERNAL_TOPICS:
             self._notes.append(
-                f"{name}: its settings are lost, it has the broker's; set others with `tidelog topic alter`"
+                f"{name}: its settings are lost, so the broker's apply; set others with `tidelog topic alter`"
             )
         partitions = tuple(
             self._assignment(name, index, known[index] if index < len(known) else None, node_id)
@@ -218,7 +218,7 @@ class CatalogRebuilding:
         if len(by_id) > 1:
             which = "; ".join(f"{topic_id}: {', '.join(names)}" for topic_id, names in by_id.items())
             raise RebuildError(
-                f"the folders of topic {name} carry different topic ids ({which}). Move away the folders "
+                f"the folders of topic {name} have different topic ids ({which}). Move away the folders "
                 "that do not belong to it, or remove partition.metadata from those that do"
             )
         if by_id:
@@ -250,7 +250,7 @@ class CatalogRebuilding:
         highest = highest_producer_id_below(self._disk, self._data_dir)
         if old is not None and highest > known:
             self._notes.append(
-                f"the folders know producer id {highest}, the old catalog gave none above {known}"
+                f"the folders contain producer id {highest}, the old catalog assigned none above {known}"
             )
         return above_all_issued(max(known, highest)), highest > known
 

@@ -85,7 +85,7 @@ def verify_folder(
                 locks.enter_context(locked(disk, place, shared=True))
             return _Verification(disk, data_dir, Findings(report), progress).run()
     except DataFolderError as error:
-        raise VerificationError(f"{error}, or verify a copy: what grows cannot be judged") from error
+        raise VerificationError(f"{error}, or verify a copy: files that grow cannot be checked") from error
 
 
 @dataclass(eq=False)
@@ -170,8 +170,8 @@ class _Verification:
             if has_partitions and self._is_among_others():
                 self._findings.warning(
                     STORE_FILE,
-                    "the file is not here, as where the catalog is in etcd (cluster.store): the folders are "
-                    "not compared with it. A broker without cluster.store refuses to start",
+                    "the file is missing, as with a catalog in etcd (cluster.store): the folders are "
+                    "not compared with the catalog. A broker without cluster.store refuses to start",
                 )
             elif has_partitions:
                 self._findings.damage(
@@ -316,7 +316,7 @@ def _check_is_data_folder(disk: Disk, data_dir: Path) -> None:
         )
     if not {LOCK_FILE, STORE_FILE, RECOVERY_POINTS} & set(names) and not _partition_folders(disk, data_dir):
         raise VerificationError(
-            f"{data_dir} is no data folder of a broker: it has neither topics nor {STORE_FILE}"
+            f"{data_dir} is not the data folder of a broker: it has neither topics nor {STORE_FILE}"
         )
 
 

@@ -91,7 +91,7 @@ class ConsumerGroupsHandler(GuardedHandler):
                     client_host=context.connection.client_host,
                     error=str(error),
                     advice="the group has group.consumer.max.size members, all groups together hold "
-                    "groups.max.bytes, or what changed in the group does not fit into message.max.bytes",
+                    "groups.max.bytes, or the change of the group does not fit into message.max.bytes",
                 )
             if error.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error

@@ -79,8 +79,8 @@ class GroupMembershipHandler:
             client_id=context.header.client_id,
             client_host=context.connection.client_host,
             error=answer.error_code.name,
-            advice="the group has group.max.size members, all groups together hold groups.max.bytes, or the "
-            "member says more of itself than a group's record holds",
+            advice="the group has group.max.size members, all groups together hold groups.max.bytes, or "
+            "the member's metadata does not fit into a group's record",
         )
 
     def sync_group(self, context: RequestContext, request: types.SyncGroupRequest) -> Steps[Parked]:

@@ -188,7 +188,7 @@ class Large(NamedTuple, Generic[_Key]):
         """The kind of memory that it holds most of."""
         held = self.held
         parts = {
-            "a frame does not come to its end": held.receiving,
+            "a frame does not arrive completely": held.receiving,
             "answers are not read": held.unsent,
             "requests wait": held.waiting,
         }

@@ -63,7 +63,7 @@ class Handshakes:
             return
         if len(self._under_way) >= MOST:
             next(iter(self._under_way)).refuse(
-                f"more than {MOST} handshakes are under way, and this is the oldest"
+                f"more than {MOST} handshakes are in progress, and this is the oldest"
             )
         self._under_way[one] = self._loop.call_later(DEADLINE_SECONDS, self._too_late, one)
 

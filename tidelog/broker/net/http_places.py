@@ -129,7 +129,7 @@ class HttpPlaces:
             ) from None
         if len(self._at_work) >= MOST_AT_WORK:
             raise web.HTTPServiceUnavailable(
-                text=f"{MOST_AT_WORK} requests are at work, which is the most; try again\n",
+                text=f"{MOST_AT_WORK} requests are in progress, which is the limit; try again\n",
                 headers={"Retry-After": "1"},
             )
         self._close_unread()

@@ -124,7 +124,9 @@ class OldProduceRoute(Route):
 def _decode_old_produce(codec: Codec, body: memoryview) -> Steps[Any]:
     request = yield from codec.decode_steps(body)
     if request.acks == 0:
-        raise ProtocolError(f"{codec.label} is not served, and with acks=0 only the end can say so")
+        raise ProtocolError(
+            f"{codec.label} is not supported, and with acks=0 the connection is closed instead of an answer"
+        )
     return request
 
 

@@ -223,7 +223,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """What TLS itself answers."""
         self._answered_bytes += self._outgoing.pending
         if self._answered_bytes > _MOST_ANSWERED_BYTES:
-            self.refuse("the client asks for new keys again and again")
+            self.refuse("the client requests key updates too often")
             return
         self._send_records()
         if self._is_raw_full:

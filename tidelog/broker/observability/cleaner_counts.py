@@ -78,7 +78,7 @@ class CleanerCounts:
             (f"{_CLEANER}_max_clean_time_secs", "Time of the last clean.", self.last_clean_seconds),
             (
                 f"{_CLEANER}_cleaner_recopy_percent",
-                "Size of what the last clean left, in percent of what it began with.",
+                "Size of the log after the last clean, in percent of its size before.",
                 self.recopy_percent,
             ),
             (

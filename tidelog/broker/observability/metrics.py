@@ -212,7 +212,7 @@ class Metrics:
     )
     connection_cut: ClassVar = _counting(
         "tidelog_connections_cut_for_memory",
-        "Connections closed because queued.max.bytes were held, and the most of it by them.",
+        "Connections closed because all together used queued.max.bytes, and these used the most.",
     )
     tls_failed: ClassVar = _counting(
         "tidelog_tls_failures",
@@ -488,7 +488,7 @@ class Metrics:
             yield gauge(f"{cache}_numincrementalfetchsessions", kept, len(sessions))
             cached = "Partitions of all incremental fetch sessions."
             yield gauge(f"{cache}_numincrementalfetchpartitionscached", cached, sessions.partition_count)
-            evicted = "Incremental fetch sessions that were closed because others needed their place."
+            evicted = "Incremental fetch sessions that newer ones replaced."
             yield counter(f"{cache}_incrementalfetchsessionevictions", evicted, sessions.evictions)
 
     def _collect_cluster(self) -> Iterator[Metric]:
@@ -497,7 +497,7 @@ class Metrics:
         counts, prefix = self._cluster(), "kafka_controller_kafkacontroller"
         controller = "1 on the broker that is the controller (ActiveControllerCount)."
         yield gauge(f"{prefix}_activecontrollercount", controller, counts.is_controller)
-        active = "Brokers that live, as this one knows (ActiveBrokerCount)."
+        active = "Live brokers, as this broker knows (ActiveBrokerCount)."
         yield gauge(f"{prefix}_activebrokercount", active, counts.active_brokers)
         fenced = "Brokers that are registered and have no session (FencedBrokerCount)."
         yield gauge(f"{prefix}_fencedbrokercount", fenced, counts.fenced_brokers)

@@ -38,7 +38,7 @@ class RemoteCounts:
         """For prometheus_client: every series as it is now."""
         yield counter(f"{_NAME}remotecopybytes", "Bytes copied to remote storage.", self.copy_bytes)
         yield counter(f"{_NAME}remotecopyrequests", "Segments to be copied.", self.copy_requests)
-        yield counter(f"{_NAME}remotecopyerrors", "Copies and looks that failed.", self.copy_errors)
+        yield counter(f"{_NAME}remotecopyerrors", "Copies and checks that failed.", self.copy_errors)
         yield counter(f"{_NAME}remotefetchbytes", "Bytes read from remote storage.", self.fetch_bytes)
         yield counter(f"{_NAME}remotefetchrequests", "Reads of remote segments.", self.fetch_requests)
         yield counter(f"{_NAME}remotefetcherrors", "Reads of them that failed.", self.fetch_errors)

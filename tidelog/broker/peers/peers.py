@@ -80,8 +80,8 @@ class Peers:
             if isinstance(error, AuthenticationError):
                 await self._begin_anew(connections)
                 advice = (
-                    "let sasl.jaas.config, or the certificate of the inter-broker listener, name a user that "
-                    "the other broker accepts"
+                    "set a user that the other broker accepts in sasl.jaas.config, or in the "
+                    "certificate of the inter-broker listener"
                 )
                 self._events.error(
                     "broker_not_accepted", host, broker_id=node_id, error=str(error), advice=advice
@@ -103,7 +103,7 @@ class Peers:
             "",
             broker_id=node_id,
             request=api_key.name,
-            advice="let the user of this broker do ClusterAction on the cluster, or add it to super.users",
+            advice="allow the user of this broker ClusterAction on the cluster, or add it to super.users",
         )
         return ApiError(
             ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} refuses {api_key.name} of this broker"
@@ -118,7 +118,7 @@ class Peers:
             try:
                 self._connections = Connections(self._settings.config, self._password())
             except (ConfigError, OSError) as error:  # A file may have changed since the start.
-                advice = "change the settings, and restart the broker: no other broker can be asked"
+                advice = "change the settings, and restart the broker: no other broker can be reached"
                 self._events.error("peers_not_configured", "", error=str(error), advice=advice)
                 raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         return self._connections
@@ -133,9 +133,7 @@ class Peers:
         for listener in () if broker is None else broker.listeners:
             if listener.name == wanted:
                 return listener.host or _SAME_HOST, listener.port
-        raise ApiError(
-            ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} is not known to have a listener {wanted}"
-        )
+        raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} has no known listener {wanted}")
 
     def follow(self, change: Change) -> None:
         """Close the connections to addresses at which no live broker is: one that hangs would hold up until

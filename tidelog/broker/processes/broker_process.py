@@ -1,7 +1,7 @@
 """One of the processes that serve clients: a broker whose store is the store process.
 
 Owns what differs from a broker that is alone: the sockets that it inherits, whom it tells that it serves, and
-that it ends when the first process has ended.
+that it ends when the parent process has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def serve(
 
     def begin(asked: asyncio.Future[str], ask: Callable[[str], None]) -> None:
         asked.get_loop().add_signal_handler(signal.SIGTERM, ask, signal.SIGTERM.name)
-        line.follow(log_events.open_output, partial(ask, "the first process has ended"))
+        line.follow(log_events.open_output, partial(ask, "the parent process has ended"))
 
     async def start(config: BrokerConfig) -> Broker:
         http = None if config.http_port < 0 else bind_at(http_socket(data_dir, number))

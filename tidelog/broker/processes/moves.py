@@ -100,7 +100,7 @@ def remove_gone(disk: Disk, data_dir: Path, count: int) -> None:
         try:
             disk.remove_directory(path)
         except OSError as error:
-            advice = "look at what it still holds, then remove it"
+            advice = "check its contents, then remove it"
             logger.warning("process_folder_left", path=str(path), error=str(error), advice=advice)
 
 

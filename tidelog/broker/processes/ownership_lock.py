@@ -72,7 +72,7 @@ def _wait(fd: int, data_dir: Path, patience_seconds: float) -> None:
     logger.warning(
         "processes_awaited",
         data_dir=str(data_dir),
-        advice="nothing to do: the first process of the last start was killed, and its others are ending",
+        advice="nothing to do: the parent process of the last start was killed, and the others are ending",
     )
     while not _is_locked(fd):
         if time.monotonic() > deadline:

@@ -120,7 +120,7 @@ async def _serve(
         try:
             await asyncio.wait_for(server.none_left(), patience)
         except TimeoutError:
-            advice = "find out why they do not end; what they commit from now on is not stored"
+            advice = "find out why they do not end; their later commits are not stored"
             logger.warning("store_closed_before_processes", advice=advice)
     finally:
         if front is not None:

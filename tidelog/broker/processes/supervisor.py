@@ -332,7 +332,7 @@ class Supervisor:
                     pid=pid,
                     exit_code=code,
                     starts_again_in_seconds=seconds,
-                    advice="see what it logged before; its partitions wait, and the other processes serve",
+                    advice="check its earlier events; its partitions wait, and the other processes serve",
                 )
 
     def _stop(self) -> None:

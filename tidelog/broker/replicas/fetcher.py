@@ -274,7 +274,7 @@ class Fetcher:
                     partition=replica.partition,
                     leader_id=self._leader_id,
                     error=str(error),
-                    advice="it is tried again; see that the disk has space, and what the leader logs",
+                    advice="the broker tries again; check the free space of the disk, and the leader's log",
                 )
             return 0
 

@@ -176,7 +176,7 @@ class Fetchers:
             partition=replica.partition,
             leader_id=leader_id,
             error=str(error),
-            advice="it is tried again; see what the leader logs",
+            advice="the broker tries again; check the leader's log",
         )
         await asyncio.sleep(self._limits.longest_delay_ms / 1000)
         self.role_changed(replica)

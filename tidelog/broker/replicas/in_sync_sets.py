@@ -39,7 +39,7 @@ from tidelog.broker.replicas.replica import Replica
 
 _RETRY_SECONDS: Final = 0.5
 _LOOKED_AT_ONCE: Final = 500
-_ADVICE = "see that the cluster's store answers; until then no replica joins or leaves an in-sync set"
+_ADVICE = "check that the cluster's store answers; until then no replica joins or leaves an in-sync set"
 logger = structlog.get_logger(__name__)
 
 

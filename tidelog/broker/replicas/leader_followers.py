@@ -149,5 +149,5 @@ class LeaderFollowers(ReplicaLog):
         if leadership is not None and leadership.may_have_ended(now_ms - within_ms):
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                "this broker cannot reach the cluster's store, nor each replica that may lead in its place",
+                "this broker cannot reach the cluster's store, nor each replica that may become the leader",
             )

@@ -83,7 +83,7 @@ class LogCleaner:
                 has_cleaned = await self.clean_dirtiest()
             except Exception as error:
                 has_cleaned = False
-                logger.error("log_cleaner_failed", error=repr(error), advice="it will be tried again")
+                logger.error("log_cleaner_failed", error=repr(error), advice="the broker tries again")
             if not has_cleaned:
                 try:
                     async with asyncio.timeout(self._config().log_cleaner_backoff_ms / 1000):

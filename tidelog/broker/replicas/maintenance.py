@@ -69,7 +69,7 @@ class Maintenance:
             try:
                 await job()
             except Exception as error:
-                advice = advice_on(error, "it will be tried again")
+                advice = advice_on(error, "the broker tries again")
                 logger.error("maintenance_failed", job=name, error=str(error), advice=advice)
 
     async def _stops_within(self, interval_ms: int) -> bool:

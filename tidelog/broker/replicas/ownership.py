@@ -43,7 +43,7 @@ def claim(disk: Disk, data_dir: Path, identity: checkpoints.FolderIdentity) -> N
     try:
         found = checkpoints.read_identity(disk, data_dir)
     except checkpoints.CheckpointError as error:
-        advice = "nothing to do: it is written again as the catalog says; check the disk"
+        advice = "nothing to do: it is written again from the catalog; check the disk"
         logger.warning("meta_properties_damaged", error=str(error), advice=advice)
         found = None
     if found is None:

@@ -143,7 +143,7 @@ class Partitions:
         """An error if one of these is a partition already."""
         for key in new.keys:
             if key in self.replicas or key in self.unopened:
-                return FileExistsError(errno.EEXIST, f"{key[0]}-{key[1]} is another topic's by now")
+                return FileExistsError(errno.EEXIST, f"{key[0]}-{key[1]} belongs to another topic now")
         return None
 
     def _config_of(self, topic: Topic) -> LogConfig:

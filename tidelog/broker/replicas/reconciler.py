@@ -296,5 +296,5 @@ class Reconciler:
 
 
 def _failed(error: BaseException) -> None:
-    advice = "restart the broker: it makes its replicas what the catalog says; and report this"
+    advice = "restart the broker: its start applies the catalog to its replicas. Report this"
     logger.error("reconciliation_failed", error=repr(error), advice=advice, exc_info=error)

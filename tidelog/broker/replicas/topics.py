@@ -164,8 +164,8 @@ class Topics:
         if self._is_one_machine and any(len(assigned.replicas) > 1 for assigned in partitions):
             raise ApiError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                "The processes of one machine keep one replica of each partition: ask for a replication "
-                "factor of 1.",
+                "The processes of one machine keep one replica of each partition: set the replication "
+                "factor to 1.",
             )
 
     async def add_partitions(
@@ -183,7 +183,7 @@ class Topics:
             if topic.is_internal:
                 raise ApiError(
                     ErrorCode.INVALID_PARTITIONS,
-                    f"The number of partitions of {name} cannot be changed: groups are found by it.",
+                    f"The number of partitions of {name} cannot be changed, because groups depend on it.",
                 )
             planned = yield from plan_partitions(topic, total, assignments, self._brokers(), catalog.racks())
             self._check_replicas(planned.partitions)
@@ -248,8 +248,8 @@ class Topics:
             if self._is_one_machine:
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    "The partitions of the processes of one machine are moved by the number of processes: "
-                    "stop the broker and start it with another one.",
+                    "Partitions of several processes cannot be reassigned: stop the broker and start "
+                    "it with another number of processes.",
                 )
             return delta
 

@@ -146,7 +146,7 @@ class Authentication:
 
     def verified(self, token: str) -> sasl.TokenClaims:
         """The user of a token that a listener with OAUTHBEARER accepts. Raises Refused."""
-        refused = sasl.Refused(sasl.invalid_credentials(sasl.OAUTHBEARER), "no listener takes tokens")
+        refused = sasl.Refused(sasl.invalid_credentials(sasl.OAUTHBEARER), "no listener accepts tokens")
         for listener in self._signing_keys:
             try:
                 return self._verified(listener, token)

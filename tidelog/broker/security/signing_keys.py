@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 logger = structlog.get_logger(__name__)
 _MOST_BYTES: Final = 1 << 20
 _SECONDS: Final = 10.0
-_ADVICE: Final = (
-    "tokens are checked by the keys that were read before; check sasl.oauthbearer.jwks.endpoint.url"
-)
+_ADVICE: Final = "tokens are still checked with the earlier keys; check sasl.oauthbearer.jwks.endpoint.url"
 
 
 class KeysError(Exception):

@@ -81,7 +81,7 @@ class ListenerTls:
         name = self._mapping.name(subject)
         if not name:
             raise ValueError(
-                f"no rule of ssl.principal.mapping.rules makes a name of the client's certificate, {subject}"
+                f"no rule of ssl.principal.mapping.rules matches the client's certificate, {subject}"
             )
         return name
 
@@ -103,7 +103,7 @@ class ListenerTls:
                 "certificate_not_taken",
                 listener=self.name,
                 reason=str(error),
-                advice="the certificate from before is still used: write the files again",
+                advice="the earlier certificate is still used: write the files again",
             )
             return
         self._pem, self.context, self.certificate = pem, context, certificate

@@ -150,7 +150,7 @@ def check_name(user: str) -> None:
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if user == BROKER_USER:
-        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"{user} is what brokers call themselves")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"{user} is reserved for brokers")
     if not is_encodable(user):
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username must be Unicode, got {user!a}")
 

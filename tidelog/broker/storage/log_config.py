@@ -50,8 +50,9 @@ class LogConfig:
     acks_all_durable: bool = setting(
         True,
         "Whether acks=all is answered after the flush, and consumers read only what is flushed. false: both "
-        "as soon as it is written, as in Kafka. A killed broker still loses nothing, a power cut may take "
-        "what was not flushed yet. What coordinators write and the ends of transactions are always flushed.",
+        "as soon as it is written, as in Kafka. A killed broker still loses nothing, a power cut may "
+        "lose records that were not flushed. Records of coordinators and ends of transactions are "
+        "always flushed.",
         broker_name="acks.all.durable",
     )
     cleanup_policy: tuple[str, ...] = setting(
@@ -71,7 +72,7 @@ class LogConfig:
     )
     compression_lz4_level: int = setting(
         9,
-        "Level of lz4 where compression.type is lz4. 9: the fast way of lz4, as in Kafka.",
+        "Level of lz4 where compression.type is lz4. 9: the fast mode of lz4, as in Kafka.",
         low=1,
         high=17,
         broker_name="compression.lz4.level",
@@ -101,7 +102,7 @@ class LogConfig:
         "How long the files of a deleted segment stay.",
         low=0,
         broker_name="log.segment.delete.delay.ms",
-        without_effect="files are deleted at once, and readers keep what they have open",
+        without_effect="files are deleted at once, and readers keep their open files",
     )
     flush_messages: int = int64_setting(
         _LONG,
@@ -145,7 +146,7 @@ class LogConfig:
     )
     max_compaction_lag_ms: int = int64_setting(
         _LONG,
-        "Longest time that a record stays before its log is compacted, however little of it is new. Its "
+        "Longest time that a record stays before its log is compacted, even if little of the log is new. Its "
         "segment is closed by then, if records follow.",
         broker_name="log.cleaner.max.compaction.lag.ms",
     )
@@ -185,7 +186,7 @@ class LogConfig:
     )
     min_insync_replicas: int = int32_setting(
         1,
-        "In-sync replicas without which acks=all is refused with NOT_ENOUGH_REPLICAS.",
+        "Number of in-sync replicas below which acks=all is refused with NOT_ENOUGH_REPLICAS.",
         broker_name="min.insync.replicas",
     )
     preallocate: bool = setting(
@@ -241,7 +242,7 @@ class LogConfig:
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        "Let a replica lead that is not in sync, and lose records by that.",
+        "Let a replica that is not in sync become the leader, and lose records.",
         broker_name="unclean.leader.election.enable",
         without_effect=_ONE_REPLICA,
     )

@@ -67,26 +67,26 @@ _DAMAGE_ADVICE = (
     "damaged snapshots are kept as .corrupt"
 )
 _POWER_CUT_ADVICE = (
-    "nothing to do after a power cut: it takes what was not durable, so nothing that was acknowledged with "
-    "acks=all, unless acks.all.durable is false; the bytes are in the files named in kept_aside. If the "
-    "power never went, check the disk"
+    "nothing to do after a power cut: only data that was not durable is lost, so nothing that was "
+    "acknowledged with acks=all, unless acks.all.durable is false; kept_aside names the files with the "
+    "bytes. If there was no power cut, check the disk"
 )
 _TAIL_ADVICE = (
     "nothing to do: the process ended while it wrote a batch, which was not acknowledged, or before what a "
     "follower copied was durable, which it copies again"
 )
 _HOLE_ADVICE = (
-    "files of this log are gone or cut short: stop the broker and put them back from a copy, or accept the "
-    "loss by DeleteRecords up to the offset after each hole; until then reads in a hole are answered with "
-    "CORRUPT_MESSAGE, all other records are served"
+    "files of this log are missing or too short: stop the broker and put them back from a copy, or accept "
+    "the loss by DeleteRecords up to the offset after each hole; until then reads in a hole are answered "
+    "with CORRUPT_MESSAGE, all other records are served"
 )
 _FORGOTTEN_ADVICE = (
-    "; no snapshot knows who wrote before offset {}: a batch of theirs that is sent again would be stored "
-    "twice, so restart producers that may still be sending one"
+    "; no snapshot has the producers before offset {}: a repeated batch of theirs would be stored "
+    "twice, so restart producers that may still send one"
 )
 _START_ADVICE = (
     "nothing to do if retention or DeleteRecords had just deleted these records when the broker ended; else "
-    "files were taken away: put them back while the broker is stopped"
+    "files were removed: put them back while the broker is stopped"
 )
 _OPEN_ADVICE = "check the disk that holds the data folder, then restart the broker"
 _FOREIGN_ADVICE = (
@@ -339,7 +339,7 @@ class LogManager:
             logger.warning(
                 "partition_folders_left",
                 error=str(error),
-                advice="partitions that could not be made left folders; the next start removes them",
+                advice="partitions that could not be created left folders; the next start removes them",
             )
 
     def _require_handles(self, partitions: int) -> None:
@@ -525,7 +525,7 @@ class LogManager:
         except FileNotFoundError:
             return False
         except OSError as error:
-            advice = "remove it by hand; it will be tried again"
+            advice = "remove it by hand; the broker tries again"
             logger.warning("deleted_file_left", path=str(path), error=str(error), advice=advice)
             return False
         return True
@@ -578,7 +578,7 @@ class LogManager:
             yield
 
     def _retention_failed(self, log: PartitionLog, error: Exception) -> None:
-        advice = "check the disk that holds the data folder; it will be tried again"
+        advice = "check the disk that holds the data folder; the broker tries again"
         logger.error(
             "retention_failed",
             topic=log.topic,

@@ -115,8 +115,8 @@ def check_unknown(
         )
     elif sent.base_sequence != 0:
         problem = (
-            f"producer {sent.producer_id} sent sequence {sent.base_sequence}, but this partition"
-            " knows nothing of it: it never wrote here, or was idle past producer.id.expiration.ms"
+            f"producer {sent.producer_id} sent sequence {sent.base_sequence}, but it is unknown to "
+            "this partition: it never wrote here, or was idle longer than producer.id.expiration.ms"
         )
     else:
         return _first_of(sent)

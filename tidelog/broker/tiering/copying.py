@@ -36,7 +36,7 @@ def copy_segment(
         nonlocal crc
         for position in range(0, size, _PIECE_BYTES):
             if not is_wanted():
-                raise OSError(f"{segment.path}: its copy is not wanted any more")
+                raise OSError(f"{segment.path}: its copy is no longer needed")
             piece = segment.read_bytes(position, min(_PIECE_BYTES, size - position))
             if len(piece) < min(_PIECE_BYTES, size - position):
                 raise OSError(f"{segment.path} is shorter than {size} bytes")

@@ -85,7 +85,7 @@ class RemoteLog:
         """As `RemotePart`."""
         manifest = self.manifest
         if manifest is None:
-            raise OSError("what remote storage holds is not known yet")
+            raise OSError("the manifest of remote storage is not loaded yet")
         return [RemoteSegment(self._reader, self.objects.path(each.name), each) for each in manifest.segments]
 
     async def claim(self) -> Manifest:

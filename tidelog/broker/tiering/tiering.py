@@ -149,7 +149,9 @@ class Tiering:
             try:
                 await self.look()
             except Exception as error:
-                logger.error("tiering_failed", error=repr(error), advice="it is tried again; report this")
+                logger.error(
+                    "tiering_failed", error=repr(error), advice="the broker tries again; report this"
+                )
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config().remote_log_manager_task_interval_ms / 1000):
                     await self._wake.wait()

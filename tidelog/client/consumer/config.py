@@ -42,8 +42,8 @@ class ConsumerConfig:
     )
     client_rack: str | None = setting(
         None,
-        "Where this consumer stands, as brokers say it in broker.rack. It reads replicas in its rack if"
-        " their replica.selector.class is set.",
+        "The rack of this consumer, as in the brokers' broker.rack. It reads replicas in its rack if "
+        "the brokers set replica.selector.class.",
     )
     check_crcs: bool = setting(True, "Verify the checksum of every batch.")
     group_id: str | None = setting(
@@ -62,21 +62,22 @@ class ConsumerConfig:
     )
     partition_assignment_strategy: tuple[str, ...] = setting(
         ("range", "roundrobin", "cooperative-sticky"),
-        "With the classic protocol, assignors in the order of preference. cooperative-sticky alone, not"
-        " beside others, rebalances cooperatively.",
+        "With the classic protocol, assignors in the order of preference. Only cooperative-sticky "
+        "alone rebalances cooperatively.",
         choices=ASSIGNORS,
     )
     session_timeout_ms: int = setting(
         45_000,
-        "With the classic protocol: without a heartbeat for so long, the group gives the partitions to"
-        " others.",
+        "With the classic protocol: time without a heartbeat after which the group removes the member.",
         low=1,
     )
     heartbeat_interval_ms: int = setting(
-        3_000, "Time between two heartbeats. With the consumer protocol, the broker says it.", low=1
+        3_000, "Time between two heartbeats. With the consumer protocol, the broker sets it.", low=1
     )
     max_poll_interval_ms: int = setting(
-        300_000, "If the application asks for no records for so long, the consumer leaves the group.", low=1
+        300_000,
+        "Longest time between two reads of the application. After it, the consumer leaves the group.",
+        low=1,
     )
     enable_auto_commit: bool = setting(
         True, "Commit the finished records regularly, before a rebalance and at the end."

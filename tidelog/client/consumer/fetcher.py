@@ -390,7 +390,7 @@ def _report_passed_over(reader: PartitionReader, offset: int) -> None:
         return
     advice = "they were deleted before they were read; read faster, or keep records for longer"
     if reader.reset_timestamp == LATEST:
-        advice = "the first of them were deleted; auto_offset_reset=earliest would read those that are left"
+        advice = "the first of them were deleted; auto_offset_reset=earliest would read the remaining ones"
     logger.warning(
         "offsets_passed_over",
         partition=f"{reader.key.topic}-{reader.key.partition}",

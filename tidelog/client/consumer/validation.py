@@ -125,7 +125,7 @@ def _apply(
 
 def _reason(reader: PartitionReader, position: int, end: tuple[int, int] | None) -> str:
     text = f"the log was truncated before position {position}, whose last record had leader epoch"
-    where = "" if end is None else f". What is left was read up to offset {end[1]}, of leader epoch {end[0]}"
+    where = "" if end is None else f". The logs agree up to offset {end[1]}, of leader epoch {end[0]}"
     return f"{text} {reader.position_epoch}{where}"
 
 

@@ -46,7 +46,7 @@ class ProducerConfig:
     )
     transactional_id: str | None = setting(
         None,
-        "Name under which the producer writes transactions. A new producer of this name fences the old one.",
+        "Transactional id of the producer. A new producer with the same id fences the old one.",
     )
     transaction_timeout_ms: int = setting(
         60_000, "Age at which the broker aborts a transaction that has not ended.", low=1

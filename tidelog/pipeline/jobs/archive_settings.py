@@ -38,7 +38,7 @@ class ArchiveSettings:
         choices=("read_uncommitted", "read_committed"),
     )
     fail_on_data_loss: bool = setting(
-        True, "Fail where offsets are gone from the log. Otherwise count them and continue."
+        True, "Fail if offsets are missing from the log. Otherwise count them and continue."
     )
 
     def __post_init__(self) -> None:

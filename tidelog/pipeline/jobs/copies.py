@@ -110,7 +110,7 @@ async def existing_copies(
     if gone := [name for name in names if name not in present and session.topic_id("to", name) is not None]:
         raise MirrorError(
             f"topic {gone[0]!r}, which this session wrote to, is gone: restore it, or start with a new"
-            " session, which writes what the source still holds"
+            " session, which writes the records that the source still has"
         )
     found = {each.name: each for each in await target.describe_topics([n for n in names if n in present])}
     for name, each in found.items():

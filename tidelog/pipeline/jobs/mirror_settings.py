@@ -48,7 +48,7 @@ class MirrorSettings:
         choices=("read_uncommitted", "read_committed"),
     )
     fail_on_data_loss: bool = setting(
-        True, "Fail where offsets are gone from the source. Otherwise count them and continue."
+        True, "Fail if offsets are missing from the source. Otherwise count them and continue."
     )
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class MirrorSettings:
         if self.topic_pattern is not None:
             check_pattern("topic_pattern", self.topic_pattern)
         if not self.checkpoint:
-            raise OptionError("a mirror needs a checkpoint: a folder where it notes its progress")
+            raise OptionError("a mirror needs a checkpoint: a folder for its progress")
         _ = self.session_path
         if unknown := sorted(self.names.keys() - set(self.topics)) if self.topics else []:
             raise OptionError(f"rename: {unknown[0]!r} is not among the topics")

@@ -111,7 +111,7 @@ class ReplaySettings:
         if not self.topics:
             raise OptionError("a replay needs an archive, or topics")
         if self.session is None:
-            raise OptionError("a replay of topics needs a session: a folder where it notes its progress")
+            raise OptionError("a replay of topics needs a session: a folder for its progress")
         is_same = self.from_cluster in (None, self.cluster)
         if is_same and (self.to_topic is None or self.to_topic in self.topics):
             raise OptionError("topics would be replayed onto themselves: give to_topic another name")

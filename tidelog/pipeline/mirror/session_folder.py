@@ -189,7 +189,7 @@ class MirrorSession:
             " session"
             if side == "from"
             else f"topic {topic!r} was deleted and created again since this session wrote to it, so the"
-            " stored rows are gone. Start with a new session: it writes what the source still holds"
+            " stored rows are gone. Start with a new session: it writes the records that the source still has"
         )
 
     def facts(self, batch_id: int | None) -> BatchFacts:

@@ -48,7 +48,7 @@ _BATCH_BYTES = 512 * 1024
 _REQUEST_BYTES = 16 * 1024 * 1024
 _DELIVERY_TIMEOUT_MS: int = default_of(ProducerConfig, "delivery_timeout_ms")
 OPTIONS: OptionTable = {
-    "topic": Option("", "Topic to write to. It goes before the column topic."),
+    "topic": Option("", "Topic to write to. It overrides the column topic."),
     "delivery": Option(AT_LEAST_ONCE, "at_least_once; exactly_once; or mirror: each row of a topic once."),
     "compression.type": Option("none", f"Compression of batches: {', '.join(CODECS)}."),
     "batch.size": Option(str(_BATCH_BYTES), "Size of a batch before compression, in bytes."),
@@ -59,13 +59,13 @@ OPTIONS: OptionTable = {
         str(_DELIVERY_TIMEOUT_MS), "Time after which a record that is not acknowledged is given up."
     ),
     "exactly_once.name": Option(
-        "", "With exactly_once: name of this write, for good. A stream has the id of its query by default."
+        "", "With exactly_once: permanent name of this write. A stream has the id of its query by default."
     ),
     "exactly_once.batch": Option(
         "", "With exactly_once in a batch: its number. A number that was written before is not written again."
     ),
     "session.path": Option("", "With mirror: folder of its session. A stream keeps it in the checkpoint."),
-    "mirror.plan": Option("", "With mirror: names what is done to the rows. Another name is another mirror."),
+    "mirror.plan": Option("", "With mirror: name of the change to the rows. Another name is another mirror."),
     "mirror.gaps": Option("refuse", "With mirror: `allow` where a filter removes rows."),
 }
 """The options of the sink, beside those of the way to the cluster."""
@@ -164,7 +164,7 @@ def _of_exactly_once(given: Mapping[str, str], *, is_stream: bool) -> dict[str, 
         raise OptionError("delivery=exactly_once needs option checkpointLocation on the stream")
     if not is_stream and not (name and batch.isdecimal()):
         raise OptionError(
-            "delivery=exactly_once in a batch needs exactly_once.name, which names this write for good, and"
+            "delivery=exactly_once in a batch needs exactly_once.name, a permanent name of this write, and"
             " exactly_once.batch, a number that is larger for each new batch. A repeated number is not"
             " written again"
         )

@@ -48,7 +48,7 @@ OPTIONS: common.OptionTable = {
     ),
     "endingOffsetsByTimestamp": common.Option("", "An ending time for each partition."),
     "startingOffsetsByTimestampStrategy": common.Option(
-        "error", "What to do in a partition without such a young record: error, or begin at latest."
+        "error", "What to do in a partition without a record of that time: error, or begin at latest."
     ),
     "isolation.level": common.Option(
         "read_uncommitted", "read_committed leaves out records of aborted transactions."
@@ -61,7 +61,7 @@ OPTIONS: common.OptionTable = {
         "15m", "Longest wait for minOffsetsPerTrigger: a number with the unit ms, s, m or h."
     ),
     "failOnDataLoss": common.Option(
-        "true", "The read fails where offsets are gone from the log. false: it skips them and logs a warning."
+        "true", "The read fails if offsets are missing from the log. false: it skips them and logs a warning."
     ),
     "includeHeaders": common.Option("true", "false leaves out the column headers."),
     "minPartitions": common.Option("", "Reads with at least this number of tasks."),
@@ -74,8 +74,8 @@ OPTIONS: common.OptionTable = {
     "read.path": common.Option(
         "",
         "Reads the segment files of these data folders, separated by commas, directly. Driver and executors"
-        " must see the folders. Also give `bootstrap.servers` while the broker runs. Then what is in none of"
-        " the folders comes from the broker.",
+        " must see the folders. Also give `bootstrap.servers` while the broker runs. Then records in "
+        "none of the folders come from the broker.",
     ),
     "remote.storage.url": common.Option(
         "",

@@ -274,8 +274,8 @@ def _opened(segment: Segment) -> SegmentFile:
         return SegmentFile(Path(segment.path))
     except FileNotFoundError:
         raise SegmentCutError(
-            f"{segment.path} was there a moment ago: the broker has deleted it or joined it with another, as"
-            " retention or compaction asks. Read again"
+            f"{segment.path} does not exist any more: retention or compaction has deleted or joined "
+            "it. Read again"
         ) from None
 
 

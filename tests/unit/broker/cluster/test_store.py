@@ -63,7 +63,7 @@ async def test_a_file_that_somebody_else_has_open_is_named_with_what_to_do(
     monkeypatch.setattr("tidelog.broker.cluster.sqlite_file._LOCK_SECONDS", 0.0)
     first, second = (SqliteStore(tmp_path / "cluster.db", node_id=1) for _ in range(2))
     await first.load()
-    with pytest.raises(StoreError, match="Close what has it open"):
+    with pytest.raises(StoreError, match="Close other programs that use it"):
         await second.load()
     await first.close()
     await second.load()

@@ -168,7 +168,7 @@ async def test_folders_of_one_topic_with_two_ids_are_not_guessed_about(tmp_path:
     await made(tmp_path)
     lose_the_store(tmp_path)
     write_topic_id(Disk(), tmp_path / "set-1", uuid4())
-    with pytest.raises(RebuildError, match=r"topic set carry different topic ids .*set-0, set-2"):
+    with pytest.raises(RebuildError, match=r"topic set have different topic ids .*set-0, set-2"):
         planned(tmp_path)
 
 

@@ -127,7 +127,7 @@ def test_frames_are_read_on_where_their_rest_has_room_and_the_first_in_any_case(
 
 
 def test_the_reason_is_what_the_most_of_it_is() -> None:
-    assert large("one", held(3, 1, 2, 1)).reason == "a frame does not come to its end"
+    assert large("one", held(3, 1, 2, 1)).reason == "a frame does not arrive completely"
     assert large("one", held(2, 1, 3, 1)).reason == "answers are not read"
     assert large("one", held(1, 1, 2, 3)).reason == "requests wait"
 

@@ -291,7 +291,7 @@ async def test_of_too_many_handshakes_the_oldest_ends_and_the_newest_is_served(
         await until(lambda: not len(server.handshakes))
         streams[1].close()
     (event,) = logged  # A client that only connects and leaves, as a health check does, is no event.
-    assert event["reason"].startswith("more than 2 handshakes are under way")
+    assert event["reason"].startswith("more than 2 handshakes are in progress")
 
 
 async def test_of_too_many_handshakes_that_begin_at_once_only_the_newest_go_on(
@@ -464,7 +464,7 @@ async def test_a_client_that_asks_for_new_keys_again_and_again_is_disconnected(
             peer.send(b"".join(client.key_update() for _ in range(100)))
             await peer.closed()
     (event,) = logged
-    assert event["reason"] == "the client asks for new keys again and again"
+    assert event["reason"] == "the client requests key updates too often"
 
 
 async def test_nor_does_the_http_port_answer_such_a_client_without_end(
@@ -481,7 +481,7 @@ async def test_nor_does_the_http_port_answer_such_a_client_without_end(
     finally:
         await server.stop()
     (event,) = logged
-    assert (event["reason"], event["listener"]) == ("the client asks for new keys again and again", "HTTP")
+    assert (event["reason"], event["listener"]) == ("the client requests key updates too often", "HTTP")
 
 
 def are_read(connection: Any, size: int) -> Callable[[], bool]:

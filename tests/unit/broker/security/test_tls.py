@@ -113,7 +113,7 @@ def test_a_certificate_names_a_user_or_its_connection_is_refused(certificates: C
 
     assert user_by("RULE:.*CN=([a-z]+).*/$1/") == "alice"
     for rules in ("RULE:.*CN=([0-9]*).*/$1/", "RULE:CN=bob/bob/"):
-        with pytest.raises(ValueError, match="makes a name of the client's certificate"):
+        with pytest.raises(ValueError, match="matches the client's certificate"):
             user_by(rules)
 
 

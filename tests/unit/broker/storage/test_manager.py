@@ -536,7 +536,7 @@ def test_no_snapshot_behind_a_log_start_above_0_is_damage(tmp_path: Path, clean:
         create(logs)
     (told,) = [event for event in events if event["event"] == "log_damage_found"]
     assert (told["log_level"], told["producers_unknown_before"]) == ("error", base)
-    assert f"no snapshot knows who wrote before offset {base}" in told["advice"]
+    assert f"no snapshot has the producers before offset {base}" in told["advice"]
     logs.close()
 
 

@@ -213,16 +213,16 @@ _OF_ACL: Final = (
 USERS: Final = ApiRoute("GET", "/api/v1/users", _users, AskedUsers, UserList, "All users.", _SEES)
 ACLS: Final = ApiRoute("GET", "/api/v1/acls", _acls, AskedAcls, AclList, "All ACLs.", _SEES)
 WHY: Final = ApiRoute(
-    "GET", "/api/v1/access/why", _why, AskedWhy, Why | None, "Why somebody may do something, or not.", _SEES
+    "GET", "/api/v1/access/why", _why, AskedWhy, Why | None, "Why a user has a permission or not.", _SEES
 )
 WHO: Final = ApiRoute(
-    "GET", "/api/v1/access/who", _who, AskedWho, Who, "Who may do something with a resource.", _SEES
+    "GET", "/api/v1/access/who", _who, AskedWho, Who, "The users with a permission on a resource.", _SEES
 )
 ROUTES: Final[Sequence[ApiRoute]] = (
     USERS,
     ApiRoute(
         *("PUT", "/api/v1/users", _store_user, NewUser, None),
-        "Make a user, or change a password.",
+        "Create a user, or change a password.",
         _CHANGES,
         logged=("name", "mechanism", "iterations"),
     ),
@@ -233,7 +233,9 @@ ROUTES: Final[Sequence[ApiRoute]] = (
         logged=("name",),
     ),
     ACLS,
-    ApiRoute("POST", "/api/v1/acls", _create_acl, ChangedAcl, None, "Make an ACL.", _CHANGES, logged=_OF_ACL),
+    ApiRoute(
+        "POST", "/api/v1/acls", _create_acl, ChangedAcl, None, "Create an ACL.", _CHANGES, logged=_OF_ACL
+    ),
     ApiRoute(
         "DELETE", "/api/v1/acls", _delete_acl, ChangedAcl, None, "Delete an ACL.", _CHANGES, logged=_OF_ACL
     ),

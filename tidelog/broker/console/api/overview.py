@@ -49,7 +49,7 @@ async def _live(console: Console, caller: Caller, asked: Parameters) -> AsyncGen
 _NEEDS: Final = (whole(DESCRIBE_CLUSTER),)
 OVERVIEW: Final = ApiRoute(
     *("GET", "/api/v1/overview", _overview, Parameters, Overview),
-    "The broker at one look, and what is wrong in the cluster.",
+    "Overview of the broker, and problems of the cluster.",
     _NEEDS,
     spread=Spread(join=lambda _, answers, asked: joined(answers)),
 )

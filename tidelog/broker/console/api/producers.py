@@ -62,7 +62,7 @@ PRODUCERS: Final = ApiRoute(
     _producers,
     ProducersAsked,
     view.Producers,
-    "The producers of partitions, with the batches that would be recognised, duplicates and refusals.",
+    "The producers of partitions, with their cached batches, duplicates and refusals.",
     (_READ,),
     spread=listing(itemgetter("topic", "partition"), "problems"),
 )
@@ -72,7 +72,7 @@ HISTORY: Final = ApiRoute(
     _history,
     HistoryAsked,
     HistoryPiece,
-    "What a producer wrote to a partition, as the verification of logs judges it, in pieces.",
+    "The history of a producer in a partition, checked by the rules of log verification, in pieces.",
     (_READ,),
     stream=EVENT_STREAM,
     spread=OF_LEADER,

@@ -247,7 +247,7 @@ def _check_search(asked: ReadSome | SearchAll) -> Reading:
     """Raises ApiError."""
     reading = asked.reading()
     if reading.wanted.is_empty:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "say what to search: a key, a header or a text")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "name a key, a header or a text to search for")
     return reading
 
 
@@ -365,7 +365,7 @@ PRODUCE: Final = ApiRoute(
     _produce,
     NewRecord,
     Produced,
-    "Produce a record. It is durable when this answers.",
+    "Produce a record. It is durable when the request is answered.",
     needs=(whole(WRITE_TOPIC, field="topic"),),
     logged=("partition",),
 )

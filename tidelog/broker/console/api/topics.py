@@ -73,14 +73,14 @@ class NewTopic(Parameters, frozen=True, kw_only=True):
 class ChangedSettings(Parameters, frozen=True, kw_only=True):
     topic: TopicName
     settings: Annotated[dict[str, str], Meta(description="New values.")] = field(default_factory=dict)
-    remove: Annotated[list[str], Meta(description="Settings for which the broker's values hold again.")] = (
-        field(default_factory=list)
+    remove: Annotated[list[str], Meta(description="Settings to reset to the broker's values.")] = field(
+        default_factory=list
     )
 
 
 class MorePartitions(Parameters, frozen=True, kw_only=True):
     topic: TopicName
-    count: Annotated[int, Meta(ge=1, le=_INT32, description="How many there are afterwards.")]
+    count: Annotated[int, Meta(ge=1, le=_INT32, description="New number of partitions.")]
 
 
 class TopicChanged(TypedDict):
@@ -209,7 +209,7 @@ ROUTES: Final[Sequence[ApiRoute]] = (
         _change_settings,
         ChangedSettings,
         TopicChanged,
-        "Change settings of a topic; those that are not named stay.",
+        "Change settings of a topic; the others do not change.",
         needs=(whole(ALTER_TOPIC_CONFIGS, field="topic"),),
         logged=("settings", "remove"),
     ),

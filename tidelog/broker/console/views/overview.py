@@ -63,7 +63,7 @@ class BrokerHoldings(TypedDict):
 
 
 class Overview(OfCluster):
-    """The broker at one look, and what is wrong in the cluster."""
+    """Overview of the broker, and problems of the cluster."""
 
     broker: BrokerFacts
     holdings: Holdings
@@ -82,8 +82,8 @@ _REFUSED: Final = {
     "tidelog_tls_failures": "TLS handshakes that failed",
     "access_denied": "Operations that the authorizer refused",
     "tidelog_connections_refused": "Connections above a limit",
-    "tidelog_connections_closed_bad_request": "Connections that did not speak the protocol",
-    "tidelog_connections_cut_for_memory": "Connections closed because they held too much memory",
+    "tidelog_connections_closed_bad_request": "Connections with another protocol",
+    "tidelog_connections_cut_for_memory": "Connections closed because they used too much memory",
     "tidelog_out_of_order_batches": "Batches whose sequence did not follow",
     "tidelog_fenced_batches": "Batches of a producer that was replaced",
     "tidelog_partitions_failed": "Partitions that went offline",

@@ -86,8 +86,8 @@ def _of_disk(condition: Condition, lately: Lately) -> Iterator[CurrentProblem]:
             "name": "storage_errors",
             "severity": "critical",
             "text": f"Clients got KAFKA_STORAGE_ERROR {_times(failed, lately)}.",
-            "remedy": "If the disk is full, free space. If partitions are offline, the disk failed: look at "
-            "it, then restart the broker.",
+            "remedy": "If the disk is full, free space. If partitions are offline, the disk failed: "
+            "check it, then restart the broker.",
         }
 
 
@@ -97,10 +97,11 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
         yield {
             "name": "partition_offline",
             "severity": "critical",
-            "text": f"{_some(partitions.offline_count, partitions.offline, sees)} offline: the disk failed "
-            "under them, or their logs could not be opened. What was acknowledged with acks=all is safe.",
-            "remedy": "The event partition_offline in the log says why. Look at the disk, then restart the "
-            "broker.",
+            "text": f"{_some(partitions.offline_count, partitions.offline, sees)} offline: their disk "
+            "failed, or their logs could not be opened. Records that were acknowledged with acks=all "
+            "are safe.",
+            "remedy": "The event partition_offline in the log has the reason. Check the disk, then restart "
+            "the broker.",
         }
     if partitions.with_holes_count:
         yield {
@@ -108,17 +109,18 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "severity": "critical",
             "text": f"{_some(partitions.with_holes_count, partitions.with_holes, sees)} without some of "
             "their files: reads of the lost offsets get CORRUPT_MESSAGE.",
-            "remedy": "Bring the files back while the broker is stopped, or accept the loss with `tidelog "
+            "remedy": "Put the files back while the broker is stopped, or accept the loss with `tidelog "
             "topic delete-records` up to the end of the hole.",
         }
     if condition.is_cut_off:
         yield {
             "name": "broker_cut_off",
             "severity": "critical",
-            "text": "This broker cannot reach the store of the cluster: it answers for no group and no "
-            "transaction, and nothing of the catalog can be changed here.",
-            "remedy": "Look whether the members of the store run and whether this broker reaches them "
-            "(cluster.store). It goes on by itself. The event cluster_store_not_guarded says more.",
+            "text": "This broker cannot reach the store of the cluster: it serves no groups and no "
+            "transactions, and cannot change the catalog.",
+            "remedy": "Check that the members of the store run and that this broker can connect to "
+            "them (cluster.store). The broker recovers by itself. The event cluster_store_not_guarded "
+            "has details.",
         }
     if condition.gone_brokers:
         names = ", ".join(map(str, sorted(condition.gone_brokers)[:_NAMED]))
@@ -126,10 +128,10 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
         yield {
             "name": "broker_gone",
             "severity": "critical" if partitions.leaderless_count else "warning",
-            "text": f"Brokers of the cluster are gone: node id {names}."
+            "text": f"Brokers of the cluster are down: node id {names}."
             + (f" {waiting}" if partitions.leaderless_count else " Others lead their partitions."),
-            "remedy": "Look whether they run and reach the store of the cluster. The page Cluster names the "
-            "partitions.",
+            "remedy": "Check that they run and can connect to the store of the cluster. The page Cluster "
+            "names the partitions.",
         }
     if partitions.without_replicas_count:
         yield {
@@ -137,15 +139,15 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "severity": "warning",
             "text": f"{_some(partitions.without_replicas_count, partitions.without_replicas, sees)} without "
             "some of their replicas in sync.",
-            "remedy": "The page Cluster says which brokers are missing: look whether they run. For one that "
+            "remedy": "The page Cluster shows which brokers are missing: check that they run. If one "
             "will not come back, move its replicas to others by `tidelog reassign`.",
         }
     if partitions.below_least_count:
         yield {
             "name": "too_few_in_sync",
             "severity": "critical",
-            "text": f"{_some(partitions.below_least_count, partitions.below_least, sees)} without as many "
-            "replicas in sync as min.insync.replicas asks for: nothing is written with acks=all.",
+            "text": f"{_some(partitions.below_least_count, partitions.below_least, sees)} with fewer "
+            "replicas in sync than min.insync.replicas: nothing is written with acks=all.",
             "remedy": "Start the brokers that are missing. Producers try again meanwhile.",
         }
     for node_id, count in partitions.lagging:
@@ -154,7 +156,7 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "severity": "warning",
             "text": f"Broker {node_id} runs, and {count} of its replicas are not in sync.",
             "remedy": "After a start it catches up by itself. If it does not: the events leader_not_reached "
-            "and replica_not_fetched in its log say why; look at its disk and its network.",
+            "and replica_not_fetched in its log have the reason; check its disk and its network.",
         }
     if partitions.reassigned_count:
         yield {
@@ -170,7 +172,7 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "name": "transaction_hangs",
             "severity": "warning",
             "text": f"{_some(len(condition.hanging), condition.hanging, sees)} held back by a transaction "
-            "that its coordinator does not know: nobody will end it, and consumers of committed records "
+            "that its coordinator does not know: it never ends, and consumers of committed records "
             "wait.",
             "remedy": "Abort it on the page Transactions.",
         }
@@ -180,8 +182,8 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "severity": "warning",
             "text": f"The compaction of {condition.uncleanable_partitions} partitions failed, and is not "
             "tried again: they grow.",
-            "remedy": "The event log_clean_failed in the log says why. Restart the broker once that is "
-            "mended.",
+            "remedy": "The event log_clean_failed in the log has the reason. Correct it, then restart "
+            "the broker.",
         }
 
 
@@ -199,14 +201,14 @@ def _of_limits(condition: Condition, lately: Lately) -> Iterator[CurrentProblem]
             "name": "connections_refused",
             "severity": "warning",
             "text": f"Connections were refused {_times(refused, lately)}.",
-            "remedy": "The event connection_refused names the limit that was met: max.connections, "
+            "remedy": "The event connection_refused names the limit that was reached: max.connections, "
             "max.connections.per.ip or the quota connection_creation_rate.",
         }
     if cut := lately.events.get("tidelog_connections_cut_for_memory"):
         yield {
             "name": "connections_cut_for_memory",
             "severity": "warning",
-            "text": f"Connections were closed {_times(cut, lately)}, because together they held "
+            "text": f"Connections were closed {_times(cut, lately)}, because together they used "
             "queued.max.bytes.",
             "remedy": "Find clients that do not read their answers, or raise queued.max.bytes.",
         }
@@ -215,7 +217,7 @@ def _of_limits(condition: Condition, lately: Lately) -> Iterator[CurrentProblem]
         yield {
             "name": "memory_short",
             "severity": "warning",
-            "text": f"Connections hold {share} of queued.max.bytes: clients that hold much have to wait.",
+            "text": f"Connections hold {share} of queued.max.bytes: clients that use much have to wait.",
             "remedy": "Find clients that do not read their answers, or raise queued.max.bytes.",
         }
 
@@ -229,7 +231,7 @@ def _of_security(condition: Condition, lately: Lately) -> Iterator[CurrentProble
                 "name": "certificate_expires",
                 "severity": "critical" if is_over else "warning",
                 "text": f"The certificate of the listener {name} {when}.",
-                "remedy": "Put a new one in its place: the broker notices the new file without a restart.",
+                "remedy": "Replace its file: the broker notices the new one without a restart.",
             }
     if failed := lately.events.get("tidelog_tls_failures"):
         yield {
@@ -244,8 +246,8 @@ def _of_security(condition: Condition, lately: Lately) -> Iterator[CurrentProble
             "name": "authentications_failed",
             "severity": "warning",
             "text": f"Clients failed to authenticate {_times(failed, lately)}.",
-            "remedy": "The event authentication_failed names their addresses: look for an old password, or "
-            "for somebody who tries passwords.",
+            "remedy": "The event authentication_failed names their addresses: look for an old "
+            "password, or for an attack.",
         }
     if denied := lately.events.get("access_denied"):
         yield {
@@ -272,7 +274,7 @@ def _of_producers(condition: Condition, lately: Lately, sees: Sees) -> Iterator[
             "name": "sequences_out_of_order",
             "severity": "warning",
             "text": f"Batches whose sequence does not follow were refused {_times(out_of_order, lately)}.",
-            "remedy": "A lost request is repeated by its client; so many come from a producer that cannot "
+            "remedy": "Clients repeat a lost request; many refusals mean that a producer cannot "
             "recover. The page Producers names it: restart it.",
         }
     waiting = {
@@ -296,9 +298,8 @@ def _of_faults(condition: Condition) -> Iterator[CurrentProblem]:
         yield {
             "name": "faults_enabled",
             "severity": "warning" if condition.ordered_faults else "notice",
-            "text": f"This broker breaks itself when it is told to: {condition.ordered_faults} faults are "
-            "active.",
-            "remedy": "For tests only. Start it without faults.enable where data counts.",
+            "text": f"Fault injection is enabled: {condition.ordered_faults} faults are active.",
+            "remedy": "For tests only. Start brokers with real data without faults.enable.",
         }
 
 

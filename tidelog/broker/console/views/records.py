@@ -271,7 +271,8 @@ class Records:
         start) to the present end. Raises ApiError."""
         if visitor not in self._searches and len(self._searches) >= MOST_SEARCHES:
             raise ApiError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{MOST_SEARCHES} searches run, which is the most"
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{MOST_SEARCHES} searches are in progress, which is the limit",
             )
         this = self._searches[visitor] = object()
         loop = asyncio.get_running_loop()

@@ -41,7 +41,9 @@ def upgrade(group: Group, topics: TopicsView) -> Iterator[records.ConsumerGroupR
             said = read_subscription(member.protocols[0].metadata, topics)
             assigned, has_user_data = read_assignment(member.assignment, topics)
         except ProtocolError as error:
-            raise _cannot(group_id, f"what its member {member_id} said cannot be read: {error}") from None
+            raise _cannot(
+                group_id, f"the metadata of its member {member_id} cannot be read: {error}"
+            ) from None
         if has_user_data and group.protocol not in _KNOWN_ASSIGNORS:
             reason = f"its assignor {group.protocol} keeps data in assignments, which would be lost"
             raise _cannot(group_id, reason)

@@ -21,7 +21,7 @@ class ResetTo(StrEnum):
     TIMESTAMP = "timestamp"
     """The first record that is not older than a time, in milliseconds since 1970."""
     SHIFT = "shift"
-    """A number of offsets from the committed one, negative for back."""
+    """A number of offsets from the committed one, negative to move back."""
 
 
 class PartitionFacts(NamedTuple):

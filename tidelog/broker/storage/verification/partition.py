@@ -191,7 +191,7 @@ class PartitionCheck:
                 self._snapshots.compare(name, table, max(self._bases[0], complete_from))
             elif snapshot.offset > offset:
                 severity = Severity.DAMAGE if self._facts.is_clean else Severity.WARNING
-                problem = "it knows more than the log holds; the next start of a broker throws it away"
+                problem = "it has more than the log; the next start of a broker removes it"
                 self._findings.add(
                     severity, name, problem, expected=f"{offset} or less", found=snapshot.offset
                 )
@@ -232,7 +232,7 @@ class PartitionCheck:
         if max(newest, 0) < self._bases[0] and (self._facts.is_clean or newest < 0):
             self._findings.damage(
                 self._folder.name,
-                f"no snapshot knows who wrote before offset {self._bases[0]}",
+                f"no snapshot has the producers before offset {self._bases[0]}",
                 expected=f"a snapshot at {self._bases[0]} or later",
                 found="none" if newest < 0 else newest,
             )

@@ -242,7 +242,7 @@ def test_what_is_no_data_folder_is_refused(folder: Folder, tmp_path: Path) -> No
     with pytest.raises(VerificationError, match="is no folder"):
         Folder(tmp_path / "nowhere").verify()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(VerificationError, match="is no data folder"):
+    with pytest.raises(VerificationError, match="is not the data folder"):
         Folder(tmp_path / "empty").verify()
     with pytest.raises(VerificationError, match=f"give the data folder around it, {folder.path}"):
         Folder(folder.partition).verify()

@@ -133,9 +133,9 @@ def test_a_snapshot_where_no_batch_begins_is_found(folder: Folder) -> None:
 def test_a_snapshot_ahead_of_the_log_is_damage_unless_the_broker_crashed(folder: Folder) -> None:
     _, table = folder.table()
     folder.write_table(500, table)
-    has(folder, r"damage t-0/0{17}500\.snapshot: it knows more than the log holds; .*")
+    has(folder, r"damage t-0/0{17}500\.snapshot: it has more than the log; .*")
     folder.crash()
-    has(folder, r"warning t-0/0{17}500\.snapshot: it knows more than the log holds; .*")
+    has(folder, r"warning t-0/0{17}500\.snapshot: it has more than the log; .*")
 
 
 async def test_a_producer_that_was_moved_by_a_fault_is_no_damage(tmp_path: Path) -> None:
