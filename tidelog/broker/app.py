@@ -205,7 +205,7 @@ class Broker:
             self._faults.release()
         if clean:
             if await self.services.hand_over(self.config.shutdown_timeout_ms):
-                # Clients hear here who leads now; many an old one takes a refused connection worse.
+                # Here clients learn the new leaders; many an old one takes a refused connection worse.
                 await self._server.until_left(self.config.shutdown_linger_ms)
             cut_off = await self._server.stop(self.config.shutdown_timeout_ms)
             if cut_off:
@@ -377,7 +377,7 @@ async def serve_until_asked(
 ) -> int:
     """Serve until SIGTERM or SIGINT; the exit code.
 
-    A process that is one of several says otherwise who asks it to end, how it starts, and whom it tells.
+    One of several processes overrides how it is stopped, how it starts, and whom it informs.
     """
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[str] = loop.create_future()

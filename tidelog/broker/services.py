@@ -206,7 +206,7 @@ class Services:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether others may change what this broker does not hear of."""
+        """Whether others may make changes that this broker does not learn of."""
         return self.membership is not None and self.membership.is_cut_off
 
     async def unregister(self, node_id: int) -> None:

@@ -1,6 +1,6 @@
 """An asyncio client for Kafka and Tidelog: idempotent, pipelined, and explicit about unknown outcomes.
 
-- `arguments`: arguments that an application gives: what is wrong with them is said where they were given
+- `arguments`: arguments that an application gives, and their checks
 - `asked_apis`: the APIs and versions that this client requests
 - `coordinators`: the look-up of a coordinator: the broker that keeps a group, or a transactional id
 - `errors`: the exceptions of the client: all are subclasses of `ClientError`

@@ -1,4 +1,4 @@
-"""Arguments that an application gives: what is wrong with them is said where they were given.
+"""Arguments that an application gives, and their checks.
 
 Owns: the checks of numbers, times, functions and lists of names. Pure. Invariants: an error names the
 argument, what was expected and what it got.

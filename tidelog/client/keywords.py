@@ -26,7 +26,7 @@ NOT_TAKEN: Final = {
 }
 """aiokafka's arguments that our clients do not take, and what to do."""
 
-# Lower, and another meaning counts as a misspelling.
+# With a lower value, names with another meaning would count as misspellings.
 _LEAST_LIKENESS: Final = 0.8
 
 

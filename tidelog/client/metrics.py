@@ -76,7 +76,7 @@ class Measured(Protocol):
 
 class MetricsReporter:
     """`async with MetricsReporter(producer, callback):` calls `callback(metrics)` every `interval_ms`, and
-    once more at the end. What the callback raises is logged and stops nothing."""
+    once more at the end. Exceptions of the callback are logged, and the reports continue."""
 
     def __init__(self, client: Measured, callback: MetricsCallback, interval_ms: int = 10_000) -> None:
         if interval_ms <= 0:

@@ -35,7 +35,7 @@ class TimestampType(IntEnum):
 
 
 def topic_partition(key: tuple[str, int]) -> TopicPartition:
-    """The one form of a partition that an application names. Raises TypeError."""
+    """Convert a partition that an application names. Raises TypeError."""
     match key:
         case (str() as topic, partition) if hasattr(partition, "__index__"):
             return TopicPartition(topic, index(partition))
@@ -133,7 +133,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> OffsetAndMetadata:
-    """The one form of a position that an application gives. Raises TypeError or ValueError."""
+    """Convert a position that an application gives. Raises TypeError or ValueError."""
     match offset:
         case OffsetAndMetadata(int(), str(), int()):
             taken = offset
@@ -149,7 +149,7 @@ def offset_and_metadata(offset: int | tuple[int, str] | OffsetAndMetadata) -> Of
 
 
 def offsets_to_commit(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The one form of the positions that an application gives. Raises TypeError or ValueError."""
+    """Convert positions that an application gives. Raises TypeError or ValueError."""
     if not isinstance(offsets, Mapping):
         raise TypeError(
             f"offsets: expected a dict: {{TopicPartition(topic, number): offset}}, got {offsets!r:.200}"
@@ -166,7 +166,8 @@ class PreparedTransaction(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Which member of a group commits offsets. The defaults are no member: its commits are not fenced."""
+    """The member of a group that commits offsets. With the defaults it is no member, and its commits are not
+    fenced."""
 
     group_id: str
     generation_id: int = -1
@@ -175,7 +176,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 def group_metadata(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-    """The one form of a group that an application names. Raises TypeError."""
+    """Convert a group that an application names. Raises TypeError."""
     if isinstance(group, str):
         return ConsumerGroupMetadata(group)
     if not isinstance(group, ConsumerGroupMetadata):

@@ -1,4 +1,4 @@
-"""Objects in a bucket of S3, or of a store that speaks its protocol.
+"""Objects in a bucket of S3, or of a store with its protocol.
 
 Owns the use of obstore. Credentials come from where obstore takes them: AWS_ACCESS_KEY_ID and the other
 variables of the environment, or the role of the machine.

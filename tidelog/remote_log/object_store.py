@@ -22,7 +22,7 @@ BUCKET = "s3://"
 
 class ObjectStore(Protocol):
     def put(self, name: str, pieces: Iterable[Buffer]) -> None:
-        """Put an object, which nobody else puts."""
+        """Put an object that has no other writer."""
         ...
 
     def put_new(self, name: str, data: bytes) -> bool:

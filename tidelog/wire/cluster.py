@@ -48,7 +48,7 @@ _REBOOTSTRAP = "rebootstrap"
 _HEDGE_SECONDS = 1.0
 """After so long without an answer another broker is asked as well, because the first one may hang."""
 _REPEATABLE = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID})
-"""Requests that two brokers may execute. An id that nobody uses does no harm."""
+"""Requests that two brokers may execute. An unused id does no harm."""
 
 
 class Cluster:

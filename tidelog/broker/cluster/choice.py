@@ -22,7 +22,7 @@ class Found:
     """What one of the two places holds.
 
     Without `cluster` it holds nothing (then there is no `problem`) or is damaged. `newest_revision` is the
-    latest that any part of it names, or -1; `salvaged` is what stands before the damage.
+    latest that any part of it names, or -1; `salvaged` is what precedes the damage.
     """
 
     cluster: StoredCluster | None = None

@@ -12,8 +12,8 @@ Invariants:
   planned. A group that cannot be stored is stored one by one: on a full disk a deletion fits where a creation
   does not;
 - where another writer came first, the image follows it and the plans are made again, as often as needed;
-- a commit that failed may be stored all the same. The store settles it: the watch gives a change that it
-  holds, else the change is dropped, and cannot be stored later. Until it is settled, nothing else is changed;
+- a failed commit may be stored. The store settles it: the watch gives a change that it holds, else the change
+  is dropped, and cannot be stored later. Until it is settled, nothing else is changed;
 - after a watch that failed the store is loaded again, and followers get the difference of the two images;
 - a cancelled caller does not make store and image differ, because a change runs in a task of its own.
 
@@ -272,8 +272,8 @@ class Cluster:
         return planned
 
     async def _store_all(self, deltas: Sequence[Delta], without_session: int | None) -> Exception | None:
-        """None once they are stored and the image shows them. After an error with a change in doubt nobody
-        knows whether they are; after any other they are not. After a conflict the image is a newer one.
+        """None once they are stored and the image shows them. After an error with a change in doubt it is not
+        known whether they are; after any other they are not. After a conflict the image is a newer one.
         """
         if not deltas:
             return None

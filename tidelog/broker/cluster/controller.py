@@ -3,18 +3,19 @@
 Owns the rules. Sessions decide one thing, that a broker is fenced; all that follows comes from the catalog.
 
 Invariants:
-- a broker that is not fenced has a session, or is fenced soon. The commit compares that no session lives, so
-  nobody fences a broker that has one, except one whose machine says that its process has ended (`refusals`);
+- a broker that is not fenced has a session, or is fenced soon. The commit compares that no session exists, so
+  a broker with a session is not fenced, except one whose machine says that its process has ended
+  (`refusals`);
 - a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
-  leader stays while it lives. Whoever is not live leaves the in-sync set, unless nobody in it lives: then no
-  other broker can have led without it;
+  leader stays while it lives. A broker that is not live leaves the in-sync set, unless no member of it is
+  live: then no other broker can have led without it;
 - a reassignment is completed once all that it adds are in sync, and as many of those that stay as have to be;
 - a replica whose log failed counts as one of a broker that is not live, until that is started again. It stays
   in the sets as such a one does, because it may be the only one with all that is committed;
 - each change of a leader raises both epochs of the partition by one, and so does each removal of replicas: a
   leader must not count what a replica had before its folder was removed;
-- the controller is the lowest broker that lives. Two that take themselves for it do no harm: each change is
-  planned on the newest image, where it is right whoever commits it.
+- the controller is the lowest broker that lives. Two brokers that act as the controller do no harm: each
+  change is planned on the newest image, for which it is right.
 
 Pure. Source: KIP-631 (fencing), KIP-966 (who may lead), KIP-455 and Kafka's PartitionChangeBuilder
 (reassignments).
@@ -131,8 +132,8 @@ def election(
 def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> PartitionAssignment:
     """A partition with the leader and the in-sync set that it has to have; the same object where it has them.
 
-    `least` is min.insync.replicas: where one of so many in sync can lead, nobody else may have all that is
-    committed. Where none can, nothing was committed since others became eligible, also with another `least`.
+    `least` is min.insync.replicas: if one of so many in sync can lead, other replicas may lack committed
+    records. Where none can, nothing was committed since others became eligible, also with another `least`.
     """
     if _is_reassigned(assigned, live, least):
         return elected_without(assigned, assigned.removing, live, least)
@@ -203,8 +204,8 @@ def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> Parti
 
 
 def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
-    """A partition that nobody may lead, led by a live replica that may lack acknowledged records: what an
-    operator may ask for. None where it needs none, or no replica lives."""
+    """The unclean election of an operator: a partition without an eligible leader gets a live replica that
+    may lack acknowledged records. None where it needs none, or no replica lives."""
     # One that is being added may have nothing at all.
     replicas = sorted(assigned.replicas, key=assigned.adding.__contains__)
     leader_id = next((each for each in replicas if each in live), NO_LEADER)

@@ -4,7 +4,7 @@ Owns the connections, the token of the user, and which errors mean that another 
 
 Invariants: a request that got no answer may have taken effect, so what is asked must be safe to ask twice; a
 request is sent until an endpoint answers or the patience ends; a stream that stops without an end is noticed
-by whoever reads it, not here, because neither TCP nor HTTP notices a member that was stopped.
+by its reader, not here, because neither TCP nor HTTP notices a member that was stopped.
 
 JSON of etcd: numbers of 64 bits are text, keys and values base64, what is 0 or empty is left out.
 

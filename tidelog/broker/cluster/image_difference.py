@@ -2,7 +2,7 @@
 
 Invariants: applied in this order to `before`, they give `after`, except for the revision and the deleted
 topics, which no delta carries over; each delta fits the image to which it is applied. What was created and
-deleted in between is not told.
+deleted in between is left out.
 
 Pure.
 """

@@ -2,7 +2,7 @@
 
 Owns both rules. A leader adds a follower only as the broker that fetched: its registration is still the one
 under which it fetched, and it is live. A replica that leaves while fewer than min.insync.replicas stay is
-eligible to lead, because nothing is committed without it; with enough in sync nobody else is.
+eligible to lead, because nothing is committed without it; with enough in sync no other replica is.
 
 Invariants: a leader changes only what it leads, in its own epoch, and never removes itself; each change
 raises the partition epoch.

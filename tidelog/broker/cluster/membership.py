@@ -1,8 +1,8 @@
 """A broker among others: its session, its registration, and its part as controller.
 
-Owns the order. A start begins the session, registers the broker as fenced, and takes its partitions from
-whoever led them: so each start leads in epochs of its own. When it can serve, it is registered as live and
-its partitions get their leader. At the end it is fenced first. A broker that finds itself fenced, because its
+Owns the order. A start begins the session, registers the broker as fenced, and ends the leadership of its
+partitions: so each start leads in its own epochs. When it can serve, it is registered as live and its
+partitions get their leader. At the end it is fenced first. A broker that finds itself fenced, because its
 session ended meanwhile, registers again once it has a session.
 
 Invariants:
@@ -107,7 +107,7 @@ class Membership:
     ) -> None:
         """`broker` gets its incarnation here, and its directory id with `register`. `until_refused` returns
         when the process of a broker has ended; it raises ApiError. Without `leader_rebalance` a broker that
-        is back leads only what nobody else may."""
+        is back leads only partitions that no other broker may lead."""
         self._least_in_sync = least_in_sync
         self._leader_rebalance = leader_rebalance
         self._rebalances_at = math.inf
@@ -137,7 +137,7 @@ class Membership:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether others take this broker for dead, or may, and change what it does not hear of."""
+        """Whether others have fenced this broker, or may, and may make changes that it does not learn of."""
         return self._may_lack_session or self._is_fenced
 
     @property

@@ -1,8 +1,8 @@
 """Finds out when the process of another broker has ended, without waiting for the end of its session.
 
-Owns whom this broker watches: the controller watches all others, the others watch the controller. A machine
-that lives refuses connections to a port at which nobody listens; a machine that is gone, or a network that is
-cut, refuses nothing, so then the session decides.
+Owns whom this broker watches: the controller watches all others, the others watch the controller. A running
+machine refuses connections to a port without a listening process; a machine that is gone, or a network that
+is cut, refuses nothing, so then the session decides.
 
 Invariant: a broker that refuses though it lives is only fenced, and with its session it registers again. From
 then on it is watched only once it can be reached. A broker listens before it is live, so until then a first
@@ -62,7 +62,7 @@ class Refusals:
                 return
 
     async def stop(self) -> None:
-        """Watch nobody."""
+        """Watch no broker."""
         tasks = list(self._watches.values())
         self.watch(())
         if tasks:

@@ -207,7 +207,7 @@ class RemoteStore:
                         raise
 
     async def _connect(self, greeting: Mapping[str, object]) -> _Connection:
-        """A new connection. Raises OSError where nobody listens for `PATIENCE_SECONDS`."""
+        """A new connection. Raises OSError if no process listens for `PATIENCE_SECONDS`."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             if self._is_closed:

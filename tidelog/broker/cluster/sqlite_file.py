@@ -1,7 +1,7 @@
 """The catalog in a SQLite file: its tables, what is read from them, what a delta writes.
 
-Owns the schema, and the digest of everything in it (see `facts`), which stands in the file and changes with
-each commit: SQLite has no checksum over its pages, and does not notice wrong bytes.
+Owns the schema, and the digest of everything in it (see `facts`), which is in the file and changes with each
+commit: SQLite has no checksum over its pages, and does not notice wrong bytes.
 
 Invariants: `read_cluster` gives all that was committed or raises Damaged: SQLite's own check, each value and
 the digest have to agree. It never answers with a part.

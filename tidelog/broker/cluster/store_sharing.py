@@ -26,7 +26,7 @@ class StoreSharing:
         self._is_closed = False
 
     def member(self) -> "StoreMember":
-        """The store as one broker has it. Whoever closes it leaves the store to the others."""
+        """The store as one broker has it. Closing it does not close the store for the others."""
         return StoreMember(self)
 
     def begin(self, session: BrokerSession, ended: UUID | None = None) -> None:

@@ -35,7 +35,8 @@ def bind_at(path: Path) -> socket.socket:
 
 
 def connect_to(path: Path) -> socket.socket:
-    """A connection that does not block. Raises OSError if nobody listens, or too many wait."""
+    """A connection that does not block. Raises OSError if no process listens, or too many connections
+    wait."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.setblocking(False)

@@ -64,7 +64,7 @@ def _number(file: Path) -> list[int]:
 
 
 def within_limit(config: BrokerConfig, limit_bytes: int | None) -> BrokerConfig:
-    """The settings with lower bounds of memory, where the limit asks for them and nobody has set them."""
+    """The settings with lower bounds of memory, if the limit requires them and they were not set."""
     if limit_bytes is None:
         return config
     share = max((limit_bytes - _OWN_BYTES) // _SHARE, _LEAST_BYTES)

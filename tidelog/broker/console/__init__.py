@@ -17,7 +17,7 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 - `records/`: the records of a partition for people: found, decoded and shown in bounded steps
 - `spread`: which brokers answer a route, and how their answers become one
 - `site`: from an HTTP request to the answer of a route or a page
-- `watch`: what the console measures of a broker while somebody looks: the points of its charts
+- `watch`: what the console measures of a broker while a page is open: the points of its charts
 - `api/`: the routes and pages, one module per subject
 - `views/`: what a broker's services look like at this moment, as plain values
 """

@@ -1,6 +1,6 @@
 """The answer of a route for the whole cluster: of this broker, of another one, or of all of them.
 
-Owns who is asked, as the route's `Spread` says. Invariants: a broker alone asks nobody; one that is asked
+Owns who is asked, as the route's `Spread` says. Invariants: a single broker asks no other; one that is asked
 asks for no route in turn, so no circle arises.
 
 Event loop only.

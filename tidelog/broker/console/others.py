@@ -4,7 +4,7 @@ Owns `Others`, which asks by AskConsole, in the name of the caller, over connect
 waits; and `TakenStreams`, the streams from which other brokers take values.
 
 Invariants: a broker that does not answer in time is named, and the answers of the others count; a stream is
-taken value by value, so a slow visitor gets fewer, and it ends soon after nobody takes them.
+taken value by value, so a slow visitor gets fewer, and it ends soon after its reader stops.
 
 Event loop only.
 """
@@ -35,7 +35,7 @@ _CHANGE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.25
 """Between two looks whether a stream of another broker has a value."""
 _IDLE_SECONDS: Final = 15.0
-"""After which a stream from which nobody takes values ends."""
+"""After which a stream without a reader ends."""
 _MOST_STREAMS: Final = 128
 _LANE: Final = "console"
 _NO_STREAM: Final = -1
@@ -245,5 +245,5 @@ async def _closed(taken: _Taken) -> None:
     taken.following.cancel()
     await asyncio.wait((taken.following,))
     if not taken.following.cancelled():
-        taken.following.exception()  # Retrieved: nobody asks for it any more.
+        taken.following.exception()  # Retrieved: it has no reader any more.
     await taken.values.aclose()

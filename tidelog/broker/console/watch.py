@@ -1,4 +1,4 @@
-"""What the console measures of a broker while somebody looks: the points of its charts.
+"""What the console measures of a broker while a page is open: the points of its charts.
 
 Owns the points, and the counts of some minutes ago by which something has happened lately. Invariants:
 nothing is measured before the first visitor, nor later than `IDLE_SECONDS` after the last one looked; all
@@ -36,7 +36,7 @@ _NOTHING: Final = Reading(0, 0, 0, {}, {}, {}, 0, 0, {})
 
 
 class Lately(NamedTuple):
-    """What happened in the last `seconds`, at most LATELY_SECONDS: less if nobody looked so long ago."""
+    """What happened in the last `seconds`, at most LATELY_SECONDS: less if no page was open that long."""
 
     seconds: float
     events: dict[str, int]
@@ -67,10 +67,10 @@ class Watch:
         self._next: asyncio.Future[Point] | None = None
 
     def look(self) -> None:
-        """Somebody looks: measure for a while from now on."""
+        """A page is open: measure for a while from now on."""
         self._looked = self._loop.time()
         if self._timer is None:
-            # A gap: what happened while nobody looked is not spread over it.
+            # A gap: what happened while no page was open is not spread over it.
             self._last = self._now()
             self._remember(self._last)
             self._timer = self._loop.call_later(PERIOD_SECONDS, self._measure)

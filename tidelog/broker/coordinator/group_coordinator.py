@@ -197,7 +197,7 @@ class GroupCoordinator:
         if self._viewers is None:
             return
         if group_id not in self._viewers:
-            self.refresh_soon()  # Nobody was known who may see what its expressions match.
+            self.refresh_soon()  # No member was known that may describe the matching topics.
         self._viewers[group_id] = sees
 
     async def resolve(self, regex: str, sees: _Sees | None = None) -> ResolvedRegex:

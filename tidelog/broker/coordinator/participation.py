@@ -1,8 +1,8 @@
 """Asks the coordinator of a transaction on another broker whether partitions of this broker take part.
 
-Owns the word of that coordinator, and for how long it holds. The answer comes some time after the question,
+Owns the answer of that coordinator, and how long it is valid. The answer comes some time after the question,
 so the transaction may end between it and the append. A `MarkerWatch` of the replica, which begins before the
-question, shows that: a word that came before a marker of its producer permits nothing.
+request, shows that: an answer from before a marker of its producer permits nothing.
 
 On the event loop. Source: KIP-890, part 1 (verification), part 2 (the partition is added implicitly), and
 Kafka's VerificationGuard.
@@ -69,8 +69,8 @@ class TransactionParticipation:
     async def ask(
         self, transactional_id: str, client: Producer, partitions: Sequence[TopicPartition], *, adds: bool
     ) -> dict[TopicPartition, Word]:
-        """The word of the coordinator on partitions of this broker. With `adds` they take part from now on,
-        if they may.
+        """The answers of coordinators about partitions of this broker. With `adds` they take part from now
+        on, if they may.
 
         A client begins its next transaction before all have the markers of the last one. So it is asked again
         where these are lacking still, or came meanwhile: once, and until `ASKED_FOR_SECONDS` have passed.

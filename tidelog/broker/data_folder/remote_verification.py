@@ -1,8 +1,8 @@
 """Checks the remote segments of the partitions in a data folder, while nothing is changed.
 
-Owns what manifest, objects and local files have to agree on: each object that the manifest names is there,
-with its size and checksum, and its batches are whole and in order; no offset between remote and local
-segments is missing. Objects that no manifest names are a warning: the next leader deletes them.
+Owns what manifest, objects and local files have to agree on: each object that the manifest names exists, with
+its size and checksum, and its batches are whole and in order; no offset between remote and local segments is
+missing. Objects that no manifest names are a warning: the next leader deletes them.
 
 Blocking. Raises OSError where the store cannot be asked.
 """

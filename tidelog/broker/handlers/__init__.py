@@ -8,7 +8,7 @@
 - `brokers`: the brokers that a client may connect to, and the address that each advertises for its listener
 - `connection_state`: the state of one connection: its listener, its client, and its step of authentication
 - `context`: what a handler knows about the request beside its values, and the forms of its answer
-- `cut_off`: what a broker refuses while the cluster's store does not hear of it
+- `cut_off`: what a broker refuses while it cannot reach the cluster's store
 - `error_answers`: the answers to requests that fail as a whole: one error in every place of a response where
   it can be
 - `fetch`: Fetch: whole batches from the page cache; the high watermark wakes long polls

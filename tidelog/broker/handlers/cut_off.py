@@ -1,13 +1,13 @@
-"""What a broker refuses while the cluster's store does not hear of it.
+"""What a broker refuses while it cannot reach the cluster's store.
 
-Owns the list. Others may have fenced such a broker, and it does not hear of that, nor of a topic that was
-deleted or made anew. So it coordinates nothing: a group or a transaction has one coordinator at a time.
+Owns the list. Others may have fenced such a broker, or deleted or created topics, without its knowledge. So
+it coordinates nothing: a group or a transaction has one coordinator at a time.
 
-Records are written and read as before where the partition has one replica: nobody else can have newer
-ones. A partition with followers is served while every other replica that may be elected (in sync, eligible,
-or being added) fetches from this one in its epoch: who does that, does not lead and knows of no other leader.
+Records are written and read as before if the partition has one replica: no other broker can have newer ones.
+A partition with followers is served while every other replica that may be elected (in sync, eligible, or
+being added) fetches from this one in its epoch: who does that, does not lead and knows of no other leader.
 The last fetch may be half a session timeout old, so what another leader accepted is missed at most for so
-long. Where nobody else may be elected, it is served without end. Otherwise clients get
+long. If no other broker may be elected, it is served without end. Otherwise clients get
 NOT_LEADER_OR_FOLLOWER, and look for the new leader (`Services.check_not_replaced`). What acks=all
 acknowledges, is safe in any case.
 

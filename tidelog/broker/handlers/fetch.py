@@ -91,7 +91,7 @@ class _Reading(NamedTuple):
     throttled_bytes: int
     """Of replicas that the quota of replication holds for."""
     left: list[PartitionKey]
-    """What a follower's next request has to look at again: errors, and what this answer has no room for."""
+    """What a follower's next request has to check again: errors, and what did not fit into this answer."""
     remote: Sequence[RemoteRead] = ()
     """What has to be read from remote storage before this is complete."""
 

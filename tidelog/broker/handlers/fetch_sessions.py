@@ -122,7 +122,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def is_outdated(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the client was told other offsets of a partition of the session."""
+        """Whether the client has other offsets of a partition of the session."""
         told = self.partitions.get(key)
         return told is not None and told.is_outdated(high_watermark, log_start_offset)
 
@@ -149,7 +149,7 @@ class FetchContext(NamedTuple):
         return self.session is not None and self.epoch > INITIAL_EPOCH
 
     def is_behind(self, topic: TopicKey, partition: int, high_watermark: int) -> bool:
-        """Whether the session was told of a lower high watermark."""
+        """Whether the session has a lower high watermark."""
         told = None if self.session is None else self.session.partitions.get((topic, partition))
         return told is not None and told.high_watermark < high_watermark
 

@@ -1,9 +1,9 @@
 """Which partitions of a follower's fetch session its next answer has to look at.
 
-Owns what is due: what the request names, what has changed since it was looked at, and what an answer had no
-room for. So a request costs what is written, not what is followed. A replica says when it has written more,
-has stopped, or leads in another epoch; what nobody says (where its log begins, what clients may read, that
-the follower still asks), `LOOKS_WITHIN_S` finds.
+Owns what is due: what the request names, what has changed since the last check, and what did not fit into an
+answer. So a request costs what is written, not what is followed. A replica says when it has written more, has
+stopped, or leads in another epoch; changes without a notice (its log start, what clients may read, that the
+follower still asks) are found within `LOOKS_WITHIN_S`.
 
 Invariants: a partition is watched before it is read, so nothing that is written between two requests is
 missed; all are looked at again before a follower that asks for nothing new of one counts as late.

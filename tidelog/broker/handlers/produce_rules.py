@@ -4,7 +4,7 @@ Owns these rules, in Kafka's order. The rules of the batch itself and of its pro
 whether a client may use a transactional id, and which partitions take part in its transaction, are decided
 for a request as a whole. Invariants: nothing is counted or logged here, so a way may ask, store nothing, and
 leave the refusal to another; batches that are stored by one write have one partition and the same attributes,
-so one of them stands for all.
+so checking one is enough.
 
 Event loop only. Source: Kafka's KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-516.
 """

@@ -6,7 +6,7 @@ of a snapshot file (`storage.snapshot`).
 
 Invariants: only a broker with a replica is answered; the pieces of one snapshot are of one moment: a snapshot
 that does not fit into one answer is kept for `KEPT_SECONDS` after its last piece, at most `MOST_KEPT` at a
-time. Without it the follower is told to begin again (SNAPSHOT_NOT_FOUND).
+time. Without it the follower has to begin again (SNAPSHOT_NOT_FOUND).
 
 Source: KIP-630, Kafka's KafkaRaftClient.handleFetchSnapshotRequest; of a partition of records it is ours.
 """

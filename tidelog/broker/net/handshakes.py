@@ -2,7 +2,7 @@
 
 Owns these connections until they are `ended`, and the one thread that does the costly steps (signatures), so
 that neither the loop nor the threads that sync files wait for them. Invariants: at most `MOST` handshakes are
-under way, and a further one replaces the oldest, so that clients that do nothing keep nobody out; those of an
+in progress, and a further one replaces the oldest, so that idle clients do not block others; those of an
 address count among its connections; each ends within `DEADLINE_SECONDS`; a connection that fails causes one
 throttled event.
 

@@ -1,7 +1,7 @@
 """The sockets that a process of several gets from the first one (`tidelog serve --processes N`).
 
 Owns what is served on them: the addresses of the settings, where all processes accept clients; and the HTTP
-of this process, for the one that answers on `http.port`. A connection there is told the own address of this
+of this process, for the one that answers on `http.port`. A connection there gets the own address of this
 process, like one to its own port.
 """
 

@@ -61,7 +61,7 @@ class Connections:
     async def call(
         self, host: str, port: int, api_key: ApiKey, values: Mapping[str, object], lane: str = ""
     ) -> Any:
-        """The decoded answer. Raises ClientError; the request may have been executed all the same."""
+        """The decoded answer. Raises ClientError; the request may have been executed."""
         connection = await self._links.connected(Address(host, port, lane))
         return await connection.call(api_key, values)
 
@@ -88,7 +88,7 @@ class Connections:
             raise
 
     async def until_refused(self, host: str, port: int, *, has_to_answer: bool) -> None:
-        """Return when nobody listens at an address; with `has_to_answer` only where it answered before.
+        """Return when no process listens at an address; with `has_to_answer` only where it answered before.
 
         Raises ClientError."""
         address, has_answered = Address(host, port, _WATCH_LANE), not has_to_answer

@@ -61,7 +61,7 @@ class Peers:
         return answer
 
     async def until_refused(self, node_id: int, has_to_answer: bool) -> None:
-        """Return when nobody listens where a live broker listened: its process has ended, or ends. With
+        """Return when a live broker's port refuses connections: its process has ended, or ends. With
         `has_to_answer` only if it was reached before.
 
         Raises ApiError(NETWORK_EXCEPTION)."""
@@ -136,8 +136,8 @@ class Peers:
         raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} has no known listener {wanted}")
 
     def follow(self, change: Change) -> None:
-        """Close the connections to addresses at which no live broker is: one that hangs would hold up until
-        its timeout what somebody else answers now."""
+        """Close the connections to addresses without a live broker: a broker that hangs would delay, until
+        its timeout, requests that another broker answers now."""
         if self._connections is not None and isinstance(change.delta, BrokerRegistered):
             live = (broker for broker in self._catalog.brokers.values() if not broker.is_fenced)
             others = (listener for broker in live for listener in broker.listeners)

@@ -6,12 +6,12 @@ The first process only starts, watches and ends the others. The store process ow
 - `broker_process`: one of the processes that serve clients
 - `expositions`: the metrics of several processes as one text
 - `front`: one HTTP port for all processes
-- `life_line`: what the first process and another one tell each other, and how each notices the other's end
-- `moves`: folders of partitions are moved to the processes that shall have them, while nothing runs
-- `ownership_lock`: one broker of several processes has a data folder
+- `life_line`: messages between the parent process and another one, and how each notices the other's end
+- `moves`: moves the folders of partitions to their processes, while nothing runs
+- `ownership_lock`: only one broker of several processes uses a data folder
 - `placement`: which process shall have which partition
 - `restarts`: when a process that has ended is started again
-- `serving`: how a broker is served that has several processes, or had several at its last start
+- `serving`: serves a broker that has several processes, or had several at its last start
 - `store_process`: the process that owns the catalog
-- `supervisor`: the first process
+- `supervisor`: the parent process
 """

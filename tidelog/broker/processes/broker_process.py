@@ -1,6 +1,6 @@
 """One of the processes that serve clients: a broker whose store is the store process.
 
-Owns what differs from a broker that is alone: the sockets that it inherits, whom it tells that it serves, and
+Owns the differences to a single broker: the sockets that it inherits, whom it informs that it serves, and
 that it ends when the parent process has ended.
 """
 

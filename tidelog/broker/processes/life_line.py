@@ -1,4 +1,4 @@
-"""What the first process and another one tell each other, and how each notices the other's end.
+"""Messages between the parent process and another one, and how each notices the other's end.
 
 Owns a pair of sockets. The other process sends one line of JSON once it serves; the first one sends a byte
 once all do, from which time on standard output is open for events. The kernel closes a process's end when

@@ -1,9 +1,9 @@
 """Folders of partitions are moved to the processes that shall have them, while no broker process runs.
 
 Owns the order, in which a crash at any point loses nothing: what the checkpoints say of a partition is
-durable in its new place, then its folder is renamed, then its old place forgets it; the catalog is told last.
-The next start looks where each folder is, and goes on. It also removes what deleted topics and processes that
-are gone left.
+durable in its new place, then its folder is renamed, then its old place forgets it; the catalog is changed
+last. The next start looks where each folder is, and goes on. It also removes what deleted topics and
+processes that are gone left.
 
 Invariants: no file of a partition is copied or changed; a partition with a folder in two places, of which
 both hold records, is refused; folders with records that the catalog does not know are refused, as by every

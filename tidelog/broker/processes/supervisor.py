@@ -346,7 +346,7 @@ class Supervisor:
             for each in processes:
                 if each.pid:
                     os.kill(each.pid, signal.SIGTERM)
-                    os.kill(each.pid, signal.SIGCONT)  # A stopped one would not hear of it.
+                    os.kill(each.pid, signal.SIGCONT)  # A stopped process would not get it.
             while any(each.pid for each in processes):
                 self._turn(None)
         logger.info("broker_stopped")

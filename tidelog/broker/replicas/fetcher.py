@@ -52,7 +52,7 @@ _EXPECTED: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""One of the two brokers has not heard of a change yet."""
+"""One of the two brokers has not got a change yet."""
 
 
 class Repair(Protocol):
@@ -253,7 +253,7 @@ class Fetcher:
             start_offset = replica.log.start_offset
             replica.leader_starts_at(result.log_start_offset)
             if not records and replica.log.start_offset != start_offset:
-                self._ask_from_end(replica)  # Which tells the leader.
+                self._ask_from_end(replica)  # This informs the leader.
             self._fetching.succeeded(key)
             return size
         except EpochsUnknownError as error:

@@ -27,7 +27,7 @@ FULL: Final = 0
 """The session epoch that begins a session."""
 _LAST_EPOCH: Final = 2**31 - 1
 FIRST_DELAY_MS: Final = 20
-"""A leader may hear of its election some milliseconds after its followers."""
+"""A leader may learn of its election some milliseconds after its followers."""
 
 
 class FetchLimits(NamedTuple):

@@ -105,7 +105,7 @@ class InSyncSets:
             for replica in self._of(change.after):
                 leadership = replica.leadership
                 if leadership is not None and leadership.assigned.elr:
-                    # Nobody joins by this: who was late a moment ago may have all that is committed.
+                    # This adds no replica: one that was late a moment ago may have all that is committed.
                     self._due.setdefault(replica, False)
                     self._is_due.set()
 
@@ -139,7 +139,7 @@ class InSyncSets:
                 look_at = loop.time()
 
     async def _settle(self) -> bool:
-        """Whether it is known of each change that failed what became of it. Nobody joins meanwhile."""
+        """Whether it is known of each change that failed what became of it. No replica joins meanwhile."""
         if self._in_doubt:
             try:
                 await self._cluster.settle()
@@ -201,7 +201,7 @@ class InSyncSets:
             if topic is None:
                 return
             for each in wanted:
-                # Not as the replica knows it, which may hear of this change later.
+                # Not from the replica, which may get this change later.
                 assigned = topic.partitions[each.replica.partition]
                 each.replica.end_joining(each.leadership, each.change.joining, assigned)
 

@@ -75,7 +75,7 @@ class LeaderFollowers(ReplicaLog):
         self, leadership: Leadership, joined: Iterable[int], assigned: PartitionAssignment
     ) -> None:
         """As `Leadership.end_joining`, of the leadership in which they began to. `assigned` is what the
-        catalog says now; where another epoch has begun, they count until this replica hears of it."""
+        catalog says now; if another epoch has begun, they count until this replica learns of it."""
         if self.leadership is leadership and assigned.leader_epoch == self.leader_epoch:
             leadership.end_joining(joined)
             self.set_assigned(assigned)

@@ -134,7 +134,7 @@ class LeaderWrites(ReplicaLog):
         """End a producer's transaction on this partition, with AppendOrigin.COORDINATOR.
 
         Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or why this replica serves
-        nothing. Where the producer has no open transaction here, its epoch counts all the same.
+        nothing. If the producer has no open transaction here, its epoch is still stored.
         """
         for watch in self._marker_watches or ():
             watch.has_seen_marker |= watch.producer_id == marker.producer_id

@@ -76,7 +76,7 @@ class Leadership:
 
     def may_have_ended(self, since_ms: float) -> bool:
         """Whether another replica may have been elected before `since_ms`: one that did not fetch in this
-        epoch after it. Whoever else an operator elects, is not known."""
+        epoch after it. An unclean election by an operator is not known."""
         others = {*self.assigned.isr, *self.assigned.elr, *self._joining} - {self.assigned.leader_id}
         return not self._followers.have_asked_since(others, since_ms)
 

@@ -1,8 +1,8 @@
 """The log of a partition as this broker holds it, whatever its role: marks, flushes, who waits and watches.
 
-Owns when the log is flushed, who waits for which mark of `progress`, who is told that more can be read, and
-that a log that failed serves nothing more. It gives its offsets only for an answer that waits for a mark, or
-that promises no more than the topic does.
+Owns when the log is flushed, who waits for which mark of `progress`, who is notified of new records, and that
+a failed log serves nothing. It gives its offsets only for an answer that waits for a mark, or that promises
+no more than the topic does.
 
 Invariants:
 - after a failed flush or write the partition is offline: every waiter and every later call gets

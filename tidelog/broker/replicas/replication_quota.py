@@ -2,7 +2,7 @@
 
 Owns the rule for both sides: it holds for the replicas that a topic's setting names, counts what is moved of
 them, and holds back those that are not in sync. So replicas that are added do not take the disks and the
-network from those in use, and a throttle that is too low takes nobody out of the in-sync set.
+network from those in use, and a throttle that is too low removes no replica from the in-sync set.
 
 Invariant: in the long run no more than the rate is moved; at once, what one second allows and one answer.
 

@@ -254,7 +254,7 @@ class Topics:
             return delta
 
         async def run() -> None:
-            with suppress(NothingToChange):  # Also where nobody waits any more.
+            with suppress(NothingToChange):  # Also if no request waits any more.
                 await self._change(plan)
 
         topic = self._cluster.catalog.topic_by_id(topic_id)

@@ -72,7 +72,7 @@ class ListenerTls:
         """The name of the user that this connection's certificate names; empty if it names none.
 
         Raises ValueError if no rule of `ssl.principal.mapping.rules` names the user, or one gives an empty
-        name: that would be the name of nobody, ANONYMOUS.
+        name: that would be the name ANONYMOUS.
         """
         certificate = connection.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:

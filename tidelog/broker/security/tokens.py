@@ -1,8 +1,8 @@
 """Whether a signed token (JWT) is valid, and whom it names.
 
 Owns the checks: signature by one of the issuer's keys, `exp`, `nbf` and `iat` with a tolerance for clocks,
-issuer, audience, and the claim that names the user. Only signatures by asymmetric keys count, so whoever can
-check a token cannot make one.
+issuer, audience, and the claim that names the user. Only signatures by asymmetric keys count, so the key that
+checks a token cannot make one.
 
 A reason names what is wrong, never the token.
 

@@ -101,7 +101,7 @@ def check_size(size: int, config: LogConfig) -> None:
 
 
 def _check_counts(header: BatchHeader, origin: AppendOrigin) -> None:
-    # One unpacking costs less than the look-ups that it stands for.
+    # One unpacking costs less than the look-ups that it replaces.
     _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, count = header
     # Compaction takes records, and leaves the offsets of their batch as they are.
     if (count <= 0 or last_offset_delta != count - 1) and not (

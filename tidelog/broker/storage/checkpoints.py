@@ -48,7 +48,7 @@ class FolderIdentity(NamedTuple):
 
 
 class FolderStarts(NamedTuple):
-    """What tells a data folder from others of the same broker, and from older copies of it."""
+    """What distinguishes a data folder from others of the same broker, and from older copies of it."""
 
     directory_id: UUID
     incarnations: tuple[UUID, ...]

@@ -453,7 +453,7 @@ class LogManager:
             self.write_checkpoints()
             apply_cut(self._disk, cut)
             if cut.first_offset and not snapshots(self._disk, log.folder):
-                # Of deleted batches nothing else tells.
+                # Nothing else shows deleted batches.
                 frozen = producers_before(log.producers.view(), cut.first_offset)
                 write_snapshot(self._disk, log.folder, cut.first_offset, frozen)
             shorter = self._open(key, log.folder, log.config, now_ms, is_clean=True)
@@ -479,7 +479,7 @@ class LogManager:
             self._begin_anew([key])
             empty_folder(self._disk, log.folder)
             write_snapshot(self._disk, log.folder, offset, frozen)
-            # Not before the snapshot is there: an empty log at offset 0 is one that has to start over.
+            # Not before the snapshot exists: an empty log at offset 0 is one that has to start over.
             self._checkpoints.note(key, 0, offset)
             self.write_checkpoints()
             empty = self._open(key, log.folder, log.config, now_ms, is_clean=True)

@@ -84,7 +84,7 @@ def check(sent: BatchHeader, table: ProducerTable, slot: int, rules: ProducerRul
     if sent.base_sequence != expected:
         return _out_of_order(sent, expected, last_sequence if is_old else None)
     if sent.is_transactional:
-        # An epoch that its coordinator raised needs the coordinator's word for its first batch too.
+        # An epoch that its coordinator raised needs the coordinator's answer for its first batch too.
         return APPEND if txn_start_offset >= 0 and sent.producer_epoch == epoch else BEGIN
     if txn_start_offset >= 0:
         return Refusal(
@@ -157,7 +157,7 @@ def check_marker(
 def is_late(marker: TransactionMarker, known: ProducerEntry | None) -> bool:
     """Whether a marker that was sent long ago would end the transaction after its own.
 
-    Its broker had given up the request, and asked again. Before version 2 nothing tells the two apart.
+    Its broker had given up the request, and asked again. Before version 2 nothing distinguishes the two.
     """
     return (
         known is not None

@@ -267,7 +267,7 @@ class Recovery:
         """Where the log begins.
 
         A crash may happen between the deletion of files and the saving of the new start. What was saved has
-        no checksum: if the log was never so long, it would hide records that nobody deleted.
+        no checksum: if the log was never so long, it would hide records that were not deleted.
         """
         if saved is None:
             return first_base

@@ -1,7 +1,7 @@
 """A segment as the readers of a log know it, wherever its bytes are kept.
 
 Owns the interface. `LocalSegment`, of files on this broker's disk, implements it; recovery, compaction and
-whoever writes use that class itself.
+writers use that class itself.
 
 Invariants of each implementation: batches are whole, and ascend from `base_offset`; damaged ones are not
 given to a reader. All is safe in any thread. With `nowait` a call never waits: one that cannot answer at once

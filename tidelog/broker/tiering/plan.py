@@ -40,9 +40,9 @@ def start_after_retention(manifest: Manifest, config: LogConfig, newer_bytes: in
 def agreed_end(
     manifest: Manifest, epochs: Sequence[tuple[int, int]], start_offset: int, end_offset: int
 ) -> int:
-    """Up to where the manifest tells of the same log as the local one, which has these leader epochs, begins
-    at `start_offset` and ends at `end_offset`. That is all of it, unless an unclean election lost records
-    that had been copied."""
+    """Up to which offset the manifest describes the same log as the local one, which has these leader epochs,
+    begins at `start_offset` and ends at `end_offset`. That is all of it, unless an unclean election lost
+    records that had been copied."""
     end = min(manifest.end_offset, end_offset)
     begins = {start_offset, *(first_offset for _, first_offset in (*manifest.epochs, *epochs))}
     for offset in sorted(begins):

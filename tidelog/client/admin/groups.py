@@ -35,8 +35,8 @@ class GroupAdmin:
         self._retry = retry
 
     async def list(self) -> list[GroupListing]:
-        """All groups, sorted by id. Raises LEADER_NOT_AVAILABLE if nobody coordinates some of them, since the
-        broker that does is not there."""
+        """All groups, sorted by id. Raises LEADER_NOT_AVAILABLE if the coordinator of some of them is
+        unavailable."""
         await require_coordinators(self._cluster, self._retry, "__consumer_offsets")
         await self._cluster.refresh()
         found = []
@@ -162,8 +162,8 @@ class GroupAdmin:
 
 
 async def require_coordinators(cluster: Cluster, retry: Retry, topic: str) -> None:
-    """Wait until each partition of a coordinators' topic has a leader; else a list of what they keep would
-    silently lack some. Raises BrokerError (LEADER_NOT_AVAILABLE)."""
+    """Wait until each partition of a coordinators' topic has a leader; otherwise a list would be silently
+    incomplete. Raises BrokerError (LEADER_NOT_AVAILABLE)."""
     values: types.MetadataRequestDict = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
 
     def results(answer: "types.MetadataResponse") -> "list[types.MetadataResponsePartition]":

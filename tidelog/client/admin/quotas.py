@@ -1,8 +1,7 @@
 """Administration of quotas: of users, client ids and addresses.
 
 Owns: the requests of `Admin.quotas`. Invariant: entities are those of `tidelog.protocol.quotas`, where the
-name None stands for all who have no quota of their own.
-Source: KIP-546, KIP-612.
+name None means all without a quota of their own. Source: KIP-546, KIP-612.
 """
 
 from collections.abc import Callable, Mapping

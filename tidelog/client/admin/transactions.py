@@ -1,9 +1,8 @@
 """Administration of transactions: their list, their state, and an end that an operator decides.
 
 Owns: the requests of `Admin.transactions` and the choice of the broker for each. Invariants: a request about
-one transactional id goes to its coordinator, which is looked up each time; an end fences the producer of the
-transaction, so that it cannot add to what was decided.
-Source: KIP-664, KIP-939 (prepared transactions).
+one transactional id goes to its coordinator, which is looked up each time; ending a transaction fences its
+producer, so that it cannot add records later. Source: KIP-664, KIP-939 (prepared transactions).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,8 +37,8 @@ class TransactionAdmin:
 
     async def list(self, pattern: str | None = None, states: Iterable[str] = ()) -> list[TransactionListing]:
         """All transactional ids, sorted, or those that a regular expression in RE2's syntax matches as a
-        whole (KIP-1152), or those in one of these states. Raises UnsupportedVersionError where a broker knows
-        no patterns, LEADER_NOT_AVAILABLE if nobody coordinates some of them now."""
+        whole (KIP-1152), or those in one of these states. Raises UnsupportedVersionError if a broker does not
+        support patterns, LEADER_NOT_AVAILABLE if the coordinator of some of them is unavailable."""
         at_least = 0 if pattern is None else _FIRST_WITH_PATTERNS
         values: types.ListTransactionsRequestDict = {
             "transactional_id_pattern": pattern,
@@ -88,8 +87,8 @@ class TransactionAdmin:
     async def commit_prepared(self, transactional_id: str, prepared: tuple[int, int] | None = None) -> None:
         """Commit the transaction that the id's producer prepared.
 
-        `prepared` is the producer id and epoch that the transaction must have, where they are known; another
-        transaction is not committed. Raises BrokerError(INVALID_TXN_STATE) if there is no such transaction.
+        `prepared`, if given, is the producer id and epoch that the transaction must have; no other
+        transaction is committed. Raises BrokerError(INVALID_TXN_STATE) if there is no such transaction.
         """
         claimed = await self.claim(transactional_id)
         kept = claimed.transaction

@@ -58,7 +58,7 @@ class UserAdmin:
         mechanisms: Iterable[ScramMechanism] = tuple(ScramMechanism),
         iterations: int = LEAST_ITERATIONS,
     ) -> None:
-        """Make a user, or change its password for these mechanisms."""
+        """Create a user, or change its password for these mechanisms."""
         for mechanism in mechanisms:
             salt = os.urandom(SALT_BYTES)
             salted = await asyncio.to_thread(salted_password, mechanism, password, salt, iterations)

@@ -305,8 +305,8 @@ class Consumer(Generic[KT, VT]):
     async def tiered_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int | None]]:
-        """The first offset on the leader's disk, and the last one in remote storage, None where nothing is
-        there (KIP-405, KIP-1005)."""
+        """The first offset on the leader's disk, and the last one in remote storage, None if there is none
+        (KIP-405, KIP-1005)."""
         self._require_open()
         keys = list(partitions)
         local = await edge_offsets(self._cluster, keys, EARLIEST_LOCAL)

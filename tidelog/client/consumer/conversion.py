@@ -17,7 +17,7 @@ from tidelog.wire.metadata import TopicPartition
 _T = TypeVar("_T")
 Deserializer: TypeAlias = Callable[[bytes | None], _T]
 
-# So many bytes are opened together. With more, the processor's cache holds them no longer.
+# Bytes that are opened together. More would not fit into the processor's cache.
 _OPENED_BYTES: Final = 65_536
 _TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
 

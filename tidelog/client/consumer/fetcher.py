@@ -106,7 +106,7 @@ class Fetcher:
         leader_of = self._cluster.image.leader
         lost = ((key.topic, leader_of(key)) for key in self._readers if self._is_lost(key))
         for topic, leader in dict.fromkeys(lost):
-            # What has no leader, or one that does not answer, must not delay the others.
+            # Partitions without a leader, or with one that does not answer, must not delay the others.
             work = partial(self._find_positions, topic, leader)
             self._spawn(("positions", topic, leader), work)
         for leader in {leader_of(key) for key, each in self._readers.items() if self._is_doubtful(each)} - {
@@ -131,7 +131,7 @@ class Fetcher:
                 self._on_data()
 
     def _warn_of_unknown(self) -> None:
-        """Once for each partition that its topic does not have: who reads it waits until it is added."""
+        """Log once each partition that its topic does not have: its reader waits until it is added."""
         for key in self._readers.keys() - self._unknown:
             info = self._cluster.image.topics.get(key.topic)
             if info is not None and 0 < len(info.partitions) <= key.partition:
@@ -385,7 +385,7 @@ class Fetcher:
 
 
 def _report_passed_over(reader: PartitionReader, offset: int) -> None:
-    """Say how many offsets a reader skips that lost its position and continues at `offset`."""
+    """Log how many offsets a reader skips that continues at `offset` after it lost its position."""
     if reader.lost_at is None or offset <= reader.lost_at:
         return
     advice = "they were deleted before they were read; read faster, or keep records for longer"

@@ -413,8 +413,8 @@ class Group:
         }
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """What names this member in a transaction. Raises CommitFailedError if it should be a member and is
-        none now."""
+        """The identity of this member in a transaction. Raises CommitFailedError if it should be a member and
+        is none now."""
         membership = self.membership
         member_id, generation = membership.identity
         if generation < 0 and membership.is_subscribed:

@@ -57,7 +57,7 @@ class ConsumerMembership:
         """Failures in a row: wait before the next request if there were any."""
         self.rebalances = 0
         self.heartbeat_interval_ms = heartbeat_interval_ms
-        """The broker says it in each answer."""
+        """Each answer of the broker has it."""
         self.must_report = False
         """Whether the next heartbeat must not wait for its time."""
         self._rebalance_timeout_ms = rebalance_timeout_ms

@@ -20,19 +20,19 @@ class ConsumerRebalanceListener:
     """
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are about to go to other members. None of their records is given any more.
+        """These partitions are about to go to other members. None of their records is returned any more.
 
         With auto commit, the finished records are committed already. `Consumer.commit` still works.
         """
         return None
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions are new. None of their records was given yet, so `Consumer.seek` can set where to
-        begin."""
+        """These partitions are new. None of their records was returned yet, so `Consumer.seek` can set the
+        start."""
         return None
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> Awaitable[None] | None:
-        """Other members may read these partitions already. Nothing of them can be committed any more."""
+        """Other members may read these partitions already. Their offsets can no longer be committed."""
         return self.on_partitions_revoked(lost)
 
 

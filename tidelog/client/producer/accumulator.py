@@ -196,7 +196,7 @@ class Accumulator:
         return missing > 0
 
     def drain(self, queue: PartitionQueue) -> ProducerBatch:
-        """Take the oldest batch out for good; it takes no more records."""
+        """Remove the oldest batch permanently; it takes no more records."""
         batch = queue.batches.popleft()
         if batch is queue.open:
             queue.open = None

@@ -145,8 +145,8 @@ class Producer:
                 raise
 
     async def stop(self, timeout_ms: int | None = None) -> None:
-        """Send the remaining records, then close. A transaction that is open is aborted, one that
-        is prepared stays so.
+        """Send the remaining records, then close. An open transaction is aborted, a prepared one stays
+        prepared.
 
         A record that is not stored after `timeout_ms` (default: its delivery timeout) is given up, and its
         delivery raises. A second call does nothing.

@@ -58,7 +58,7 @@ class _Request:
         self.connection = connection
         self.version = version
         self.batches = batches
-        """Those whose outcome it decides."""
+        """The batches whose outcome it decides."""
         self.image = image
         """The metadata by which it was sent."""
 
@@ -193,7 +193,7 @@ class Sender:
             self._wake_settled()
             return
         if self._cluster.refusal is not None:
-            # As in Kafka's clients, what authenticates no more has failed for good.
+            # As in Kafka's clients, a failed authentication is permanent.
             self.outcomes.fail(self._cluster.refusal)
         now_ms = self.now_ms()
         if self._image is not self._cluster.image:
@@ -240,7 +240,7 @@ class Sender:
                 self._ended(request)
 
     def _ended(self, request: _Request) -> None:
-        """It decides nothing any more, so it takes no place of those that may wait on its connection."""
+        """Its outcome does not matter any more, so it does not count for the limit of requests in flight."""
         if request in self._requests:
             del self._requests[request]
             waiting = self._in_flight.pop(request.connection) - 1

@@ -29,7 +29,7 @@ from tidelog.wire.metadata import TopicPartition
 
 
 class Phase(Enum):
-    """Where the producer stands. The value completes the sentence "The producer ..."."""
+    """The phase of the producer. The value completes the sentence "The producer ..."."""
 
     UNINITIALIZED = "is not started"
     READY = "has no transaction"
@@ -100,7 +100,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Phase]] = {
     **{(phase, event): after for phase, events in _FROM.items() for event, after in events.items()},
     **{(phase, Event.FAILED_FOR_GOOD): Phase.FATAL_ERROR for phase in Phase},
 }
-"""(phase, event) -> the next phase. A pair that is not here is a call at the wrong time."""
+"""(phase, event) -> the next phase. All other pairs are calls at the wrong time."""
 
 
 _SENDING: Final = frozenset({Phase.IN_TRANSACTION, Phase.PREPARING, Phase.COMMITTING})
@@ -149,7 +149,7 @@ _LOST_IDENTITY: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorC
 
 
 def meaning_of(request: Request, code: ErrorCode) -> Meaning:
-    """The meaning of `code` in an answer to `request`. What is not known is fatal."""
+    """The meaning of `code` in an answer to `request`. An unknown code is fatal."""
     if code is ErrorCode.NONE:
         return Meaning.DONE
     if code.retriable:

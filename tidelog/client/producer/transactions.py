@@ -245,7 +245,7 @@ class Transactions:
             self._sender.outcomes.abort_all(TransactionAbortedError(reason))
 
     def _fail(self, request: Request, code: ErrorCode) -> errors.ClientError:
-        """The coordinator refused for good: returns the error to raise."""
+        """The coordinator refused permanently: returns the error to raise."""
         error = error_of(request, code, self.state.transactional_id)
         is_undecided = request is Request.END and self.state.is_commit_lost
         if is_undecided:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def write_once(rows: "DataFrame", batch: int, name: str, options: Mapping[str, str]) -> None:
     """Store the rows of a stream's batch exactly once, also if the stream repeats the batch.
 
-    `name` is that of this write, for good; each write of the function needs its own. `options` are the
+    `name` is the permanent name of this write; each write of the function needs its own. `options` are the
     sink's. With `checkpointLocation`, the stream's own, copies of the checkpoint are recognised and refused.
     Raises what Spark raises for a failed write: the message of an ExactlyOnceError says what to do.
     """

@@ -19,7 +19,7 @@ CLEANED_TOPIC = "flights-cleaned"
 # Change it with `clean`: a mirror that continues must clean as it began.
 CLEANING = "clean-1"
 LATE_MINUTES = 15
-# As they stand in the CSV, and as `events` puts them into the topic.
+# As in the CSV, and as `events` puts them into the topic.
 ROW = (
     "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay DOUBLE, arr_time INT,"
     " sched_arr_time INT, arr_delay DOUBLE, carrier STRING, flight INT, tailnum STRING, origin STRING,"

@@ -165,7 +165,7 @@ def find(records: "DataFrame", whole: Iterable[Place] = ()) -> "DataFrame":
         records.where("producer_id >= 0 and sequence >= 0")
         .withColumn("sequence", f.col("sequence").cast("long"))
         .withColumn("distance", f.coalesce(distance, f.lit(0)))
-        # Where a sequence stands, counted from the run's first record and so without the wrap.
+        # The position of a sequence from the run's first record, so without the wrap.
         .withColumn("place", f.sum("distance").over(in_order))
         .withColumn("copy", f.row_number().over(Window.partitionBy(*run, "place").orderBy("offset")))
         .withColumn("highest", f.max("place").over(in_order.rowsBetween(*before)))

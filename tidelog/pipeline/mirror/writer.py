@@ -8,10 +8,10 @@ that go to destination partition D, in the order of S, under S's one producer id
    next numbers. So late requests of an old task and those of its successor carry the same row under the same
    number, and the broker accepts one of them. The other is a duplicate, or it overlaps (45) and is halved
    until each part is either new or a duplicate.
-3. All executions of a batch use the same epochs. They stand in one file, which the commit of the previous
-   batch creates once. That commit raises the epochs when another run has taken over. At that moment all rows
-   so far are stored, so requests of older runs carry nothing new. They are refused as duplicates or as
-   fenced (47). If a run is killed within a batch, its successor keeps the epoch for it, so that 2 holds.
+3. All executions of a batch use the same epochs. They are in one file, which the commit of the previous batch
+   creates once. That commit raises the epochs when another run has taken over. At that moment all rows so far
+   are stored, so requests of older runs carry nothing new. They are refused as duplicates or as fenced (47).
+   If a run is killed within a batch, its successor keeps the epoch for it, so that 2 holds.
 4. A batch begins after the previous batch is stored. So its rows follow the stored rows, however Spark cuts
    or replays it. Rows up to the last stored row are skipped by their position.
 5. A broker that forgot the producer accepts it from number 0 on under the next epoch, after the log was read.

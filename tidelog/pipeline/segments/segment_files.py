@@ -65,7 +65,7 @@ class SegmentFile:
         os.close(self._file)
 
     def walk(self, position: int = 0) -> Iterator[Batch]:
-        """Each batch from the one at `position` on, by its header; a truncated tail ends the walk.
+        """Each batch from the one at `position` on, by its header; a truncated tail ends the iteration.
 
         Raises ProtocolError for a header that cannot be.
         """

@@ -1,9 +1,9 @@
 """The next offsets of a stream, computed from its current offsets and the bounds of the logs.
 
 Owns the arithmetic of streaming reads. Pure. Spark keeps offsets in its checkpoint in the form of its Kafka
-source, `{"topic": {"0": 23}}` (see `pipeline.offsets.to_json`): each number is the next offset to
-read. The id of each topic stands beside it, as `"topic:ID": {}`. No topic can have such a name. Spark's Kafka
-source finds no partition under it, so it can continue with the same checkpoint.
+source, `{"topic": {"0": 23}}` (see `pipeline.offsets.to_json`): each number is the next offset to read. Each
+topic is followed by its id, as `"topic:ID": {}`. No topic can have such a name. Spark's Kafka source finds no
+partition under it, so it can continue with the same checkpoint.
 
 Invariants: offsets never move past the log's end. A partition that appears while the stream runs is read from
 offset 0, so no record is left out. Deleted offsets are a loss: it is raised, or named in a list. A topic that

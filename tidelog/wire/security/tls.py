@@ -89,7 +89,7 @@ def _unusable(setting: str, file: str | None, error: Exception) -> TlsError:
 
 
 def explain(address: str, error: ssl.SSLError) -> TlsError | None:
-    """The error for a handshake that failed for good, None if it may succeed later."""
+    """The error for a permanent failure of a handshake, None if it may succeed later."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"{address}: {_of_certificate(error)}")
     reason = (error.reason or "").upper()

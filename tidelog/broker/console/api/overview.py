@@ -1,6 +1,6 @@
 """The broker at one look, and its charts.
 
-Owns the routes and the page. They tell of the whole broker, so they need DESCRIBE on the cluster, as /metrics
+Owns the routes and the page. They show the whole broker, so they need DESCRIBE on the cluster, as /metrics
 does.
 """
 
@@ -21,10 +21,10 @@ from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, whole
 
 
 class Series(TypedDict):
-    """The points of the charts, oldest first: those of a quarter of an hour, while somebody looked."""
+    """The points of the charts, oldest first: those of a quarter of an hour, while a page was open."""
 
     period_ms: int
-    """How far apart two points are; further where nobody looked."""
+    """How far apart two points are; further apart while no page was open."""
     points: list[Point]
 
 

@@ -2,8 +2,8 @@
 
 Owns the conditions on a record. A record must meet all that are set. Bytes are compared, so case counts.
 
-Invariants: each condition names bytes that stand in the encoded records, so a batch without them is left out
-before it is decoded. Pure.
+Invariants: each condition names bytes of the encoded records, so a batch without them is left out before it
+is decoded. Pure.
 """
 
 from typing import Final, NamedTuple, Self
@@ -43,7 +43,7 @@ class Filter(NamedTuple):
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """What stands in the bytes of each record that matches."""
+        """Bytes of each record that matches."""
         wanted = (self.key, self.header.encode(), self.header_value, self.text)
         return tuple(sorted(filter(None, wanted), key=len, reverse=True))
 

@@ -103,7 +103,7 @@ class StepwiseReader:
             try:
                 return await asyncio.shield(done)
             except asyncio.CancelledError:
-                # The visitor went. The next one waits for the thread all the same.
+                # The visitor went. The next one still waits for the thread.
                 await asyncio.gather(done, return_exceptions=True)
                 raise
 
@@ -199,7 +199,7 @@ def _matching(
     for _ in range(header.record_count):
         length, after = decode_varint(records, start)
         if hit >= after + length >= after:
-            start = after + length  # What is sought stands in a later record.
+            start = after + length  # The match is in a later record.
             continue
         start = decode_record(records, start, header, lists)
         key, value, headers = lists.keys.pop(), lists.values.pop(), lists.headers.pop()

@@ -89,7 +89,7 @@ class _Seen(NamedTuple):
 
 
 class RequestRates:
-    """The rates of the connections that somebody looks at."""
+    """The rates of the connections on an open page."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[int, _Seen] = OrderedDict()

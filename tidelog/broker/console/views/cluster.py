@@ -27,7 +27,7 @@ class ClusterBroker(TypedDict):
     """Whether it is there; one whose session has ended leads nothing."""
     rack: str | None
     listeners: list[str]
-    """As clients are told: NAME://host:port."""
+    """As clients see it: NAME://host:port."""
     leads: int
     """Partitions that it leads."""
     holds: int
@@ -60,7 +60,7 @@ class PartitionState(TypedDict):
     replicas: list[int]
     in_sync_replicas: list[int]
     is_served: bool
-    """Whether it has a leader that is there and, if this broker is it, serves it."""
+    """Whether it has a live leader and, if that is this broker, is served."""
 
 
 class PartitionStates(TypedDict):

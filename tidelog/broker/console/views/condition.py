@@ -71,7 +71,8 @@ class Condition(NamedTuple):
     gone_brokers: tuple[int, ...]
     """Node ids of brokers of the cluster that are not there."""
     hanging: tuple[TopicPartition, ...]
-    """Those held back by a transaction that its coordinator does not know: nobody will end it (KIP-664)."""
+    """Those held back by a transaction that its coordinator does not know, so that it never ends
+    (KIP-664)."""
     disk: Disk | None
     """None: it could not be read."""
     free_handles: int

@@ -4,8 +4,8 @@ Owns `Records`, what one broker's console knows beside its services: the reading
 the search of each visitor.
 
 Invariants: a caller gets what Fetch would give, in answers whose records and bytes are bounded. One search
-per visitor: a new one ends the one before. What is computed of many bytes runs in a thread, in turn. Whoever
-stops iterating ends the work.
+per visitor: a new one ends the one before. What is computed of many bytes runs in a thread, in turn. To stop
+iterating ends the work.
 """
 
 from __future__ import annotations

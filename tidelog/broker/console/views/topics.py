@@ -1,6 +1,6 @@
 """Topics, their partitions and their settings.
 
-Owns what the console tells about topics. Numbers of a partition are those of this broker's replica, as
+Owns what the console shows of topics. Numbers of a partition are those of this broker's replica, as
 ListOffsets and DescribeLogDirs give them; a partition that another broker leads has none, until the answers
 of the brokers are joined.
 
@@ -36,7 +36,7 @@ class TopicRow(OfCluster):
     partitions: int
     replication_factor: int
     without_leader: int
-    """Partitions that nobody serves."""
+    """Partitions that are not served."""
     under_replicated: int
     """Partitions that lack replicas in sync."""
     offsets: int

@@ -2,7 +2,7 @@
 
 Owns what each is called. A transaction is `overdue` when the broker aborts it at its next look, `prepared`
 when no time aborts it (KIP-939), `ending` while its markers are written. It hangs (KIP-664) where a partition
-has it open and its coordinator knows nothing of it: nobody will end it.
+has it open and its coordinator does not know it: it never ends.
 
 Event loop only.
 """
