@@ -220,6 +220,7 @@ async def test_a_broker_has_one_session_which_others_see_until_it_ends(opened: O
     if not isinstance(store, RemoteStore):  # There a session ends with the process.
         third = BrokerSession(1, uuid4())
         await store.begin_session(third, second.incarnation)
+        assert store.session_revision == (1 if isinstance(store, EtcdStore) else 0)
         assert await anext(sessions) == {third}
         await again.end_session()
         with pytest.raises(SessionLives):

@@ -44,6 +44,8 @@ class StoreFacts:
         self.digests: dict[int, bytes] = {}
         self.lost_disks: dict[int, UUID | None] = {}
         """Brokers that are started with another disk, and under which incarnation each had the right one."""
+        self.fenced: set[UUID] = set()
+        """The incarnations that other brokers fenced."""
         self.find = find
         self.runs: Callable[[int, UUID], bool] = lambda _node_id, _incarnation: True
         """Whether this start of a broker accepts connections."""
@@ -91,10 +93,14 @@ class StoreFacts:
     def _check(self, delta: Delta, writer: int) -> None:
         if isinstance(delta, BrokerRegistered) and delta.broker.node_id in self.lost_disks:
             self._check_lost_disk(delta.broker)
-        if isinstance(delta, BrokerRegistered) and delta.broker.is_fenced:
+        if isinstance(delta, BrokerRegistered):
             node_id, incarnation = delta.broker.node_id, delta.broker.incarnation
+            if not delta.broker.is_fenced or writer == node_id:
+                self.fenced.discard(incarnation)
+                return
+            self.fenced.add(incarnation)
             has_session = self.session_of(node_id) == incarnation.hex.encode()
-            if writer != node_id and has_session and self.runs(node_id, incarnation):
+            if has_session and self.runs(node_id, incarnation):
                 self.find(f"broker {writer} fences broker {node_id}, which has a session")
         elif isinstance(delta, PartitionsChanged):
             topic = self.catalog.topic_by_id(delta.topic_id)

@@ -98,8 +98,10 @@ class ClusterChecks:
         if services is None or services.membership is None:
             return
         membership = services.membership
-        if not broker.node.context.run(lambda: membership.is_cut_off) and not self._has_session(services):
+        if not broker.is_cut_off and not self._has_session(services):
             self._find(f"broker {broker.node_id} has no session and does not know it")
+        if not broker.is_cut_off and membership.incarnation in self._facts.fenced:
+            self._find(f"broker {broker.node_id} is fenced and does not know it")
         self._check_leaders(services, membership.incarnation)
         revision = services.catalog.revision
         if self._images.get(membership.incarnation) != revision:

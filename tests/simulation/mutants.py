@@ -239,6 +239,12 @@ MUTANTS: Final = {
         "which has a session",
         Scenario(scenarios.session_begins_again_before_its_broker_is_fenced, brokers=2),
     ),
+    "behind": Mutant(
+        "after a session began again, an image from before it does not count",
+        ((EtcdStore, "session_revision", lambda _: 0),),
+        "is fenced and does not know it",
+        Scenario(scenarios.session_begins_again_before_its_broker_learns_that_it_was_fenced, brokers=2),
+    ),
     "epoch": Mutant(
         "each start leads in an epoch of its own",
         ((controller, "elected", _same_epoch),),

@@ -258,6 +258,20 @@ async def session_begins_again_before_its_broker_is_fenced(stage: Stage) -> None
     await stage.until_served()
 
 
+async def session_begins_again_before_its_broker_learns_that_it_was_fenced(stage: Stage) -> None:
+    _, broker = stage.brokers
+    await stage.loop.after(2)  # Then there is a controller.
+    member = stage.etcd.member_watched_by(broker.node)
+    stage.etcd.stop(member)
+    broker.node.pause()
+    await stage.until(lambda: stage.facts.catalog.brokers[broker.node_id].is_fenced, "no broker is fenced")
+    broker.node.resume()
+    await stage.until(lambda: stage.facts.session_of(broker.node_id), "no session begins")
+    await stage.loop.after(1)
+    stage.etcd.go_on(member)
+    await stage.until_served()
+
+
 async def broker_starts_again(stage: Stage) -> None:
     await stage.make_topic()
     await stage.start_again(stage.brokers[0])

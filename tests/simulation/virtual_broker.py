@@ -86,6 +86,12 @@ class VirtualBroker:
     def is_alive(self) -> bool:
         return not self.node.is_dead
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it refuses what needs the present image: by its own clock, which stands while it pauses."""
+        services = self.services
+        return services is not None and self.node.context.run(lambda: services.is_cut_off)
+
     def runs(self, incarnation: UUID) -> bool:
         """Whether this is the start of now, and accepts connections."""
         services = self.services

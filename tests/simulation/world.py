@@ -325,8 +325,9 @@ class World:
             await asyncio.sleep((_CALM_LOOK_S if self.is_healed else _LOOK_S) * self.rng.random())
 
     def _leading(self, place: Place) -> Any:
-        """The replica that leads a partition, in the highest epoch; None where its broker does not serve."""
-        replicas = (broker.services and broker.services.replicas.get(place) for broker in self.brokers)
+        """The replica that leads a partition for consumers, in the highest epoch; None without one."""
+        serving = (broker.services for broker in self.brokers if not broker.is_cut_off)
+        replicas = (services and services.replicas.get(place) for services in serving)
         leading = [each for each in replicas if each is not None and not each.is_follower]
         return max(leading, key=lambda replica: replica.leader_epoch, default=None)
 

@@ -39,6 +39,8 @@ class EtcdSession:
 
     def __init__(self, client: EtcdClient, keys: Layout, timeout_ms: int) -> None:
         self.valid_until_ms = -math.inf
+        self.revision = 0
+        """The catalog's revision when the session began, or began again."""
         self._client = client
         self._layout = keys
         self._timeout_ms = timeout_ms
@@ -85,10 +87,12 @@ class EtcdSession:
                 "/v3/kv/txn",
                 {
                     "compare": [layout.unchanged(name, changed_at)],
-                    "success": [layout.put(name, value, lease)],
-                    "failure": [layout.get(name)],
+                    "success": [layout.put(name, value, lease), layout.get(self._layout.head)],
+                    "failure": [layout.get(name), layout.get(self._layout.head)],
                 },
             )
+            head = layout.head_of(layout.found(answer, 1))
+            self.revision = 0 if head is None else head.revision
             if answer.get("succeeded"):
                 return
             entries = layout.found(answer, 0)

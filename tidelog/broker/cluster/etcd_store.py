@@ -420,6 +420,10 @@ class EtcdStore:
     def session_valid_until_ms(self) -> float:
         return self._session.valid_until_ms
 
+    @property
+    def session_revision(self) -> int:
+        return self._session.revision
+
     async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
         await self._session.begin(session, ended)
 

@@ -10,7 +10,8 @@ Invariants:
 - the sessions are known `SETTLE_SECONDS` after a watch began. A store that was itself started again gives
   the brokers that time to come back;
 - `is_cut_off` asks this machine's monotonic clock, which runs from before the last sign of life, and whether
-  the image shows that others have fenced this broker.
+  the image shows that others have fenced this broker. After a session began again, only an image that is not
+  older than that session shows it.
 
 Event loop only. Not made for a broker that has its catalog in its own data folder.
 """
@@ -138,7 +139,8 @@ class Membership:
     @property
     def is_cut_off(self) -> bool:
         """Whether others have fenced this broker, or may, and may make changes that it does not learn of."""
-        return self._may_lack_session or self._is_fenced
+        is_behind = self._cluster.catalog.revision < self._store.session_revision
+        return self._may_lack_session or is_behind or self._is_fenced
 
     @property
     def _is_fenced(self) -> bool:

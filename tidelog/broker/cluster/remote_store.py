@@ -61,6 +61,7 @@ class RemoteStore:
         self._lock = asyncio.Lock()
         self._calls: _Connection | None = None
         self._session: _Connection | None = None
+        self._session_revision = 0
         self._session_task: asyncio.Task[None] | None = None
         self._open: set[_Connection] = set()
         self._work: set[asyncio.Task[Any]] = set()
@@ -114,6 +115,10 @@ class RemoteStore:
         self._session = await self._connected_session(session)
         self._session_task = asyncio.get_running_loop().create_task(self._keep_session(session))
 
+    @property
+    def session_revision(self) -> int:
+        return self._session_revision
+
     async def end_session(self) -> None:
         if self._session_task is not None:
             self._session_task.cancel()
@@ -147,9 +152,18 @@ class RemoteStore:
                 self._drop(held)
                 self._session = None
             try:
-                self._session = await self._connected_session(session)
+                await self._begin_again(session)
             except (OSError, StoreError, SessionHeld):
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _begin_again(self, session: BrokerSession) -> None:
+        begun = await self._connected_session(session)
+        try:
+            self._session_revision = (await self.load()).revision
+        except BaseException:
+            self._drop(begun)
+            raise
+        self._session = begun
 
     async def _stream(self, connection: _Connection) -> AsyncIterator[Mapping[str, Any]]:
         """The frames of a watch, until the store is closed. Raises StoreError, OSError."""

@@ -110,6 +110,11 @@ class SharedStore(ClusterStore, Protocol):
         counted from before the last keepalive was sent. In the past without a session.
         """
 
+    @property
+    def session_revision(self) -> int:
+        """The store's revision when the session began, or began again. Others may have fenced this broker
+        before: only an image of this revision or a later one shows that."""
+
     async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
         """Begin a session, which the store keeps alive until `end_session` or `close`. It takes the place of
         that of `ended`, an incarnation of this broker whose process has certainly ended.

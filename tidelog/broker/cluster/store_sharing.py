@@ -78,6 +78,11 @@ class StoreMember:
     def session_valid_until_ms(self) -> float:
         return -math.inf if self._session is None else math.inf
 
+    @property
+    def session_revision(self) -> int:
+        """No session begins again here."""
+        return 0
+
     async def load(self) -> Catalog:
         return await self._sharing.store.load()
 

@@ -132,9 +132,10 @@ async def test_a_session_begins_again_when_the_store_was_started_again(tmp_path:
     async with served(tmp_path) as there:
         client = RemoteStore(there.path)
         await client.begin_session(BrokerSession(1, uuid.uuid4()))
+        await client.commit([ProducerIdsReserved(7)], 0)
         await there.end()
         await there.begin()
-        await until(lambda: 1 in there.sharing.sessions)
+        await until(lambda: client.session_revision == 1 and client.session_valid_until_ms > 0)
         await client.end_session()
         await until(lambda: not there.sharing.sessions)  # Perhaps with the connection, before its answer.
         await client.close()
