@@ -15,7 +15,7 @@ from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Produce
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.remote_store import RemoteStore
 from tidelog.broker.cluster.sqlite_store import SqliteStore
-from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SessionLives, StoreConflict
+from tidelog.broker.cluster.store import BrokerSession
 from tidelog.broker.cluster.store_frames import MOST_FRAME_BYTES
 from tidelog.broker.cluster.store_server import StoreServer
 from tidelog.broker.cluster.store_sharing import StoreSharing
@@ -57,23 +57,6 @@ def topic(name: str) -> TopicCreated:
     return Catalog("c").plan_topic(name, uuid.uuid4(), (PartitionAssignment(1, 0, (1,), (1,)),), {})
 
 
-async def test_commits_of_one_client_are_loaded_and_watched_by_others(tmp_path: Path) -> None:
-    async with served(tmp_path) as there:
-        writer, reader = RemoteStore(there.path), RemoteStore(there.path)
-        commits = reader.watch((await reader.load()).revision)
-        deltas = [topic(f"t{number}") for number in range(450)]
-        await writer.commit(deltas, 0, nonce=uuid.uuid4())
-        commit = await anext(commits)
-        assert (commit.revision, commit.deltas) == (450, tuple(deltas))
-        loaded = await reader.load()
-        assert [each.name for each in loaded.topics()] == [f"t{number}" for number in range(450)]
-        with pytest.raises(StoreConflict):
-            await writer.commit([ProducerIdsReserved(7)], 3)
-        await writer.close()
-        await reader.close()
-        assert [each async for each in commits] == []
-
-
 async def test_a_commit_whose_store_ended_before_its_answer_is_settled_by_its_nonce(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,25 +90,6 @@ async def test_the_cluster_goes_on_when_the_store_was_started_again(tmp_path: Pa
         assert (await other.load()).next_producer_id == 3000
         await other.close()
         await cluster.close()
-
-
-async def test_a_session_lives_as_long_as_its_connection(tmp_path: Path) -> None:
-    async with served(tmp_path) as there:
-        first, second = RemoteStore(there.path), RemoteStore(there.path)
-        sessions = second.watch_sessions()
-        assert await anext(sessions) == frozenset()
-        session = BrokerSession(1, uuid.uuid4())
-        await first.begin_session(session)
-        assert first.session_valid_until_ms > 0
-        assert await anext(sessions) == {session}
-        with pytest.raises(SessionHeld):
-            await second.begin_session(BrokerSession(1, uuid.uuid4()))
-        with pytest.raises(SessionLives):
-            await second.commit([ProducerIdsReserved(7)], 0, without_session=1)
-        await first.close()
-        assert await anext(sessions) == frozenset()
-        await second.commit([ProducerIdsReserved(7)], 0, without_session=1)
-        await second.close()
 
 
 async def test_a_session_begins_again_when_the_store_was_started_again(tmp_path: Path) -> None:
