@@ -30,7 +30,7 @@ def limited(folder: Path, soft: int = LIMIT) -> BrokerProcess:
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[BrokerProcess]:
-    async with limited(tmp_path / "data") as broker:
+    async with limited(tmp_path / "data", soft=64) as broker:
         yield broker
 
 
@@ -54,6 +54,8 @@ def segments(broker: BrokerProcess) -> int:
 
 
 async def test_a_crowd_of_idle_connections_takes_no_handle_from_producers(broker: BrokerProcess) -> None:
+    assert broker.pid is not None
+    assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE) == (LIMIT, LIMIT)
     async with connected(broker.port) as client:
         await client.create()
         producer_id = await client.producer_id()
@@ -89,12 +91,6 @@ async def until_served(broker: BrokerProcess, count: int) -> None:
             except (asyncio.IncompleteReadError, ConnectionError):
                 continue  # The broker has not seen yet that the crowd has gone.
             count -= 1
-
-
-async def test_the_broker_takes_all_the_handles_that_it_may_have(tmp_path: Path) -> None:
-    async with limited(tmp_path / "data", soft=64) as broker:
-        assert broker.pid is not None
-        assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE) == (LIMIT, LIMIT)
 
 
 async def test_a_start_without_enough_handles_says_what_to_raise(tmp_path: Path) -> None:
