@@ -194,7 +194,9 @@ class Shards(Generic[MachineT]):
         """
         replica = self._replicas.get((self._kind.topic, partition))
         if replica is None or replica.stopped is not None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic}-{partition} is offline")
+            raise ApiError(
+                ErrorCode.NOT_COORDINATOR, f"this broker does not serve {self._kind.topic}-{partition}"
+            )
         shard = self._shards.get(partition)
         if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._steady_ms()):
             if shard is not None:

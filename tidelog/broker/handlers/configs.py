@@ -48,6 +48,8 @@ _INSTEAD = {
     16: " (client metrics): this broker does not collect them",
     32: " (groups): set the broker's settings that begin with group.",
 }
+_RATE_BETWEEN_FOLDERS = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""Kafka's tool deletes it with the other throttles of a reassignment. A broker here has one data folder."""
 _ResourceT = TypeVar(
     "_ResourceT", "types.AlterConfigsRequestResource", "types.IncrementalAlterConfigsRequestResource"
 )
@@ -250,13 +252,16 @@ def _incremented(
     configs: dict[str, str | None] = dict(present)
     for asked in operations:
         setting = known.get(asked.name)
+        if asked.config_operation == ConfigOperation.DELETE and (
+            setting or asked.name in configs or asked.name == _RATE_BETWEEN_FOLDERS
+        ):
+            configs.pop(asked.name, None)
+            continue
         if setting is None:
             hint = did_you_mean(asked.name, known)
             raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {asked.name}{hint}")
         if asked.config_operation == ConfigOperation.SET:
             configs[asked.name] = asked.value
-        elif asked.config_operation == ConfigOperation.DELETE:
-            configs.pop(asked.name, None)
         elif asked.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             if config_type(setting) != ConfigType.LIST:
                 raise ApiError(

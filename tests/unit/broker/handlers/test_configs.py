@@ -358,6 +358,14 @@ async def test_a_plain_change_of_a_broker_replaces_what_was_changed(asker: Asker
     assert (asker.services.config.max_connections, asker.services.config.num_partitions) == (7, 1)
 
 
+async def test_a_throttle_is_deleted_together_with_the_rate_that_only_kafka_has(asker: Asker) -> None:
+    """As `kafka-reassign-partitions.sh --verify` and `--cancel` do."""
+    rates = ("leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
+    assert (await broker_changed(asker, "1", **{rates[0]: "5"})).error_code == 0
+    assert (await broker_changed(asker, "1", **dict.fromkeys(rates))).error_code == 0
+    assert not asker.services.catalog.broker_configs.get("1")
+
+
 async def test_loggers_cannot_be_described_or_changed(asker: Asker) -> None:
     broker_logger = 8
     assert (await described(asker, broker_logger, "1")).error_code == ErrorCode.INVALID_REQUEST
