@@ -1,21 +1,21 @@
-"""Who is fenced and who leads: what the controller changes, and no one else has to.
+"""The decisions of the controller: which brokers are fenced, and which lead.
 
-Owns the rules. Sessions decide one thing, that a broker is fenced; all that follows comes from the catalog.
+Owns the rules. Sessions decide one thing, that a broker is fenced; everything else depends on the catalog.
 
 Invariants:
 - a broker that is not fenced has a session, or is fenced soon. The commit compares that no session exists, so
   a broker with a session is not fenced, except one whose machine says that its process has ended
   (`refusals`);
 - a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
-  leader stays while it lives. A broker that is not live leaves the in-sync set, unless no member of it is
+  leader stays while it is live. A broker that is not live leaves the in-sync set, unless no member of it is
   live: then no other broker can have led without it;
-- a reassignment is completed once all that it adds are in sync, and as many of those that stay as have to be;
+- a reassignment is completed once all that it adds are in sync, and enough of those that stay;
 - a replica whose log failed counts as one of a broker that is not live, until that is started again. It stays
-  in the sets as such a one does, because it may be the only one with all that is committed;
+  in the sets like one, because it may be the only one with everything that is committed;
 - each change of a leader raises both epochs of the partition by one, and so does each removal of replicas: a
   leader must not count what a replica had before its folder was removed;
-- the controller is the lowest broker that lives. Two brokers that act as the controller do no harm: each
-  change is planned on the newest image, for which it is right.
+- the controller is the live broker with the lowest id. Two brokers that act as the controller do no harm:
+  each change is planned on the newest image, for which it is right.
 
 Pure. Source: KIP-631 (fencing), KIP-966 (who may lead), KIP-455 and Kafka's PartitionChangeBuilder
 (reassignments).

@@ -1,16 +1,17 @@
 """The catalog in etcd, which several brokers on several machines share.
 
-Owns what this broker knows of the head, the watches, and the guard over them. `etcd_layout` says how the
-catalog is laid out, `etcd_client` how etcd is asked, `etcd_session` keeps the session.
+Owns what this broker knows of the head, the watches, and the guard over them. `etcd_layout` defines the keys,
+`etcd_client` sends requests, `etcd_session` keeps the session.
 
 Invariants:
 - each transaction may be sent twice: it compares the last change of what it writes, and a commit that lost
   its answer is recognised by its nonce. So a commit whose answer is lost is sent again at another endpoint,
   until the patience ends; after that it is in doubt;
 - `settle` writes the head again, unchanged, before it says that a commit is not stored, as `commit` does
-  before it says that a session prevents it: what is still on its way compares the head as it was, and fails;
-- a watch first reads the journal, then follows its changes. Whatever ends or interrupts it, it continues from
-  the revision that it gave last; it fails only where the journal does not go back that far;
+  before it says that a session prevents it: a request that arrives later compares the earlier head, and
+  fails;
+- a watch first reads the journal, then follows its changes. After any interruption it continues from its last
+  revision; it fails only if the journal does not go back that far;
 - a member that was stopped sends nothing and ends no connection. So the guard reads the head twice a second,
   and a watch that stays behind it for a second begins anew, at another endpoint.
 

@@ -1,4 +1,5 @@
-"""The deltas that make one image of the catalog into a later one, for who missed what lay between.
+"""The deltas that change one image of the catalog into a later one, for a broker that missed the commits
+between them.
 
 Invariants: applied in this order to `before`, they give `after`, except for the revision and the deleted
 topics, which no delta carries over; each delta fits the image to which it is applied. What was created and

@@ -1,7 +1,7 @@
-"""Which partitions the controller gives back to their first replica.
+"""Which partitions the controller returns to their first replica.
 
-Owns the rule: a broker leads again all that it has the first replica of, once others lead more than a share
-of that. Who may lead is the election's to know (`controller.elected_as_preferred`).
+Owns the rule: a broker leads again all partitions of which it has the first replica, once others lead more
+than a share of them. The election decides who may lead (`controller.elected_as_preferred`).
 
 Pure. Source: Kafka's KafkaController.checkAndTriggerAutoLeaderRebalance.
 """

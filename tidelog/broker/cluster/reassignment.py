@@ -1,12 +1,12 @@
-"""How an operator gives a partition other replicas, more or fewer, and takes that back.
+"""How an operator changes the replicas of a partition, and cancels that.
 
-Owns what a reassignment begins with and what its cancellation leaves; `controller` completes it. While it is
-under way a partition has the wanted replicas, in their order, and then those that go. Each of them may be in
-sync and lead: nothing is taken away before all that are added are in sync.
+Owns what a reassignment begins with and what its cancellation leaves; `controller` completes it. Meanwhile a
+partition has the wanted replicas, in their order, and then those to be removed. Each of them may be in sync
+and lead: none is removed before all added ones are in sync.
 
-Invariants: the replicas that are not `adding` are those of before the first of several reassignments, so a
-cancellation restores these, as a set; one that would leave a partition without a leader that has one, is
-refused, because only those that go may have all that was acknowledged.
+Invariants: the replicas that are not `adding` are those before the first of several reassignments, so a
+cancellation restores these, as a set; a cancellation after which the partition would lose its leader is
+refused, because only the removed replicas may have everything that was acknowledged.
 
 Pure. Source: KIP-455, and Kafka's PartitionReassignmentReplicas, PartitionReassignmentRevert and
 ReplicationControlManager.alterPartitionReassignments.

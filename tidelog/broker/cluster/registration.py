@@ -1,13 +1,14 @@
-"""Whether a broker that starts may take the place of the one that the catalog knows by its id, and whether
-the catalog may forget one.
+"""Whether a starting broker may use the id of a registered one, and whether a broker may be removed from the
+catalog.
 
-Owns both checks, and what their refusals say. A data folder keeps its own id, and the incarnations under
-which a broker was started with it. Another id is another disk; a folder that does not know the incarnation
-that registered last is an older copy. Either may lack acknowledged records: the broker leaves every in-sync
-and eligible set before it registers again. Where nobody else is in such a set, an operator has to accept it.
+Owns both checks, and the texts of their refusals. A data folder keeps its own id, and the incarnations under
+which a broker was started with it. Another id means another disk; a folder without the incarnation that
+registered last is an older copy. Either may lack acknowledged records: the broker leaves every in-sync and
+eligible set before it registers again. If no other broker is in such a set, an operator has to accept the
+loss.
 
-Invariants: a word of an operator names the incarnation that is lost, so it holds once; only a broker without
-a replica is forgotten, so no partition names a broker that nobody knows.
+Invariants: an operator accepts the loss of one named incarnation, so the acceptance applies once; only a
+broker without a replica is removed, so no partition names an unknown broker.
 
 Pure. Source: KIP-631 (UnregisterBroker), KIP-858 (directory ids), KIP-903 (an older disk).
 """
@@ -41,7 +42,7 @@ def registering(
     """The delta that registers a broker.
 
     `known_incarnations` are those that its folder knows, `lost` the incarnation whose records an operator
-    gave up. Raises StoreError where the folder is not the one of before, and nobody else has what it had.
+    gave up. Raises StoreError if the folder is another one, and only this broker had some of its records.
     """
     before = catalog.brokers.get(broker.node_id)
     if (
@@ -77,7 +78,7 @@ def _has_only_copy(catalog: Catalog, node_id: int) -> bool:
 
 
 def accepts_loss(catalog: Catalog, node_id: int, lost: UUID | None) -> bool:
-    """Whether the operator's word is about the broker that is registered now."""
+    """Whether the operator accepts the loss of the incarnation that is registered now."""
     before = catalog.brokers.get(node_id)
     return before is not None and lost is not None and before.incarnation == lost
 

@@ -3,8 +3,8 @@
 Owns the connections: one for calls, one for each watch, one for the session, which lives as long as it.
 
 Invariants: calls go one after the other. A commit whose connection ends before its answer raises, and
-`settle` says what became of it; every other call is asked again. A store that is being started again is
-awaited for `PATIENCE_SECONDS`.
+`settle` returns its outcome; every other call is repeated. A restart of the store is awaited for
+`PATIENCE_SECONDS`.
 
 Event loop only.
 """

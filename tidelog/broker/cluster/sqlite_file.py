@@ -4,7 +4,7 @@ Owns the schema, and the digest of everything in it (see `facts`), which is in t
 commit: SQLite has no checksum over its pages, and does not notice wrong bytes.
 
 Invariants: `read_cluster` gives all that was committed or raises Damaged: SQLite's own check, each value and
-the digest have to agree. It never answers with a part.
+the digest have to agree. It never returns a part.
 
 Blocking.
 """

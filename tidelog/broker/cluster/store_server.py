@@ -1,11 +1,11 @@
 """A cluster store that other processes of this machine use over a Unix socket (`remote_store`).
 
-Owns the connections. The session of a broker lives as long as its connection. Serves any ClusterStore of one
-process (`store_sharing`).
+Owns the connections. The session of a broker ends with its connection. Serves any ClusterStore of one process
+(`store_sharing`).
 
 Invariants:
-- what a client sends is bounded (`store_frames`) and checked; one that breaks the protocol is cut off, and
-  the others do not notice;
+- what a client sends is bounded (`store_frames`) and checked; one that breaks the protocol is disconnected,
+  without an effect on others;
 - the requests of a client are served one after the other. A new connection of a client ends its earlier one
   first, so no request arrives after an answer that says it never will.
 

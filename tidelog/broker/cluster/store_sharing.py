@@ -1,10 +1,10 @@
 """One store for several brokers of this machine: each gets an object of its own, with a session.
 
-Owns which sessions live. Invariants: a broker has at most one; a commit that must be without the session of a
-broker is compared with the sessions in the same turn of the loop in which the store gets it; a member that is
-closed has no session.
+Owns the sessions. Invariants: a broker has at most one; a commit that must be without the session of a broker
+is compared with the sessions in the same turn of the loop in which the store gets it; a member that is closed
+has no session.
 
-The sessions live as long as this process, like the store itself. Event loop only.
+The sessions end with this process, like the store itself. Event loop only.
 """
 
 import asyncio

@@ -9,7 +9,7 @@
 - `control_groups`: the files in which the control groups of this process say what it may use
 - `listener_overrides`: settings of one listener, such as `listener.name.inside.ssl.client.auth`
 - `listeners`: the listeners of a broker: their addresses, advertised addresses and security protocols
-- `memory_limit`: what the control group of this process lets it hold, and the settings that follow from it
+- `memory_limit`: the memory limit of the control group of this process, and the settings that depend on it
 - `process_count`: the setting `processes`: how many processes a broker has
 - `processes`: the settings of each process of a broker that has several
 - `settings`: the sources of settings: flags, environment, a TOML file

@@ -1,4 +1,4 @@
-"""The settings of where a broker listens: names, defaults and the meaning of each.
+"""The settings of a broker's listeners: names, defaults and the meaning of each.
 
 Owns the security protocols, and `ListenerSettings`, the first part of the table of a broker's settings
 (`broker_config`). What the values mean together is in `listeners`. Pure.

@@ -1,4 +1,4 @@
-"""What the control group of this process lets it hold, and the settings that follow from it.
+"""The memory limit of the control group of this process, and the settings that depend on it.
 
 A container with a memory limit is killed by the kernel when the limit is passed. Limits of parents hold too.
 

@@ -4,7 +4,7 @@
 - `group_coordinator`: a `group_machine` over each partition of `__consumer_offsets`
 - `group_machine`: all groups of one partition of `__consumer_offsets`: their members and offsets
 - `group_types`: groups of both types: each request goes to the machine of its group's type
-- `lag`: how far groups are behind, for metrics and pages
+- `lag`: the lag of groups, for metrics and pages
 - `log_journal`: the log of an internal partition as the journal of a coordinator
 - `noted_bound`: the highest bound of producer ids that this broker saw in the catalog, in its data folder
 - `offset_metrics`: committed offsets and lag on `/metrics`

@@ -1,4 +1,4 @@
-"""How far groups are behind: the rule for metrics and pages.
+"""The lag of groups: the rule for metrics and pages.
 
 Invariants:
 - an offset that was committed for a deleted topic is not shown;

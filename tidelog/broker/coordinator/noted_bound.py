@@ -1,10 +1,10 @@
 """The highest bound of producer ids that this broker saw in the catalog, in its data folder.
 
-For a broker among others. Owns the note, and the refusal of a catalog with a lower bound: it is an older one
-that was put back, and would give ids again.
+For a broker among others. Owns the note, and the refusal of a catalog with a lower bound: it is a restored
+older one, which would assign ids again.
 
 Invariants: the note is durable before an id of an own block is given; nothing that a client sends changes it,
-so ids that a client makes up never stop a start; after `close` nothing is written.
+so ids that a client chooses itself never prevent a start; after `close` nothing is written.
 
 On the event loop; files in threads.
 """

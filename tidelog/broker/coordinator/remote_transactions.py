@@ -1,8 +1,8 @@
 """The requests of transactions to other brokers: markers for partitions, and partitions that take part.
 
-Owns how they are joined: one request of a kind is under way to each broker, and what arrives meanwhile is in
-the next one. Invariant: each caller gets a code for each of its partitions, whatever else the request held;
-an answer to something else than was asked is an error, after which callers ask again.
+Owns how they are joined: one request of a kind is in flight to each broker, and requests that arrive
+meanwhile are joined in the next one. Invariant: each caller gets a code for each of its partitions; an answer
+that does not match the request is an error, after which callers try again.
 
 On the event loop. Source: KIP-98 (WriteTxnMarkers), KIP-890 (AddPartitionsToTxn 4), Kafka's
 TransactionMarkerChannelManager and AddPartitionsToTxnManager.

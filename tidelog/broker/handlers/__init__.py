@@ -14,13 +14,13 @@
 - `fetch`: Fetch: whole batches from the page cache; the high watermark wakes long polls
 - `fetch_sessions`: incremental fetch sessions (KIP-227): the broker remembers what a consumer requested
 - `followed`: which partitions of a follower's session its next answer has to look at
-- `leader_hints`: who leads instead, in answers of Produce and Fetch that refuse (KIP-951)
+- `leader_hints`: the new leaders, in answers of Produce and Fetch that refuse (KIP-951)
 - `produce`: Produce: append in the order of arrival, answer once every batch is durable
 - `produce_answers`: answers to Produce that wait until batches are durable, and for how long
 - `produce_inspection`: the inspection of all batches of a request before the first of them is appended
 - `produce_requests`: facts of a ProduceRequest as a whole, before any of its batches is appended
-- `produce_rules`: what a batch of a Produce request must satisfy before it is appended: one list for all ways
-  in (`produce`)
+- `produce_rules`: what a batch of a Produce request must satisfy before it is appended: one list for all
+  paths (`produce`)
 - `produce_transactions`: what the transactions of a ProduceRequest need
 
 A handler is a plain function: everything that depends on the order of arrival happens before it returns, and

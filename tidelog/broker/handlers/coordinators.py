@@ -2,8 +2,8 @@
 
 Owns the answer: the leader of the key's partition of the topic that stores groups, or transactional ids. The
 first request for a coordinator creates that topic. A key whose partition is not served has no coordinator, as
-far as this broker knows. If this API is missing, librdkafka takes the broker for one too old for lz4, and
-sends what should be lz4 uncompressed.
+far as this broker knows. Without this API, librdkafka treats the broker as too old for lz4, and sends such
+batches uncompressed.
 
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """

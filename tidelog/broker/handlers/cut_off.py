@@ -5,15 +5,15 @@ it coordinates nothing: a group or a transaction has one coordinator at a time.
 
 Records are written and read as before if the partition has one replica: no other broker can have newer ones.
 A partition with followers is served while every other replica that may be elected (in sync, eligible, or
-being added) fetches from this one in its epoch: who does that, does not lead and knows of no other leader.
-The last fetch may be half a session timeout old, so what another leader accepted is missed at most for so
-long. If no other broker may be elected, it is served without end. Otherwise clients get
-NOT_LEADER_OR_FOLLOWER, and look for the new leader (`Services.check_not_replaced`). What acks=all
-acknowledges, is safe in any case.
+being added) fetches from this one in its epoch: a broker that fetches does not lead and knows of no other
+leader. The last fetch may be half a session timeout old, so records of another leader are missed for at most
+this time. If no other broker may be elected, it is served without end. Otherwise clients get
+NOT_LEADER_OR_FOLLOWER, and look for the new leader (`Services.check_not_replaced`). Records that were
+acknowledged with acks=all are safe in any case.
 
-Producer ids come from a block that the catalog gave to this broker alone. Metadata may be old, as it may be
-at every broker; the leader that it names says so. FindCoordinator names the other brokers in the same way
-(`Shards.check` refuses the keys of this one): clients such as franz-go take a refusal of it for final.
+Producer ids come from a block that the catalog gave to this broker alone. Metadata may be old, as at every
+broker; a former leader that it names refuses requests. FindCoordinator names the other brokers in the same
+way (`Shards.check` refuses the keys of this one): clients such as franz-go treat its refusal as final.
 
 The codes are those after which clients look for the coordinator again.
 """

@@ -1,7 +1,7 @@
-"""Who leads instead: the leaders that answers of Produce and Fetch name beside a refusal (KIP-951).
+"""The new leaders that answers of Produce and Fetch name with a refusal (KIP-951).
 
-Owns which answers name leaders, and where these can be reached. Invariants: a leader is named only with its
-address on the listener of the request, so that a client can go there at once; an answer without a refusal by
+Owns which answers name leaders, and their addresses. Invariants: a leader is named only with its address on
+the listener of the request, so that a client can connect to it at once; an answer without a refusal by
 another leader is not changed.
 
 Source: KIP-951, and KafkaApis.handleProduceRequest and handleFetchRequest. Produce names them from version 10

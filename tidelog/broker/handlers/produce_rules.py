@@ -1,10 +1,10 @@
-"""What a batch of a Produce request must satisfy before it is appended: one list for all ways in (`produce`).
+"""What a batch of a Produce request must satisfy before it is appended: one list for all paths (`produce`).
 
 Owns these rules, in Kafka's order. The rules of the batch itself and of its producer come with its append;
 whether a client may use a transactional id, and which partitions take part in its transaction, are decided
-for a request as a whole. Invariants: nothing is counted or logged here, so a way may ask, store nothing, and
-leave the refusal to another; batches that are stored by one write have one partition and the same attributes,
-so checking one is enough.
+for a request as a whole. Invariants: nothing is counted or logged here, so a path may check, store nothing,
+and leave the refusal to another; batches that are stored by one write have one partition and the same
+attributes, so checking one is enough.
 
 Event loop only. Source: Kafka's KafkaApis.handleProduceRequest, ProduceRequest.validateRecords; KIP-516.
 """

@@ -1,4 +1,5 @@
-"""FetchSnapshot: a follower that begins anew gets what the leader knows of producers before its log begins.
+"""FetchSnapshot: a follower that starts over gets the leader's producer state from before the start of its
+log.
 
 Owns the answer. A snapshot is that of the first batch of the log, whatever offset the request names, because
 the log's start may have moved since; a follower begins at the offset that the answer names. It has the bytes

@@ -1,4 +1,5 @@
-"""DescribeTopicPartitions: topics in the order of their names, so many partitions at a time.
+"""DescribeTopicPartitions: topics in the order of their names, with a limited number of partitions per
+answer.
 
 Owns which partitions one answer has, and the cursor at which the next answer begins. An answer has at most
 `response_partition_limit` partitions, at most `max.request.partition.size.limit`, and at least one.

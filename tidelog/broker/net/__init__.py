@@ -9,19 +9,19 @@
   ErrorsPerSec
 - `exchange`: one request of a client until its answer: what dispatch, answers and waiting requests share
 - `file_transport`: answers whose records the kernel sends from the page cache
-- `gate`: which API is open at which step of authentication: the one gate in front of the handlers
+- `gate`: which API is allowed at which step of authentication: the check before the handlers
 - `handshakes`: connections that have not finished their TLS handshake: how many, how long, and how they end
 - `http`: /metrics, /healthz, /readyz and the other routes
 - `http_authentication`: who may use the HTTP port of a broker with security
-- `http_console`: the way to the console, which loads it with its first visitor
+- `http_console`: the paths of the console, which is imported with its first visitor
 - `http_faults`: /faults on the HTTP port: used by `tidelog fault` and by tests in any language
-- `http_places`: the connections of the HTTP port: how many there may be, and which of them make way
+- `http_places`: the connections of the HTTP port: how many are allowed, and which are closed for new ones
 - `http_sessions`: the sessions of the console: who signed in, until when, and by which cookie
-- `inherited`: the sockets that a process of several gets from the first one
+- `inherited`: the sockets that a process of several gets from the parent process
 - `memory_guard`: measures the memory of all connections, and carries out what `queued_memory` decides
 - `metering`: charges requests to the quotas of their clients, and has a client that is above one wait
 - `pending`: a request between its dispatch and its answer: its place in the queue of its connection
-- `produce_stream`: the short way of a producer's repeated Produce requests
+- `produce_stream`: the fast path of a producer's repeated Produce requests
 - `routes`: how each (API, version) is served: decode, handler, encode, count, and the error answer
 - `server`: all client connections that the listening sockets accepted
 - `tls_transport`: TLS between a socket and its connection

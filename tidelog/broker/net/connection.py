@@ -10,7 +10,7 @@ and the decision when the socket is not read. Invariants:
   answers are unsent (a waiting Fetch counts as the most that it may return), or while the transport's buffer
   is above its high-water mark;
 - a client whose frames take `TURN_SECONDS` waits for its next turn (`broker.limits.turns`), so that one that
-  sends thousands at once keeps no other waiting;
+  sends thousands at once does not delay others;
 - no frame is dispatched while this connection, or every connection, is held back because all together hold
   too much memory (`broker.limits.queued_memory`), or while the client waits because it is above a quota;
 - all answers that are ready in one step of the loop are sent in one writelines; large buffers are not copied;

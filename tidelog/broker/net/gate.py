@@ -1,4 +1,4 @@
-"""The one gate in front of the handlers: an API is open at the steps of authentication that its row names.
+"""The check before the handlers: an API is allowed at the steps of authentication that its row names.
 
 Owns what a refused request is answered, and whether its connection ends. Invariant: pure.
 

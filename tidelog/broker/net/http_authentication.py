@@ -1,13 +1,13 @@
 """Who may use the HTTP port of a broker with security: users by password, token, certificate or session.
 
 Basic authentication takes the users of SCRAM, a bearer token is one of OAUTHBEARER, and a certificate names
-its user as on the broker's other listeners. In the console a user may sign in with password or token, and is
-known by a cookie from then on. With an authorizer, the routes of the console say what they need; of the other
+its user as on the broker's other listeners. In the console a user may sign in with password or token, and has
+a cookie from then on. With an authorizer, the routes of the console declare their permissions; of the other
 paths reading needs DESCRIBE on the cluster, and everything else (the faults) ALTER.
 
 Invariants: a failed attempt is counted, logged without anything secret and answered after
-`connection.failed.authentication.delay.ms`; one who may not learns nothing, not even which paths exist. A
-cookie counts in the console only, whose changes are checked for the site that they come from.
+`connection.failed.authentication.delay.ms`; an answer without permission shows nothing, not even which paths
+exist. A cookie counts in the console only, whose changes are checked for the site that they come from.
 
 Event loop only. Source: RFC 7617, RFC 6750, RFC 6265bis.
 """

@@ -1,8 +1,8 @@
-"""The way to the console on the HTTP port, which loads it with its first visitor.
+"""The paths of the console on the HTTP port, which imports it with its first visitor.
 
 Owns the paths that are the console's, and the headers of all its answers. Invariants: no answer lets a
-browser run or load what is not ours; before a request for one of the paths nothing of the console is
-imported; the import is in a thread, while the visitor waits and the loop goes on.
+browser run or load files of others; before a request for one of the paths nothing of the console is imported;
+the import is in a thread, while the visitor waits and the loop goes on.
 
 Event loop only. Source: W3C's Content Security Policy 3.
 """

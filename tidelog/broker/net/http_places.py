@@ -1,7 +1,7 @@
-"""The connections of the HTTP port: how many there may be, and which of them make way.
+"""The connections of the HTTP port: how many are allowed, and which are closed for new ones.
 
 A health check must be answered whatever other peers do: an orchestrator restarts a broker whose check fails.
-So a connection may stay only while its request is at work. A request is at work once its client has
+So a connection is safe only while its request is in progress. A request is in progress once its client has
 authenticated and its body has arrived, until it begins an endless answer. All other connections wait: for a
 head, for a body, for the refusal of a wrong password, or idle. Owns the set of open connections.
 

@@ -1,4 +1,4 @@
-"""The sockets that a process of several gets from the first one (`tidelog serve --processes N`).
+"""The sockets that a process of several gets from the parent process (`tidelog serve --processes N`).
 
 Owns what is served on them: the addresses of the settings, where all processes accept clients; and the HTTP
 of this process, for the one that answers on `http.port`. A connection there gets the own address of this

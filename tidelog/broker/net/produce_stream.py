@@ -1,10 +1,10 @@
-"""Serves the Produce requests of a producer that sends one batch after another, the short way of most.
+"""Serves the Produce requests of a producer that sends one batch after another: the fast path of most.
 
 Owns `ProduceStream`, which a connection begins after two requests of one shape (`hot.produce_shape`), and
-`AwaitedProduce`, such requests until their batches are durable. What arrived together for one partition is
-appended by one write and answered together, where the log can do so (`append_run`). Invariants: a stream
-serves a request as `dispatch` and `handlers.produce` do (the rules are there and in the replica), or it
-stores nothing and returns None, and the request is dispatched.
+`AwaitedProduce`, such requests until their batches are durable. Requests that arrived together for one
+partition are appended by one write and answered together, if the log can do so (`append_run`). Invariants: a
+stream serves a request as `dispatch` and `handlers.produce` do (the rules are there and in the replica), or
+it stores nothing and returns None, and the request is dispatched.
 
 For the event loop only. Views of a frame are not kept.
 """

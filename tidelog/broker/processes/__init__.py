@@ -9,7 +9,7 @@ The first process only starts, watches and ends the others. The store process ow
 - `life_line`: messages between the parent process and another one, and how each notices the other's end
 - `moves`: moves the folders of partitions to their processes, while nothing runs
 - `ownership_lock`: only one broker of several processes uses a data folder
-- `placement`: which process shall have which partition
+- `placement`: which process gets which partition
 - `restarts`: when a process that has ended is started again
 - `serving`: serves a broker that has several processes, or had several at its last start
 - `store_process`: the process that owns the catalog

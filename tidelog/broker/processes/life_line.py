@@ -1,8 +1,8 @@
 """Messages between the parent process and another one, and how each notices the other's end.
 
-Owns a pair of sockets. The other process sends one line of JSON once it serves; the first one sends a byte
-once all do, from which time on standard output is open for events. The kernel closes a process's end when
-the process ends, however it ends.
+Owns a pair of sockets. The other process sends one line of JSON once it serves; the parent sends a byte once
+all do, and events go to standard output from then on. The kernel closes a process's end when the process
+ends, however it ends.
 
 Invariant: neither end is trusted with more than `_MOST_BYTES`.
 """

@@ -1,4 +1,4 @@
-"""Folders of partitions are moved to the processes that shall have them, while no broker process runs.
+"""Moves the folders of partitions to their processes, while no broker process runs.
 
 Owns the order, in which a crash at any point loses nothing: what the checkpoints say of a partition is
 durable in its new place, then its folder is renamed, then its old place forgets it; the catalog is changed

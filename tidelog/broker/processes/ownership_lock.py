@@ -1,11 +1,11 @@
-"""One broker of several processes has a data folder.
+"""Only one broker of several processes uses a data folder.
 
-Owns two files in `processes/` of the data folder. `.first` is locked by the first process alone. `.lock` is
+Owns two files in `processes/` of the data folder. `.first` is locked by the parent process alone. `.lock` is
 locked by all processes, which inherit it, so it is free once the last one has ended. Each broker process also
 locks its own folder (`storage.manager`).
 
-Invariant: while the first process lives, another start fails at once. If it was killed, its processes end
-by themselves, and the next start waits for them.
+Invariant: while the parent process runs, another start fails at once. If it was killed, its processes end by
+themselves, and the next start waits for them.
 """
 
 import fcntl

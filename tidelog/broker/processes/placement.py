@@ -1,4 +1,4 @@
-"""Which process shall have which partition, when the number of processes changes.
+"""Which process gets which partition, when the number of processes changes.
 
 Owns the rule: a partition stays where it is, unless its process is gone, or a process is new and another one
 has more than its share of the topic. The result depends on the catalog and the number only, so that a start

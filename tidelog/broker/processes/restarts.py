@@ -1,4 +1,4 @@
-"""When a process that has ended is started again: at once, and ever later if it keeps ending.
+"""When a process that has ended is started again: at once, with a growing delay if it keeps ending.
 
 Pure.
 """

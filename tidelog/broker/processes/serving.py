@@ -1,4 +1,4 @@
-"""How a broker is served that has several processes, or had several at its last start."""
+"""Serves a broker that has several processes, or had several at its last start."""
 
 from __future__ import annotations
 

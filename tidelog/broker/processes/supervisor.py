@@ -1,14 +1,15 @@
-"""The first process of a broker of several: it starts the others, watches them, and ends them in order.
+"""The parent process of a broker of several processes: it starts the others, watches them, and ends them in
+order.
 
 Owns the addresses, which are bound before anything is started, the locks of the data folder, and the
 processes: that of the store first, then those that serve. It has no thread and no event loop, so that fork is
 safe whenever a process has to be started again. All have the modules that it imported, in shared memory.
 
 Invariants: standard output begins with `broker_started`, once every process serves; if a process ends before,
-the start has failed, and all end; a process that ends later is started again, ever later if it keeps ending;
-one that is stopped (SIGSTOP) for `broker.session.timeout.ms` is killed, so that it is started again;
-at the end the broker processes are stopped first and the store last. If this process is killed, the others
-notice and stop by themselves.
+the start has failed, and all end; a process that ends later is started again, with a growing delay if it
+keeps ending; one that is stopped (SIGSTOP) for `broker.session.timeout.ms` is killed, so that it is started
+again; at the end the broker processes are stopped first and the store last. If this process is killed, the
+others notice and stop by themselves.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Where a follower cuts its log back when the leader says that the two diverge.
+"""Where a follower truncates its log when it diverges from the leader's.
 
 Owns the rule, and which epochs a follower asks for because compaction hides them. Invariants: the follower
-ends at or before the offset up to which both may have the same batches; it cuts again where the leader's next
-answer says so, until the epochs of the last batches agree. Each log knows where each of its epochs began.
+ends at or before the offset up to which both may have the same batches; it truncates again if the leader's
+next answer requires it, until the epochs of the last batches agree. Each log knows where each of its epochs
+began.
 
 Pure. Source: KIP-101, KIP-279, KIP-595; Kafka's AbstractFetcherThread.getOffsetTruncationState.
 """

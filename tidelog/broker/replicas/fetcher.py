@@ -1,12 +1,12 @@
 """Copies what one leader has to the replicas here that follow it.
 
-Owns the loop: ask, write what came, make it durable, ask from there. One request is under way at a time, so
-memory is bounded by one answer. What cannot simply be appended is passed to `repair`: a log that diverges
-from the leader's, one that ends before the leader's begins, one to which a gap hides epochs.
+Owns the loop: fetch, write the answer, make it durable, fetch from there. One request is in flight at a time,
+so memory is bounded by one answer. These cases are passed to `repair`: a log that diverges from the leader's,
+one that ends before the start of the leader's, one that lacks the epochs in a gap.
 
 Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
-role changed gets nothing that was asked for before; a request that waits for data is given up when another
-partition is to be fetched, so that a new leader waits for its followers no longer than for one round trip.
+role changed ignores answers to earlier requests; a waiting request is given up when another partition is to
+be fetched, so that a new leader waits for its followers for at most one round trip.
 
 Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
 """

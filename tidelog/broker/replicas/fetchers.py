@@ -1,12 +1,12 @@
-"""Which replicas of this broker fetch from which leader, and what brings a log back that cannot follow.
+"""Which replicas of this broker fetch from which leader, and the repair of a log that cannot follow.
 
-Owns a fetcher for each leader, and the repairs: a log that diverges from its leader's is cut back; one that
-ends before its leader's begins starts over there, with what the leader knows of producers before that; where
-the leader's next batch lies behind a gap, the leader is asked which epochs began in it.
+Owns a fetcher for each leader, and the repairs: a log that diverges from its leader's is truncated; one that
+ends before the start of its leader's starts over there, with the leader's producer state; if the leader's
+next batch is behind a gap, the leader is asked which epochs began in the gap.
 
 Invariants: a replica is with one fetcher at most, that of the leader that it follows; a repair works on a
-replica that no fetcher has, as the leader of one epoch says, and ends with another replica of the role of
-then, or does nothing where another epoch began first.
+replica without a fetcher, for the leader of one epoch, and ends with a new replica in its current role, or
+does nothing if another epoch began first.
 
 Event loop only.
 """

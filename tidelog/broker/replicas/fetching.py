@@ -4,9 +4,9 @@ Owns the fetch session of one leader (KIP-227), as the follower keeps it: the fi
 partition, later ones only what changed since. A partition that failed is left out for a while, which doubles
 with each failure in a row.
 
-Invariants: an answer counts for a partition only while that is wanted from the offset and in the epoch that
-were asked for; a request costs what changed, not what is followed; after a request without an answer, and
-after an error of the session, the next request begins a new session.
+Invariants: an answer counts for a partition only while the offset and the epoch of its request are still
+wanted; the cost of a request depends on the changes, not on the number of partitions; after a request without
+an answer, and after an error of the session, the next request begins a new session.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: KIP-227, Kafka's FetchSessionHandler.
 """

@@ -1,4 +1,4 @@
-"""What a replica writes and deletes while it follows, as its leader says.
+"""What a replica writes and deletes while it follows its leader.
 
 Invariant: nothing is deleted that is not committed here.
 

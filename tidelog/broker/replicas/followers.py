@@ -1,13 +1,13 @@
-"""What the leader of a partition knows of its followers, and who of them is in sync.
+"""What the leader of a partition knows of its followers, and which of them are in sync.
 
-Owns both rules. A follower is late when it did not have all of the leader's log for `lag_ms`: the last moment
-at which it had, is that of its fetch from the leader's end, or that of the fetch before if it fetches now
-from where the log ended then. A follower outside may join the in-sync set once it holds all that clients may
-read, and all that was written before the leader's epoch. What it holds is what it fetches from: its durable
-end. Who fetches in an epoch did not know of a later one when it asked, so it did not lead in one.
+Owns both rules. A follower is late when it did not have all of the leader's log for `lag_ms`: it had all of
+it at the time of its fetch from the leader's end, or at the time of the fetch before, if it now fetches from
+the end of the log at that time. A follower outside may join the in-sync set once it holds all that clients
+may read, and all that was written before the leader's epoch. Its fetch offset is its durable end. A follower
+that fetches in an epoch did not know of a later one when it asked, so it did not lead in one.
 
-Invariants: a follower that was started again joins only by what it fetched since; a request may have waited
-here as long as this broker was stopped, so it was sent only after the answer that it follows.
+Invariants: a restarted follower joins only by fetches since its start; a request may have waited here while
+this broker was stopped, so only the answer before it gives its earliest time.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: Kafka's Replica.updateFetchStateOrThrow,
 Partition.isFollowerOutOfSync and isFollowerInSync; KIP-903.

@@ -1,7 +1,8 @@
-"""A broker changes the in-sync sets of the partitions that it leads: who joins, and who has to leave.
+"""A broker changes the in-sync sets of the partitions that it leads: which followers join, and which have to
+leave.
 
-Owns when. A follower joins as soon as its fetch shows that it may; every half `replica.lag.time.max.ms` those
-are looked for that have to leave. The changes that are due are committed together (`Cluster.change`).
+Owns when. A follower joins as soon as its fetch shows that it may; every half `replica.lag.time.max.ms` it
+looks for followers that have to leave. The changes that are due are committed together (`Cluster.change`).
 
 Invariants: a change is planned on the newest image, for one epoch of the leader; a follower that joins counts
 as a member until the store shows that it does not have the commit; one that leaves counts until the catalog

@@ -1,4 +1,4 @@
-"""What a replica does with its followers while it leads: what they hold moves what is committed.
+"""What a replica does with its followers while it leads: their progress moves the committed end.
 
 Owns how the marks follow the in-sync set and the fetches of its members, and what a follower may ask. The
 rules are those of `leadership` and `progress`. A partition with one replica has no followers: then nothing

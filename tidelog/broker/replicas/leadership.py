@@ -1,12 +1,12 @@
-"""What a replica knows while it leads a partition with followers, in one epoch.
+"""The state of a leader with followers, in one epoch.
 
 Owns the members of the maximal in-sync set (those in the catalog and those that are being added), who may be
 added to it and who has to leave, whether another replica may lead by now, and how many bytes clients may read
-when what is committed moves.
+when the committed end moves.
 
 Invariants: a follower that is being added counts as a member from before the commit that adds it until it is
 certain that no such commit is stored; nothing is committed while the catalog has a replica that may lead
-without being in sync, because that one would lack it.
+without being in sync, because that replica would lack it.
 
 Pure: the time is passed in, in milliseconds of one clock. Source: KIP-497 and Kafka's Partition (maximal
 in-sync set).

@@ -1,7 +1,7 @@
 """What a broker does by the clock: checkpoints, retention, expiry of idle producers.
 
 Owns the timers. Invariants: a job that fails is logged and runs again at its next time; no two pieces of disk
-work run at once; the loop is not held longer than one log's share of a job.
+work run at once; the loop is not blocked for longer than one log's share of a job.
 """
 
 import asyncio

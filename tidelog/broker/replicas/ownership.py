@@ -5,7 +5,7 @@ own the folder. It is written once the first catalog exists; from then on a cata
 
 Invariants: what is removed never held a record, belongs to a topic that the catalog remembers as deleted, or
 to a partition that was moved to other brokers since its last record, as the leader epoch shows. Any other
-folder of no partition of this broker means that the catalog was lost, or is an older one. Then nothing is
+folder without a partition of this broker means that the catalog was lost, or is an older one. Then nothing is
 changed and the start fails.
 
 Blocking.

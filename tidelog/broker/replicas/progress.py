@@ -1,14 +1,14 @@
-"""How far the replicas of a partition have come, and what follows: what is committed, what clients may read,
-the last stable offset, and who is answered.
+"""The progress of the replicas of a partition, and its effects: what is committed, what clients may read, the
+last stable offset, and which requests are answered.
 
 Owns these rules, as the leader applies them. An offset is committed once this replica and each other member
 of the maximal in-sync set (those in the catalog, and those that are being added) hold all before it durably,
-while the catalog's set has as many members as min.insync.replicas asks for. Clients may read what is
-committed; where acks.all.durable is false, also what this replica has only written and those members hold.
+while the catalog's set has at least min.insync.replicas members. Clients may read what is committed; where
+acks.all.durable is false, also what this replica has only written and those members hold.
 
-Invariants: none of these offsets falls, whatever the set becomes; nothing but the high watermark passes what
-is committed, so neither a marker nor a coordinator's answer follows what a crash could remove; who waits for
-an offset is called once, after all who waited for the same mark before.
+Invariants: none of these offsets falls, however the set changes; only the high watermark passes the committed
+end, so no marker and no coordinator's answer depends on data that a crash could remove; a waiter for an
+offset is called once, after all earlier waiters for the same mark.
 
 Pure. Source: KIP-966, and Kafka's Partition.maybeIncrementLeaderHW.
 """

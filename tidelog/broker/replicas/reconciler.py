@@ -1,7 +1,7 @@
-"""The one place that starts and stops this broker's replicas and changes their role, as the catalog says.
+"""Only this module starts and stops this broker's replicas and changes their roles, according to the catalog.
 
-Owns the order of that work, what was made for a topic that is not stored yet, and the ids of deleted topics
-that have no folder left.
+Owns the order of that work, the folders of topics that are not stored yet, and the ids of deleted topics that
+have no folder left.
 
 Invariants:
 - changes are applied one after the other, in the order of the catalog. The first step of a change runs in the
@@ -10,8 +10,8 @@ Invariants:
 - folders are made before a topic is stored (`prepare`) and removed after its deletion is stored, so a crash
   leaves only folders without records, or folders with an id that the catalog remembers;
 - partitions that others created are opened, or made, when they are stored;
-- a replica that runs takes its role at once, though earlier changes wait for logs: their work does the same
-  again, and a role of an earlier epoch changes nothing;
+- a running replica gets its role at once, also while earlier changes wait for logs: their work repeats it,
+  and a role of an earlier epoch changes nothing;
 - work that fails is reported, and does not stop later work.
 
 Event loop only.

@@ -1,7 +1,7 @@
 """The log of a partition as this broker holds it, whatever its role: marks, flushes, who waits and watches.
 
 Owns when the log is flushed, who waits for which mark of `progress`, who is notified of new records, and that
-a failed log serves nothing. It gives its offsets only for an answer that waits for a mark, or that promises
+a failed log serves nothing. It returns its offsets only for an answer that waits for a mark, or that promises
 no more than the topic does.
 
 Invariants:

@@ -1,4 +1,4 @@
-"""Clients' batches of one plain record, judged together: the fast twin of the checks of all batches.
+"""Clients' batches of one plain record, checked together: the fast path of the checks of all batches.
 
 Owns which batches one write may store, as they were sent. It says yes, or nothing: every batch that is
 unusual, or wrong, goes through `batch_rules` and `recompression`, which have the rules and the errors.

@@ -1,8 +1,8 @@
 """Reads of remote segments for consumers: in threads of their own, within a time.
 
-Owns the threads, so that a store that hangs keeps none of the broker's other work waiting. Invariants: at
-most `most_waiting` reads are under way or wait, others are refused; a read that takes too long goes on, and
-who asks for the same again gets its result. Event loop.
+Owns the threads, so that a store that hangs does not delay other work of the broker. Invariants: at most
+`most_waiting` reads run or wait, others are refused; a read that takes too long continues, and a repeated
+request gets its result. Event loop.
 """
 
 from __future__ import annotations

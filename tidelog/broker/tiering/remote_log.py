@@ -1,14 +1,14 @@
-"""What of a partition's log is in remote storage, as this broker knows it while it leads.
+"""Which part of a partition's log is in remote storage, as this broker knows it while it leads.
 
 Owns the manifest in memory and its changes. Invariants:
 - a leader changes nothing before it has claimed the partition: with a manifest of its own epoch, after which
   no manifest of an earlier leader can be put;
 - changes are made one after the other; after one whose outcome is not known, the manifest is not known until
   it was claimed again;
-- without an unclean election, a log that does not join what is in remote storage changes nothing there: its
+- without an unclean election, a log that does not adjoin the remote segments changes nothing there: its
   folder or the URL is the wrong one;
-- each claim puts a manifest before it deletes what none names: an earlier request that is still under way
-  finds its number taken, so it cannot name what was deleted;
+- each claim puts a manifest before it deletes what none names: an earlier request that arrives later finds
+  its number taken, so it cannot name deleted objects;
 - `PartitionLog.copied_end_offset`, up to where retention may delete local segments, follows a durable
   manifest only.
 

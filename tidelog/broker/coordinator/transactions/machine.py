@@ -11,7 +11,7 @@ Invariants:
 - a partition is permitted to take data of a transaction only after `confirm`, when it is durable that it
   takes part;
 - requests never make all ids together hold more than `TransactionLimits.max_bytes`. Before one is refused for
-  that, ids go that had no transaction for the longest transaction timeout, the longest idle first.
+  that, ids without a transaction for the longest transaction timeout are forgotten, the longest idle first.
 
 Pure. Source: Kafka's TransactionCoordinator, KIP-98, KIP-360, KIP-664, KIP-890, KIP-939.
 """

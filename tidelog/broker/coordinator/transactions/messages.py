@@ -1,4 +1,4 @@
-"""What the machine of transactions takes and gives, beside the transactions themselves.
+"""Inputs and outputs of the machine of transactions, except the transactions themselves.
 
 Owns the shapes. Pure. Source: InitProducerId, ListTransactions, DescribeTransactions.
 """

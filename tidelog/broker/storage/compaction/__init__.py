@@ -1,7 +1,7 @@
 """Log compaction: the last record of each key stays, and older ones are removed.
 
 - `cleaner`: one clean of one log: builds the offset map, then writes the segments again
-- `compactable`: what an open log gives to a cleaner, and takes back from it
+- `compactable`: the interface between an open log and its cleaner
 - `markers`: which markers of transactions a cleaner removes, so that they do not grow without bound
 - `offset_map`: the last offset of each key in the part of a log that is cleaned, in bounded memory
 - `retention`: which records and batches of a log a cleaner keeps

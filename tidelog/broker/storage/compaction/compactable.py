@@ -1,4 +1,4 @@
-"""What an open log gives to a cleaner, and takes back from it.
+"""The interface between an open log and its cleaner.
 
 Owns the first dirty offset of the log and its file `cleaner-offset-checkpoint`: Kafka's name and format with
 one offset, in the partition's folder, so that it is deleted with the partition.
