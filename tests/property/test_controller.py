@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -28,6 +30,7 @@ from tidelog.broker.cluster.controller import (
     elected,
     elected_uncleanly,
     election,
+    election_as_asked,
     fencing,
     live_brokers,
     needs_election,
@@ -38,6 +41,7 @@ from tidelog.broker.cluster.controller import (
 from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change, needed
 from tidelog.broker.cluster.reassignment import is_under_way, reassigned
 from tidelog.broker.cluster.registration import replica_epoch_of
+from tidelog.broker.cluster.restored import elected_by_logs, is_unknown, without_in_sync_sets
 from tidelog.broker.cluster.store import BrokerSession
 
 BROKERS = (1, 2, 3)
@@ -66,6 +70,7 @@ class World:
         """Leader epoch, replica epoch and end of the last fetch of each broker."""
         self.acknowledged: list[tuple[int, int]] = []
         self.written = 0
+        self.saved = assigned
 
     @property
     def topic(self) -> Topic:
@@ -205,6 +210,33 @@ class World:
         assert self.assigned.leader_id not in self.offline
         assert not in_sync or in_sync == {*self.assigned.isr}
 
+        if is_unknown(self.assigned) and {*self.assigned.replicas} <= able:
+            self._elect_by_logs()
+
+    def _elect_by_logs(self) -> None:
+        ends = {each: (self._latest_epoch(each), len(self.logs[each])) for each in self.assigned.replicas}
+        elect = partial(elected_by_logs, asked=self.assigned, ends=ends)
+        self.catalog.apply(election_as_asked(self.catalog, TOPIC, [0], elect))
+        assert self.assigned.leader_epoch > max(map(self._latest_epoch, BROKERS))
+
+    def _latest_epoch(self, broker: int) -> int:
+        return self.logs[broker][-1][0] if self.logs[broker] else -1
+
+    def _save(self, _: int) -> None:
+        self.saved = self.assigned
+
+    def _restore(self, _: int) -> None:
+        """All brokers end, and the saved catalog is put back and corrected at each of them."""
+        if {*self.saved.replicas} != {*self.assigned.replicas}:
+            return
+        topic = replace(self.topic, partitions=(self.saved,))
+        self.catalog = Catalog("c", [topic], brokers=self.catalog.brokers.values())
+        self.alive.clear()
+        self.fetched = dict.fromkeys(BROKERS, (-1, 0, 0))
+        for each in BROKERS:
+            for delta in without_in_sync_sets(self.catalog, {(TOPIC, 0): self._latest_epoch(each)}):
+                self.catalog.apply(delta)
+
     def _hand_over(self, broker: int) -> None:
         if broker in self.alive:
             self._apply(lambda: election(self.catalog, TOPIC, least, broker))
@@ -217,6 +249,7 @@ class World:
 EVENTS = (
     "start", "register", "end", "lose_disk", "write", "write", "fetch", "fetch", "acknowledge", "join", "lag",
     "need", "settle", "settle", "hand_over", "fail", "keep_only", "keep_others", "keep_all", "cancel",
+    "save", "restore",
 )  # fmt: skip
 
 
@@ -234,6 +267,14 @@ TOO_FEW = played("lag 2", "lag 3", "keep_others 3", "settle")
 """Nothing is taken away while fewer would be in sync than have to be."""
 
 
+RESTORED = played(
+    "write", "write", "save", "end 1", "settle", "write", "fetch 3", "acknowledge", "restore",
+    "start 1", "register 1", "settle", "start 2", "register 2", "settle", "start 3", "register 3", "settle",
+)  # fmt: skip
+"""An older catalog names a replica in sync that had left since, and that has the log with most records."""
+
+
+@example(2, RESTORED)
 @example(1, GAINED)
 @example(2, TOO_FEW)
 @example(1, REMOVED_AND_ADDED)

@@ -84,7 +84,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster.membership import Membership
+    from tidelog.broker.cluster.membership import EndOfLog, Membership
     from tidelog.broker.coordinator.noted_bound import NotedBound
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
@@ -389,8 +389,18 @@ async def open_services(
             noted = NotedBound(cluster, disk, config.data_dir)
             # The processes of one machine end their sessions when they end.
             until_refused = peers.until_refused if config.cluster_store.startswith(ETCD) else None
+            from tidelog.broker.peers.epochs import end_of_log
+
             membership = await _registered(
-                cluster, store, settings, disk, identity, listeners, until_refused, noted
+                cluster,
+                store,
+                settings,
+                disk,
+                identity,
+                listeners,
+                until_refused,
+                partial(end_of_log, peers, config.node_id),
+                noted,
             )
         else:
             await asyncio.to_thread(claim, disk, config.data_dir, identity)
@@ -681,6 +691,7 @@ async def _registered(
     identity: FolderIdentity,
     listeners: Sequence[Listener],
     until_refused: Callable[[int, bool], Awaitable[None]] | None,
+    end_of_log: EndOfLog,
     noted: NotedBound,
 ) -> Membership:
     """The broker with a session, registered as one that does not serve yet.
@@ -703,6 +714,7 @@ async def _registered(
         session_timeout_ms=config.broker_session_timeout_ms,
         least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
         until_refused=until_refused,
+        end_of_log=end_of_log,
         leader_rebalance=rebalance if config.auto_leader_rebalance_enable else None,
     )
     starts = await asyncio.to_thread(starts_of, disk, config.data_dir)

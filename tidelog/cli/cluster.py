@@ -125,9 +125,11 @@ def move_to_etcd(config_file: Settings = None, assignments: Assignments = None) 
 
 @app.command("raise-producer-ids")
 def raise_producer_ids(config_file: Settings = None, assignments: Assignments = None) -> None:
-    """Let a catalog in etcd that was restored give out no producer id that this broker knows.
+    """Accept an older catalog that was restored in etcd.
 
-    Run it at each broker, while all brokers are stopped. Give the settings with which the broker runs.
+    It will assign no producer id that this broker knows. A partition with several replicas has no leader
+    until all its brokers run; then its most complete replica leads. Run the command at each broker, while all
+    brokers are stopped. Give the settings with which the broker runs.
     """
     from tidelog.broker.data_folder.etcd_catalogs import raise_producer_ids
 

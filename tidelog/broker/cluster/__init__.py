@@ -22,6 +22,7 @@
 - `refusals`: finds out when the process of another broker has ended
 - `registration`: whether a starting broker may use the id of a registered one
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket
+- `restored`: which in-sync sets an older catalog may not name, and who leads then
 - `second_copy`: the second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder
 - `sqlite_file`: the catalog in a SQLite file: its tables, what is read from them, what a delta writes
 - `sqlite_store`: the embedded store of one broker: a SQLite file in the data folder, and its copy

@@ -22,7 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
 import structlog
@@ -36,8 +36,10 @@ from tidelog.broker.cluster.catalog import (
     Catalog,
     Change,
     NothingToChange,
+    PartitionAssignment,
     PartitionsAdded,
     PartitionsChanged,
+    Topic,
     TopicConfigsChanged,
     TopicCreated,
 )
@@ -45,6 +47,7 @@ from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.controller import (
     Election,
     LeastInSync,
+    able_to_lead,
     controller_of,
     elected_as_preferred,
     election,
@@ -60,6 +63,7 @@ from tidelog.broker.cluster.leaving import awaited_by, stopping_brokers
 from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
 from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
+from tidelog.broker.cluster.restored import LogEnd, elected_by_logs, is_unknown
 from tidelog.broker.cluster.store import (
     BrokerSession,
     SessionHeld,
@@ -67,6 +71,7 @@ from tidelog.broker.cluster.store import (
     StoreConflict,
     StoreError,
 )
+from tidelog.protocol.errors import ApiError
 
 logger = structlog.get_logger(__name__)
 SETTLE_SECONDS: Final = 1.0
@@ -80,6 +85,8 @@ MOST_OFFLINE: Final = 1000
 _AT_ONCE: Final = 100
 """Topics whose leaders are changed in one commit."""
 _STORE_ERRORS = (StoreError, StoreConflict, OSError)
+EndOfLog: TypeAlias = Callable[[int, str, int, int], Awaitable[LogEnd]]
+"""Broker id, topic, partition, the epoch that the catalog has of it -> where the log ends there."""
 
 
 class ClusterCounts(NamedTuple):
@@ -104,11 +111,14 @@ class Membership:
         session_timeout_ms: int,
         least_in_sync: LeastInSync,
         until_refused: Callable[[int, bool], Awaitable[None]] | None = None,
+        end_of_log: EndOfLog | None = None,
         leader_rebalance: LeaderRebalance | None = None,
     ) -> None:
         """`broker` gets its incarnation here, and its directory id with `register`. `until_refused` returns
-        when the process of a broker has ended; it raises ApiError. Without `leader_rebalance` a broker that
-        is back leads only partitions that no other broker may lead."""
+        when the process of a broker has ended; it raises ApiError. `end_of_log` asks a broker where the log
+        of a partition without a leader ends; it raises ApiError. Without `leader_rebalance` a broker that is
+        back leads only partitions that no other broker may lead."""
+        self._end_of_log = end_of_log
         self._least_in_sync = least_in_sync
         self._leader_rebalance = leader_rebalance
         self._rebalances_at = math.inf
@@ -338,6 +348,8 @@ class Membership:
         for broker in without_session(self._cluster.catalog, self._sessions):
             await self._fence(broker)
         await (self._elect_all() if are_all_due else self._elect(topics))
+        if are_all_due and self._end_of_log is not None:
+            await self._elect_by_logs(self._end_of_log)
         if self._leader_rebalance is not None and time.monotonic() >= self._rebalances_at:
             self._rebalance_later()
             await self._rebalance(self._leader_rebalance.percentage)
@@ -415,6 +427,35 @@ class Membership:
             if len(topic.partitions) >= _AT_ONCE:
                 await asyncio.sleep(0)
         await self._elect(wanted)
+
+    async def _elect_by_logs(self, end_of_log: EndOfLog) -> None:
+        """Let partitions be led of which an older catalog does not say who is in sync."""
+        catalog = self._cluster.catalog
+        live, offline = live_brokers(catalog), offline_replicas(catalog)
+        waiting, missing = 0, set[int]()
+        for topic in list(catalog.topics()):
+            for index, assigned in enumerate(topic.partitions):
+                if is_unknown(assigned):
+                    gone = {*assigned.replicas} - able_to_lead(live, offline, topic.topic_id, index)
+                    waiting, missing = waiting + bool(gone), missing | gone
+                    if not gone:
+                        await self._elect_by_log(end_of_log, topic, index, assigned)
+        if waiting:
+            advice = "start these brokers; if one is lost, elect leaders of its partitions uncleanly"
+            logger.warning(
+                "leaders_wait_for_replicas", partitions=waiting, brokers=sorted(missing), advice=advice
+            )
+
+    async def _elect_by_log(
+        self, end_of_log: EndOfLog, topic: Topic, index: int, assigned: PartitionAssignment
+    ) -> None:
+        asked = (end_of_log(each, topic.name, index, assigned.leader_epoch) for each in assigned.replicas)
+        try:
+            ends = dict(zip(assigned.replicas, await asyncio.gather(*asked), strict=True))
+        except ApiError:  # It starts or ends.
+            self._are_all_due = True
+            return
+        await self.elect(topic.topic_id, [index], partial(elected_by_logs, asked=assigned, ends=ends))
 
     async def until_dispensable(self, timeout_ms: int) -> None:
         """Return when enough replicas are in sync without this broker's, when none can join them, or when the

@@ -1,20 +1,25 @@
-"""A catalog moves from the data folder of a stopped broker to etcd, or skips producer ids that logs know.
+"""A catalog moves from the data folder of a stopped broker to etcd, or an older one in etcd is corrected.
 
-Owns the order of a move. Invariants: it may be killed at any step, and is finished by the next run; at no
-moment a broker can use both catalogs, because the files have other names before etcd has anything; nothing
-below a prefix that has a catalog already is changed.
+Owns the order of both. Invariants: each may be killed at any step, and is finished by the next run. A move:
+at no moment a broker can use both catalogs, because the files have other names before etcd has anything;
+nothing below a prefix that has a catalog already is changed. A correction: no broker runs meanwhile, and the
+folder accepts an older catalog only after it is corrected.
 
 The data folder has to be locked (`replicas.ownership.locked`).
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
-from tidelog.broker.cluster.catalog import Catalog, ProducerIdsReserved
+from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved
 from tidelog.broker.cluster.choice import copy_path
 from tidelog.broker.cluster.etcd_store import EtcdStore
+from tidelog.broker.cluster.restored import without_in_sync_sets
 from tidelog.broker.cluster.sqlite_store import MOVED, SqliteStore
-from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.cluster.store import BrokerSession, SharedStore, StoreConflict, StoreError
 from tidelog.broker.cluster_stores import STORE_FILE, etcd_store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import ETCD
@@ -22,8 +27,15 @@ from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.replicas.ownership import accept_revision
 from tidelog.broker.storage.checkpoints import CheckpointError, read_identity
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.folders import FoundPartition
+from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.process_folders import PROCESSES
+from tidelog.broker.storage.recovery import ANY_EPOCH
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_below
+from tidelog.protocol.types import NO_LEADER_EPOCH
+
+_AT_ONCE: Final = 100
+"""Deltas of one commit."""
 
 
 async def move_to_etcd(config: BrokerConfig, disk: Disk) -> bool:
@@ -70,20 +82,84 @@ async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
     """
     store = _opened(config)
     try:
-        await asyncio.to_thread(_accept, disk, config.data_dir)
         highest = await asyncio.to_thread(highest_producer_id_below, disk, config.data_dir)
-        while True:
-            catalog = await store.load()
-            if catalog.next_producer_id > highest:
-                return catalog.next_producer_id
-            raised = above_all_issued(highest)
-            try:
-                await store.commit([ProducerIdsReserved(raised)], catalog.revision)
-            except StoreConflict:
-                continue
-            return raised
+        folders = await asyncio.to_thread(_latest_epochs, disk, config.data_dir)
+        patience_s = 1.5 * config.broker_session_timeout_ms / 1000
+        next_id = await correct_older_catalog(store, config.node_id, highest, folders, patience_s)
+        await asyncio.to_thread(_accept, disk, config.data_dir)
+        return next_id
     finally:
         await store.close()
+
+
+async def correct_older_catalog(
+    store: SharedStore,
+    node_id: int,
+    highest_producer_id: int,
+    latest_epochs: Mapping[FoundPartition, int],
+    patience_s: float,
+) -> int:
+    """Take back what an older catalog says too much of: producer ids, leader epochs and in-sync sets that
+    the data folder of broker `node_id` knows better. Returns the next producer id.
+
+    Sessions of brokers that were stopped have so long to end. Raises StoreError, OSError.
+    """
+    while True:
+        await _until_stopped(store, patience_s)
+        catalog = await store.load()
+        _check_held(catalog, node_id, latest_epochs)
+        by_id = {
+            (each.topic_id, each.partition): epoch
+            for each, epoch in latest_epochs.items()
+            if each.topic_id is not None and epoch != ANY_EPOCH
+        }
+        deltas: list[Delta] = [*without_in_sync_sets(catalog, by_id)]
+        if catalog.next_producer_id <= highest_producer_id:
+            deltas.append(ProducerIdsReserved(above_all_issued(highest_producer_id)))
+        if not deltas:
+            return catalog.next_producer_id
+        with suppress(StoreConflict):
+            await store.commit(deltas[:_AT_ONCE], catalog.revision)
+
+
+async def _until_stopped(store: SharedStore, patience_s: float) -> None:
+    living: frozenset[BrokerSession] = frozenset()
+    try:
+        async with asyncio.timeout(patience_s):
+            async for living in store.watch_sessions():
+                if not living:
+                    return
+    except TimeoutError:
+        names = ", ".join(str(node_id) for node_id in sorted(each.node_id for each in living))
+        raise StoreError(
+            f"expected that no broker runs, and these do: {names}. Stop them, and run the command again. "
+            "Nothing was changed"
+        ) from None
+
+
+def _check_held(catalog: Catalog, node_id: int, found: Iterable[FoundPartition]) -> None:
+    """Raise StoreError where the catalog was saved before partitions were moved to this broker."""
+    moved = [
+        f"{each.topic}-{each.partition}"
+        for each in found
+        if (topic := catalog.topic(each.topic)) is not None
+        and each.topic_id == topic.topic_id
+        and topic.has_partition(each.partition)
+        and node_id not in topic.partitions[each.partition].replicas
+    ]
+    if moved:
+        raise StoreError(
+            f"this broker has records of {', '.join(moved)}, and the catalog gives these partitions to "
+            "others: it was saved before they were moved here. Put back a later catalog, or move these "
+            "folders away if their records are not needed. Nothing was changed"
+        )
+
+
+def _latest_epochs(disk: Disk, data_dir: Path) -> dict[FoundPartition, int]:
+    """Of the partitions that have records, or had some: the leader epoch of the last one."""
+    logs = LogManager(data_dir, next_producer_id=int, disk=disk)
+    epochs = {found: logs.latest_epoch(found) for found in logs.found_partitions()}
+    return {found: epoch for found, epoch in epochs.items() if epoch != NO_LEADER_EPOCH}
 
 
 def _opened(config: BrokerConfig) -> EtcdStore:

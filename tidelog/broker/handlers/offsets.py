@@ -160,6 +160,11 @@ class OffsetsHandler(GuardedHandler):
     ) -> types.OffsetForLeaderEpochResponsePartitionDict:
         if not self._access.allows_one(context, (CLUSTER_ACTION, DESCRIBE_TOPIC), topic):
             raise ApiError(DESCRIBE_TOPIC.refusal)
+        unled = None if replica_id < 0 else self._services.replicas.get((topic, asked.partition))
+        if unled is not None and unled.is_unled:
+            unled.check_leader_epoch(asked.current_leader_epoch)
+            epoch, end_offset = unled.durable_end
+            return {"leader_epoch": epoch, "end_offset": end_offset}
         replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = replica.end_offset_for_epoch(asked.leader_epoch)
         if replica_id < 0:

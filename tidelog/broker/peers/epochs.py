@@ -22,3 +22,11 @@ async def end_of_epoch(
     if found.error_code:
         raise ApiError(error_code(found.error_code))
     return found.leader_epoch, found.end_offset
+
+
+async def end_of_log(
+    peers: Peers, node_id: int, asked_id: int, topic: str, partition: int, leader_epoch: int
+) -> tuple[int, int]:
+    """(epoch, end offset) of the last record that a broker has of a partition that nobody leads, durably.
+    `node_id` is this broker. Raises ApiError."""
+    return await end_of_epoch(peers, node_id, asked_id, topic, partition, leader_epoch, leader_epoch)

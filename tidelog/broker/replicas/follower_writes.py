@@ -25,6 +25,19 @@ class FollowerWrites(ReplicaLog):
     """Whether a broker led that may lack what was committed, because an operator chose it."""
     _leader_start = 0
 
+    @property
+    def is_unled(self) -> bool:
+        """Whether no broker leads."""
+        return self.is_follower and self.leader_id == NO_LEADER
+
+    @property
+    def durable_end(self) -> tuple[int, int]:
+        """The leader epoch of the last record, and the log's end. Raises ApiError until that is durable."""
+        end_offset = self.log.end_offset
+        if end_offset > self.log.flushed_end_offset:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return self.log.leader_epoch_for(end_offset - 1), end_offset
+
     def append_as_follower(self, batch: Buffer, now_ms: int) -> None:
         """Write one batch of the leader's. Raises ApiError; then nothing was written."""
         if not self.is_follower:

@@ -344,16 +344,22 @@ async def test_an_empty_folder_that_a_creation_left_gives_way_to_the_topic_that_
     await services.close()
 
 
-@pytest.mark.parametrize("is_older", [False, True])
+@pytest.mark.parametrize(
+    ("moved", "is_older"),
+    [
+        (PartitionAssignment(2, 4, (2,), (2,)), False),
+        (PartitionAssignment(2, 3, (2,), (2,)), True),
+        (PartitionAssignment(-1, 4, (2,), ()), True),
+    ],
+)
 def test_a_folder_of_a_partition_that_was_moved_away_goes_unless_the_catalog_is_older(
-    tmp_path: Path, is_older: bool
+    tmp_path: Path, moved: PartitionAssignment, is_older: bool
 ) -> None:
     logs = manager(tmp_path)
     log = create(logs, "t")
     log.append(batch(), 3, NOW_MS)
     flush(log)
     kill(logs)
-    moved = PartitionAssignment(2, 3 if is_older else 4, (2,), (2,))
     catalog = Catalog("c", [Topic("t", TOPIC_ID, (moved,))])
     logs = manager(tmp_path)
     settle_strays(logs, catalog)  # As one that has all partitions.
