@@ -160,7 +160,7 @@ def test_what_is_produced_here_is_read_here(console: Console, page: "Page", tmp_
     assert_accessible(page)
     page.get_by_label("Key, empty for none").fill("42")
     page.get_by_label("Value", exact=True).fill("line 1\nline 2 ü")
-    page.get_by_label("Headers, each in a line").fill("trace=a=b\nempty=")
+    page.get_by_label("Headers, one per line").fill("trace=a=b\nempty=")
     page.get_by_role("button", name="Produce", exact=True).click()
     expect(page.locator("#produced")).to_have_text("Stored durably: partition 0, offset 0")
     page.get_by_label("No value: a tombstone").check()
