@@ -48,7 +48,7 @@ async def test_a_broker_that_acknowledges_before_it_synced_is_found(
         assert {Kind.MISSING, Kind.UNREADABLE} & {finding.kind for finding in outcome.findings}
 
 
-async def test_a_system_without_the_tools_is_told_and_nothing_is_tried(
+async def test_a_system_without_the_tools_is_reported_and_nothing_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "TOOLS", ("no-such-program",))

@@ -101,7 +101,7 @@ async def stored(cluster: Brokers) -> Catalog:
     return await cluster.store.store.load()
 
 
-async def test_the_lowest_live_broker_is_the_controller_whoever_is_killed(cluster: Brokers) -> None:
+async def test_the_lowest_live_broker_is_the_controller_after_any_kill(cluster: Brokers) -> None:
     async def all_name(controller_id: int) -> None:
         for node_id in cluster.running:
             described = await asked(cluster, node_id, ApiKey.DESCRIBE_CLUSTER, 0)

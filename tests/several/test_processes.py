@@ -250,7 +250,7 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         assert await broker.stop() == 0
 
 
-async def test_processes_with_security_need_no_more_settings_and_their_http_port_believes_no_header(
+async def test_processes_with_security_need_no_more_settings_and_their_http_port_trusts_no_header(
     tmp_path: Path,
 ) -> None:
     made = {}

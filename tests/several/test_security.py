@@ -170,7 +170,7 @@ async def test_brokers_need_no_user_of_their_own(tmp_path: Path) -> None:
         await write_in_transactions(running)
 
 
-async def test_nobody_else_is_the_user_of_the_brokers(tmp_path: Path) -> None:
+async def test_no_other_user_has_the_name_of_the_brokers(tmp_path: Path) -> None:
     settings = {**BY_PASSWORD, "listener_overrides": {}, "super_users": "User:admin"}
     async with brokers(tmp_path, (1,), **settings) as running:
         services = running[1].services

@@ -103,7 +103,7 @@ async def test_everything_committed_is_in_what_others_load_and_watch(opened: Ope
     watcher.task.cancel()
 
 
-async def test_a_commit_on_an_old_revision_is_refused_and_nobody_hears_of_it(opened: Opened) -> None:
+async def test_a_commit_on_an_old_revision_is_refused_and_no_watch_gets_it(opened: Opened) -> None:
     store, other = opened(1), opened(2)
     catalog = await store.load()
     await other.load()

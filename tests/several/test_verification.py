@@ -143,7 +143,7 @@ async def test_an_older_epoch_begins_no_transaction(cluster: Brokers, client: Cl
     assert replica_of(cluster).log.end_offset == 0
 
 
-async def test_the_word_of_the_coordinator_ends_with_the_transaction_it_was_given_for(
+async def test_an_answer_of_the_coordinator_is_valid_for_one_transaction(
     cluster: Brokers, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await client.add_partition()

@@ -89,7 +89,7 @@ def test_the_image_copies_what_exists_and_every_package_of_the_wheel() -> None:
     assert sorted(allowed) == sorted(sources)
 
 
-def test_the_image_runs_a_broker_as_nobody_in_particular() -> None:
+def test_the_image_runs_a_broker_as_a_numeric_user() -> None:
     last_stage = DOCKERFILE.split("\nFROM ")[-1]
     for instruction in (
         "VOLUME /var/lib/tidelog",
@@ -102,7 +102,7 @@ def test_the_image_runs_a_broker_as_nobody_in_particular() -> None:
     assert f"EXPOSE {BrokerConfig().port} 29092 {BrokerConfig().http_port}\n" in last_stage
 
 
-async def test_the_health_check_believes_a_broker_that_is_ready_and_no_other(tmp_path: Path) -> None:
+async def test_the_health_check_accepts_only_a_broker_that_is_ready(tmp_path: Path) -> None:
     (command,) = re.findall(r"^HEALTHCHECK .*\\\n +CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
     assert f"${{TIDELOG_HTTP_PORT:-{BrokerConfig().http_port}}}" in command
     broker = await Broker.start(BrokerConfig.load({"port": 0, "http.port": 0, "data.dir": tmp_path}))
@@ -177,7 +177,7 @@ def listened_and_advertised(environment: dict[str, str]) -> list[tuple[str, str]
     return [(listener.listened, listener.advertised) for listener in config.listener_configs]
 
 
-def test_the_image_serves_everywhere_and_tells_clients_to_use_localhost_or_what_its_user_says() -> None:
+def test_the_image_listens_everywhere_and_advertises_localhost_or_the_given_address() -> None:
     image = image_environment()
     assert listened_and_advertised(image) == [("PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://localhost:9092")]
     (example,) = re.findall(r"^#   -e TIDELOG_ADVERTISED_LISTENERS=(\S+)$", DOCKERFILE, re.MULTILINE)
@@ -234,7 +234,7 @@ def test_every_image_is_pinned_to_a_version() -> None:
     assert [image for image in images if not re.search(r":v?\d+", image)] == []
 
 
-def test_strangers_reach_neither_the_http_port_nor_a_well_known_password() -> None:
+def test_other_machines_reach_no_http_port_and_no_password_is_well_known() -> None:
     published = re.findall(r"^      - ([$\d]\S+):(\d+)$", COMPOSE, re.MULTILINE)
     assert {port for host, port in published if not host.startswith("127.0.0.1:")} == {
         "9092",

@@ -13,17 +13,17 @@ from tests.processes import children, none_left
 FOR_EVER = "import time; print(1, flush=True); time.sleep(600)"
 
 
-def test_a_wait_without_an_end_is_ended() -> None:
+def test_a_wait_without_an_end_is_interrupted() -> None:
     with pytest.raises(Hanging, match=r"it took longer than 0\.05 s"), deadline("it", 0.05):
         threading.Event().wait()
 
 
-def test_a_loop_that_waits_is_ended_too() -> None:
+def test_a_waiting_event_loop_is_interrupted_too() -> None:
     with pytest.raises(Hanging), deadline("it", 0.05):
         asyncio.run(asyncio.Event().wait())
 
 
-def test_what_is_quick_enough_is_left_alone_and_the_outer_deadline_stands() -> None:
+def test_a_fast_test_is_not_interrupted_and_the_outer_deadline_applies() -> None:
     def wait() -> None:
         with deadline("the inner", 60):
             pass

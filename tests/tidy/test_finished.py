@@ -52,7 +52,7 @@ def sleeps(node: ast.AST, in_loop: bool = False) -> Iterator[tuple[ast.Call, boo
         yield from sleeps(child, (in_loop or isinstance(child, ast.While)) and not is_function)
 
 
-def test_no_test_hopes_that_a_time_is_long_enough() -> None:
+def test_no_test_relies_on_a_sleep() -> None:
     """sleep(0) lets others run; a sleep in a while loop polls a condition; any other one is a race."""
     offences = [
         f"{name(path)}:{call.lineno} {ast.unparse(call)}"

@@ -64,13 +64,13 @@ def test_a_clock_set_forward_expires_no_live_producer() -> None:
     assert isinstance(states.check(header(1, 0, 1)), Append)
 
 
-def test_a_clock_set_back_keeps_nobody_for_ever() -> None:
+def test_a_clock_set_back_keeps_no_producer_for_ever() -> None:
     machine = Machine(1_700_000_000_000)
     states = aged(machine, -400 * DAY_MS)
     assert states.expire(1_700_000_000_000 + DAY_MS) == 1
 
 
-def test_a_clock_set_while_the_broker_was_down_expires_nobody_and_keeps_nobody_for_ever() -> None:
+def test_a_clock_set_while_the_broker_was_down_expires_no_producer_and_keeps_none_for_ever() -> None:
     for jump_ms in (400 * DAY_MS, -400 * DAY_MS):
         machine = Machine(1_700_000_000_000)
         before = aged(machine, 0)

@@ -193,7 +193,7 @@ async def test_what_changed_of_producers_without_a_batch_outlives_a_stop(tmp_pat
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_after_a_clean_stop_everything_that_a_start_believes_is_durable(
+async def test_after_a_clean_stop_everything_that_a_start_trusts_is_durable(
     tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -246,7 +246,7 @@ class FullDisk(Disk):
         return super().writev(fd, buffers, position)
 
 
-async def test_a_stop_on_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Path) -> None:
+async def test_a_stop_on_a_full_disk_is_reported_once_and_loses_nothing(tmp_path: Path) -> None:
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     disk = FullDisk()
@@ -266,7 +266,7 @@ async def test_a_stop_on_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize("job", ["checkpoint", "retention"])
-async def test_a_job_that_fails_while_the_broker_stops_is_told_and_leaves_no_task(
+async def test_a_job_that_fails_while_the_broker_stops_is_reported_and_leaves_no_task(
     tmp_path: Path, job: str
 ) -> None:
     complaints: list[object] = []

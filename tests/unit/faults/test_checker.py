@@ -82,7 +82,7 @@ def test_partitions_do_not_order_each_other() -> None:
     [None, Mark(0, 0, 7), Mark(9, 0, 0), Mark(0, 1, 0)],
     ids=["altered", "record", "writer", "place"],
 )
-def test_what_nobody_sent_to_a_partition_is_invented(stranger: Mark | None) -> None:
+def test_records_without_a_sender_are_invented(stranger: Mark | None) -> None:
     assert kinds(check([ledger(0)], {0: [*log(0), Stored(1, stranger)]})) == [Kind.INVENTED]
 
 
@@ -102,7 +102,7 @@ def test_a_record_that_was_reported_as_not_stored_must_not_be_there() -> None:
     assert kinds(check([ledger(0, REFUSED)], {0: log(0, 1)})) == [Kind.NOT_REFUSED]
 
 
-def test_an_outcome_that_is_never_told_is_a_finding_whether_stored_or_not() -> None:
+def test_a_missing_outcome_is_a_finding_whether_stored_or_not() -> None:
     assert kinds(check([ledger(0, OPEN)], {0: log(0)})) == [Kind.HANGING]
     assert kinds(check([ledger(0, OPEN)], {0: log(0, 1)})) == [Kind.HANGING]
 

@@ -108,7 +108,7 @@ def test_a_batch_that_is_gone_must_not_be_acknowledged_as_a_duplicate(code: Erro
     assert judged(shown(0, 2, end=4, resent=resent, served_after=[]), TOLD) >= {Kind.MISSING}
 
 
-def test_a_batch_before_the_start_of_the_log_may_be_a_duplicate_once_that_start_was_told() -> None:
+def test_a_batch_before_the_start_of_the_log_may_be_a_duplicate_once_that_start_was_sent() -> None:
     resent = [Told(BATCHES[0], 0, 0)]
     moved = shown(2, 4, start=2, resent=resent)
     assert Kind.MISSING in judged(moved)
@@ -129,7 +129,7 @@ def test_a_refused_batch_needs_an_event() -> None:
     assert judged(refused, TOLD) == set()
 
 
-def test_a_time_must_lead_to_its_batch_unless_damage_was_told() -> None:
+def test_a_time_must_lead_to_its_batch_unless_damage_was_reported() -> None:
     wrong = shown(0, 2, 4, times=[(102, 0, 4)])
     assert judged(wrong) == {Kind.WRONG_OFFSET}
     assert judged(wrong, TOLD) == set()

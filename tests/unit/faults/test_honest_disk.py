@@ -24,7 +24,7 @@ def made(journal: Path, *, delay_ms: float = 0, thread_share: float = 0) -> Noti
     return NotingQueue(queue, Journal(journal), delay_ms, thread_share)
 
 
-async def test_what_the_kernel_synced_is_noted_when_it_is_told(tmp_path: Path) -> None:
+async def test_a_sync_of_the_kernel_is_applied_when_it_is_reported(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     queue = made(journal, delay_ms=20)
     loop = asyncio.get_running_loop()

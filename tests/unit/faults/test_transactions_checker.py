@@ -133,7 +133,7 @@ def test_an_input_that_is_never_processed_is_found() -> None:
     assert kinds(check(replace(history(), inputs={0: len(SOURCES) + 1}))) == {Kind.HANGING}
 
 
-def test_what_nobody_sent_is_found() -> None:
+def test_records_without_a_sender_are_found() -> None:
     for stranger in (
         None,
         outputs_of(AttemptId("p-9", 0), SOURCES[:1])[0],

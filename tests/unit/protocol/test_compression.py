@@ -112,7 +112,7 @@ def test_bytes_behind_the_stream_are_refused(codec: Compression) -> None:
         pytest.param(b"\x82SNAPPY\x00\x00\x00", id="cut header"),
     ],
 )
-def test_snappy_sizes_are_believed_only_as_far_as_the_bytes_bear_them_out(packed: bytes) -> None:
+def test_snappy_sizes_are_accepted_only_as_far_as_the_bytes_confirm_them(packed: bytes) -> None:
     with pytest.raises(ProtocolError):
         decompress(Compression.SNAPPY, packed, 2**31)
 

@@ -279,7 +279,7 @@ def test_decompressed_records_are_bounded() -> None:
         decode_batch(batch, max_decompressed_bytes=1000)
 
 
-def test_the_walk_over_batches_refuses_old_formats_and_broken_lengths(batch: bytearray) -> None:
+def test_the_iteration_over_batches_refuses_old_formats_and_broken_lengths(batch: bytearray) -> None:
     broken = bytearray(batch)
     broken[16] = 0
     with pytest.raises(ProtocolError, match="magic 2, got 0"):

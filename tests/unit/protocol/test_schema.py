@@ -106,7 +106,7 @@ def test_a_field_that_must_not_be_ignored_is_refused_where_the_version_lacks_it(
     encode_response(ApiKey.PRODUCE, 9, {"responses": [{"name": "t", "partition_responses": [none]}]})
 
 
-def test_null_stands_only_where_the_version_allows_it() -> None:
+def test_null_is_accepted_only_if_the_version_allows_it() -> None:
     values = {"topics": [{"error_code": 100, "name": None, "topic_id": UUID(int=7)}]}
     assert (
         decode_response(ApiKey.METADATA, 12, encode_response(ApiKey.METADATA, 12, values)).topics[0].name

@@ -96,9 +96,7 @@ async def test_a_commit_that_failed_and_is_not_stored_changes_nothing(tmp_path: 
 
 
 @pytest.mark.parametrize("stores", [True, False])
-async def test_while_nobody_knows_whether_a_change_is_stored_there_is_no_other(
-    tmp_path: Path, stores: bool
-) -> None:
+async def test_while_a_change_is_in_doubt_no_other_is_made(tmp_path: Path, stores: bool) -> None:
     store = DoubtfulStore(tmp_path)
     cluster = Cluster(await store.load(), store)
     became: list[str] = []

@@ -79,7 +79,7 @@ async def test_a_commit_that_failed_is_given_once_a_load_finds_it_stored(
     assert watcher.deltas == [ProducerIdsReserved(bound) for bound in ([1000, 5000] if stores else [5000])]
 
 
-async def test_who_waits_for_a_commit_and_goes_away_keeps_nobody_from_hearing_of_it(
+async def test_a_cancelled_waiter_for_a_commit_does_not_delay_others(
     store: SqliteStore,
 ) -> None:
     await store.load()

@@ -132,7 +132,7 @@ async def test_files_of_sqlite_that_are_deleted_are_restored(
     assert await outcome(folder, folders.facts, was_clean=state == "clean") == "all"
 
 
-async def test_without_its_copy_a_catalog_is_believed_only_where_its_end_is_proven(folders: Folders) -> None:
+async def test_without_its_copy_a_catalog_is_trusted_only_if_its_end_is_proven(folders: Folders) -> None:
     for state, expected in (("clean", "all"), ("crashed", "refused")):
         folder = folders.copied(getattr(folders, state))
         (folder / COPY).unlink()

@@ -38,7 +38,7 @@ def image(
     return Catalog("c", [topic], brokers=[BrokerRegistration(1, (), incarnation, directory_id)])
 
 
-def test_the_folder_of_before_registers_again_whatever_starts_with_it_failed_since() -> None:
+def test_the_same_folder_registers_again_whatever_starts_with_it_failed_since() -> None:
     for known in ([LAST], [uuid4(), LAST, uuid4()]):
         assert registering(image(), NEW, known, None) == BrokerRegistered(NEW)
 

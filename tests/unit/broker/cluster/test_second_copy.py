@@ -101,9 +101,7 @@ async def test_a_commit_is_in_the_copy_when_it_returns(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_copy_without_room_for_more_is_written_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_copy_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.broker.cluster.second_copy.ROOM_BYTES", 300)
     store, catalog = await begun(tmp_path)
     sizes = set()
@@ -201,7 +199,7 @@ async def test_an_older_sqlite_file_is_replaced_by_the_copy_and_kept(
     assert (tmp_path / "cluster.db.kept-1").exists()
 
 
-async def test_without_a_copy_nobody_knows_that_the_catalog_is_the_newest(tmp_path: Path) -> None:
+async def test_without_a_copy_the_catalog_may_not_be_the_newest(tmp_path: Path) -> None:
     store, _ = await begun(tmp_path)
     assert store.is_newest
     await store.close()

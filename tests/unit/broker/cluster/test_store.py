@@ -57,7 +57,7 @@ async def test_a_file_that_is_no_store_is_named_in_the_error(tmp_path: Path) -> 
     await store.close()
 
 
-async def test_a_file_that_somebody_else_has_open_is_named_with_what_to_do(
+async def test_a_file_that_another_program_uses_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.broker.cluster.sqlite_file._LOCK_SECONDS", 0.0)
@@ -86,7 +86,7 @@ def blocks(folder: Path) -> int:
     return sum(path.stat().st_blocks for path in folder.iterdir())
 
 
-async def test_a_topic_is_deleted_within_the_room_that_the_store_has_on_the_disk(tmp_path: Path) -> None:
+async def test_a_topic_is_deleted_within_the_space_that_the_store_reserves(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "cluster.db", node_id=1)
     await store.load()
     many = [topic(f"t{number}", 500) for number in range(6)]

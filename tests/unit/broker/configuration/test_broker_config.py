@@ -190,7 +190,7 @@ def test_a_log_without_settings_is_the_log_of_a_broker_without_settings() -> Non
     assert TopicConfigs(BrokerSettings(BrokerConfig())).log_config({}, base) == base == LogConfig()
 
 
-def test_the_memory_of_all_connections_has_room_for_the_largest_request() -> None:
+def test_the_memory_of_all_connections_holds_the_largest_request() -> None:
     BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=100)
     with pytest.raises(ConfigError, match=r"queued\.max\.bytes: expected at least twice.*\(101\).*got 200"):
         BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=101)

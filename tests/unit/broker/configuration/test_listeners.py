@@ -77,7 +77,7 @@ def test_the_short_form_of_the_address_may_be_advertised_by_the_list() -> None:
     )
 
 
-def test_an_empty_host_listens_everywhere_and_ipv6_stands_in_brackets() -> None:
+def test_an_empty_host_listens_everywhere_and_ipv6_is_in_brackets() -> None:
     (everywhere,) = loaded(listeners="PLAINTEXT://:9092")
     assert (everywhere.host, everywhere.advertised_host) == ("0.0.0.0", "")
     (six,) = loaded(listeners="PLAINTEXT://[2001:db8::1]:9092")

@@ -140,7 +140,7 @@ async def test_a_journal_gives_its_log_once(replica: Replica) -> None:
     assert list(await journal.news()) == []
 
 
-async def test_records_of_other_kinds_and_without_a_key_are_left_alone(replica: Replica) -> None:
+async def test_records_of_other_kinds_and_without_a_key_are_ignored(replica: Replica) -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW_MS, b"\x00\x07later", b"value")
     builder.append(NOW_MS, None, b"value")

@@ -70,7 +70,7 @@ async def test_every_broker_knows_the_ids_that_another_issued(brokers: Brokers) 
     await brokers.close()
 
 
-async def test_an_id_that_no_block_holds_was_issued_by_nobody(brokers: Brokers) -> None:
+async def test_an_id_outside_of_all_blocks_was_never_issued(brokers: Brokers) -> None:
     given = await brokers.next_of(brokers.ids[0])
     await until(lambda: brokers.ids[0].bound() == given + 1)
     assert brokers.ids[1].bound() == brokers.clusters[1].catalog.next_producer_id

@@ -202,7 +202,7 @@ async def test_what_another_wrote_counts_for_the_next_decision(made: Made, machi
     assert await runtime.run(machine.add(1)) == 102
 
 
-async def test_a_coordinator_whose_records_do_not_become_durable_answers_nobody_any_more(
+async def test_a_coordinator_whose_records_do_not_become_durable_answers_no_more_requests(
     made: Made, machine: Sum
 ) -> None:
     log = Log()
@@ -296,7 +296,9 @@ async def test_a_timer_whose_records_were_refused_runs_again(
     ] * 2
 
 
-async def test_a_broken_timer_is_told_and_breaks_nothing_else(made: Made, machine: Sum, clock: Clock) -> None:
+async def test_a_broken_timer_is_reported_and_breaks_nothing_else(
+    made: Made, machine: Sum, clock: Clock
+) -> None:
     def broken(now_ms: int) -> Decision[int, int]:
         raise RuntimeError("a fault of ours")
 
@@ -368,7 +370,7 @@ async def test_a_response_that_parks_behind_a_slow_flush_is_not_missed_by_its_re
     assert (await waiting, await releasing) == ("yours", "released")
 
 
-async def test_a_release_that_is_not_written_releases_nobody(made: Made) -> None:
+async def test_a_release_that_is_not_written_releases_no_member(made: Made) -> None:
     runtime = made(Store("refused"))
     waiting = asyncio.ensure_future(runtime.run(park("a")))
     await steps()
@@ -421,7 +423,7 @@ async def test_close_does_not_wait_for_what_is_parked(made: Made) -> None:
         await runtime.run(park("late"))
 
 
-async def test_whoever_is_parked_is_told_when_the_coordinator_ends(made: Made) -> None:
+async def test_parked_requests_are_answered_when_the_coordinator_ends(made: Made) -> None:
     log = Log()
     runtime = made(log)
     waiting = [asyncio.ensure_future(runtime.run(park(key))) for key in ("a", "b")]

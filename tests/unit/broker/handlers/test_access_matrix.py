@@ -153,7 +153,9 @@ def test_every_need_of_every_served_api_is_in_the_matrix() -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_whoever_may_only_write_to_a_topic_writes_into_no_transaction_of_others(world: World) -> None:
+async def test_a_user_who_may_only_write_to_a_topic_writes_into_no_transaction_of_others(
+    world: World,
+) -> None:
     names = await world.begin(await world.make())
     producer = Producer(*names.producer)
     await world.admin.ask(K.PRODUCE, 9, produce(names, names.transaction, transactional_batch(producer)))

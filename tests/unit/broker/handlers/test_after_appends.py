@@ -177,7 +177,7 @@ async def test_a_partition_whose_flush_fails_is_answered_with_its_error(
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-async def test_whoever_asks_and_goes_away_leaves_nothing_behind(
+async def test_a_client_that_disconnects_leaves_nothing_behind(
     asker: Asker, disk: StillDisk, name: str
 ) -> None:
     ask, _ = QUESTIONS[name]
@@ -193,7 +193,7 @@ async def test_whoever_asks_and_goes_away_leaves_nothing_behind(
     assert not asker.replica("t")._watchers
 
 
-async def test_a_fetch_gets_what_there_is_from_a_disk_that_stands_still(
+async def test_a_fetch_gets_available_data_from_a_disk_that_hangs(
     asker: Asker, disk: StillDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "FLUSH_PATIENCE_SECONDS", 0.01)

@@ -29,7 +29,7 @@ async def test_log_dirs_name_the_folder_and_the_bytes_of_each_partition(asker: A
         assert folder.total_bytes > folder.usable_bytes > 0
 
 
-async def test_log_dirs_leave_out_what_nobody_has(asker: Asker) -> None:
+async def test_log_dirs_leave_out_missing_partitions(asker: Asker) -> None:
     await asker.create("t")
     topics = [{"topic": "t", "partitions": [7]}, {"topic": "unknown", "partitions": [0]}]
     answer = await asker.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=topics)
@@ -77,7 +77,7 @@ async def test_an_election_is_not_needed_where_the_only_replica_leads(asker: Ask
     ("election_type", "code"),
     [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)],
 )
-async def test_nobody_is_elected_for_a_partition_that_is_offline(
+async def test_no_leader_is_elected_for_a_partition_that_is_offline(
     asker: Asker, election_type: int, code: ErrorCode
 ) -> None:
     await asker.create("t")
@@ -157,7 +157,7 @@ async def test_no_feature_has_a_version_to_choose(asker: Asker, version: int) ->
         assert {answer.error_code, *(held.error_code for held in answer.results)} == {ErrorCode.NONE}
 
 
-async def test_nobody_subscribes_to_the_metrics_of_clients(asker: Asker) -> None:
+async def test_the_broker_subscribes_to_no_metrics_of_clients(asker: Asker) -> None:
     first = await asker.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client_instance_id=NOBODY)
     assert first.client_instance_id != NOBODY
     again = await asker.ask(

@@ -43,7 +43,7 @@ async def listed(asker: Asker, timestamp: int, isolation_level: int) -> tuple[in
 
 
 @pytest.mark.parametrize("level", [READ_UNCOMMITTED, READ_COMMITTED])
-async def test_a_reader_is_told_of_nothing_behind_its_end(ten: Asker, level: int) -> None:
+async def test_a_reader_gets_no_divergence_behind_its_end(ten: Asker, level: int) -> None:
     end = VISIBLE[level]
     for offset in range(end + 1):
         request = fetch_request(("t", 0, offset), isolation_level=level)

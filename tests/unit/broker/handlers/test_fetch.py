@@ -162,7 +162,7 @@ async def test_an_older_leader_epoch_is_fenced(asker: Asker) -> None:
     assert (await fetch_one(asker, ("t", 0, 0), leader_epoch=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_a_reader_whose_history_differs_is_told_where(asker: Asker) -> None:
+async def test_a_reader_whose_history_differs_learns_the_diverging_epoch(asker: Asker) -> None:
     await filled(asker, 2)
     same = await fetch_one(asker, ("t", 0, 2), last_fetched_epoch=0)
     assert same.diverging_epoch == (-1, -1)

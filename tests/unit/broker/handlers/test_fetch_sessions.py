@@ -108,7 +108,7 @@ def test_partitions_with_records_are_named_and_go_to_the_end_of_the_line(session
     assert named(sessions, second, result(1), result(2), result(0, records=True)) == [0]
 
 
-def test_an_error_is_told_every_time_and_its_end_too(sessions: FetchSessions) -> None:
+def test_an_error_is_returned_every_time_and_its_end_too(sessions: FetchSessions) -> None:
     first = opened(sessions, 0)
     named(sessions, first, result(0))
     held = session_id(first)
@@ -208,7 +208,7 @@ def test_all_sessions_together_hold_no_more_partitions_than_the_bound() -> None:
     assert sessions.partition_count == 3
 
 
-def test_unused_sessions_make_room_for_the_partitions_of_another() -> None:
+def test_unused_sessions_are_evicted_for_the_partitions_of_another() -> None:
     sessions = make(10, cached_partitions=4)
     for _ in range(4):
         opened(sessions, 0)

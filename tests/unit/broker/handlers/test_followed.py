@@ -50,7 +50,7 @@ async def test_what_is_written_between_two_requests_is_looked_at_once() -> None:
         assert session.take([], []) == []
 
 
-async def test_what_an_answer_had_no_room_for_comes_before_what_the_next_request_names() -> None:
+async def test_partitions_that_did_not_fit_into_an_answer_come_first_in_the_next() -> None:
     async with followed(Watched(), Watched()) as session:
         session.come_again(TWO)
         assert session.take([ONE, TWO], []) == [TWO, ONE]

@@ -58,9 +58,7 @@ async def test_a_stable_group_is_described_with_its_members(asker: Asker, versio
 
 
 @versions(ApiKey.DESCRIBE_GROUPS)
-async def test_a_group_that_is_not_there_is_dead_and_from_version_6_on_not_found(
-    asker: Asker, version: int
-) -> None:
+async def test_a_missing_group_is_dead_and_from_version_6_on_not_found(asker: Asker, version: int) -> None:
     for _ in range(2):  # Before and after the topic of the groups is made.
         group = await describe(asker, "nobody", version)
         assert group.group_state == "Dead"
@@ -70,7 +68,7 @@ async def test_a_group_that_is_not_there_is_dead_and_from_version_6_on_not_found
         await asker.services.groups.make_topic()
 
 
-async def test_authorized_operations_are_told_when_they_are_asked_for(asker: Asker) -> None:
+async def test_authorized_operations_are_returned_on_request(asker: Asker) -> None:
     await commit(asker, "g")
     assert (await describe(asker, "g")).authorized_operations == -(2**31)
     asked = await describe(asker, "g", include_authorized_operations=True)

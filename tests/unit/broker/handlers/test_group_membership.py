@@ -175,7 +175,7 @@ async def test_session_timeouts_have_the_limits_of_the_settings(open_asker: Call
     assert [answer.error_code for answer in answers] == [refused, required, required, refused]
 
 
-async def test_a_group_has_the_size_limit_of_the_settings_and_whoever_is_refused_is_named(
+async def test_a_group_has_the_size_limit_of_the_settings_and_a_refused_member_is_named(
     open_asker: Callable[..., Any],
 ) -> None:
     asker = await open_asker(group_max_size=1)
@@ -209,7 +209,7 @@ async def test_a_group_and_its_members_outlive_a_restart(open_asker: Callable[..
     assert (await sync(second, answer)).assignment == b"all"
 
 
-async def test_whoever_waits_when_the_broker_stops_is_sent_to_look_for_the_coordinator_again(
+async def test_requests_that_wait_when_the_broker_stops_make_clients_look_for_the_coordinator_again(
     asker: Asker,
 ) -> None:
     await sync(asker, await joined(asker))

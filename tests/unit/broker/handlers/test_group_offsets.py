@@ -116,7 +116,7 @@ async def committed(asker: Asker, group: str = "g") -> dict[tuple[str, int], int
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-async def test_a_commit_by_names_is_told_in_every_version(asker: Asker, version: int) -> None:
+async def test_a_commit_by_names_is_returned_in_every_version(asker: Asker, version: int) -> None:
     await asker.create("t", 2)
     partition = {"partition_index": 1, "committed_offset": 42, "committed_metadata": "here"}
     epoch = {"committed_leader_epoch": 7} if version >= 6 else {}
@@ -137,7 +137,7 @@ async def test_a_commit_by_names_is_told_in_every_version(asker: Asker, version:
         ]
 
 
-async def test_a_commit_by_topic_id_is_told_by_id_and_by_name(asker: Asker) -> None:
+async def test_a_commit_by_topic_id_is_returned_by_id_and_by_name(asker: Asker) -> None:
     await asker.create("t")
     topic = asker.topic("t")
     partitions = [{"partition_index": 0, "committed_offset": 5}]

@@ -129,7 +129,7 @@ async def test_a_topic_that_is_made_anew_with_fewer_partitions_meanwhile_has_no_
     assert (described["error_code"], described["leader_id"]) == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
 
 
-async def test_authorized_operations_are_told_only_when_asked_for(asker: Asker) -> None:
+async def test_authorized_operations_are_returned_only_on_request(asker: Asker) -> None:
     await asker.create("t")
     plain = await asker.ask(ApiKey.METADATA, 10, topics=named("t"))
     assert plain.cluster_authorized_operations == NO_AUTHORIZED_OPERATIONS

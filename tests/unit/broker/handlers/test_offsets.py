@@ -201,7 +201,7 @@ async def test_what_is_not_there_cannot_be_deleted(asker: Asker, offset: int) ->
     assert await deleted_before(asker, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
-async def test_a_start_that_could_not_be_saved_is_not_told(asker: Asker, tmp_path: Path) -> None:
+async def test_a_start_that_could_not_be_saved_is_not_returned(asker: Asker, tmp_path: Path) -> None:
     await filled(asker)
     os.makedirs(tmp_path / "data" / LOG_START_OFFSETS / "in the way")
     assert await deleted_before(asker, 3) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)

@@ -112,7 +112,7 @@ async def test_acks_0_is_flushed_at_once_where_the_topic_asks_for_it(
     assert requested == [replica]
 
 
-async def test_acks_1_data_is_flushed_with_nobody_waiting(asker: Asker) -> None:
+async def test_acks_1_data_is_flushed_without_a_waiting_request(asker: Asker) -> None:
     await asker.create("t")
     replica, moved = asker.replica("t"), asyncio.Event()
 
@@ -301,7 +301,7 @@ async def test_refusals_are_counted_by_kind(asker: Asker) -> None:
     assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="t"} 7.0' in text
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_harms_no_other(asker: Asker) -> None:
+async def test_an_answer_without_a_waiting_request_harms_no_other(asker: Asker) -> None:
     await asker.create("t")
     gone = asyncio.ensure_future(asker.send(("t", 0, make_batch(b"v"))))
     await asyncio.sleep(0)

@@ -49,7 +49,7 @@ async def test_ids_never_come_back_after_a_restart(open_asker: Open) -> None:
     assert (await init(again))[1] > max(before)
 
 
-async def test_when_the_store_fails_the_client_is_told_to_come_back(
+async def test_when_the_store_fails_the_client_gets_a_retriable_error(
     asker: Asker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = asker.services._cluster._store

@@ -87,7 +87,7 @@ async def test_one_bad_alteration_of_a_user_refuses_all_of_that_user(asker: Aske
     assert await described(asker) == {"alice": {1: 4096}}
 
 
-async def test_a_password_is_checked_against_the_strongest_mechanism_and_no_password_fits_nobody(
+async def test_a_password_is_checked_against_the_strongest_mechanism_and_an_unknown_user_has_none(
     asker: Asker,
 ) -> None:
     users = asker.services.users

@@ -104,7 +104,7 @@ def test_a_burst_is_free_and_what_is_beyond_it_is_waited_for() -> None:
     amounts=st.lists(st.floats(0.0, 1e9), min_size=1, max_size=30),
     pauses=st.lists(st.floats(0.0, 100.0), min_size=30, max_size=30),
 )
-def test_a_client_that_waits_as_it_is_told_gets_its_quota_and_one_burst_at_most(
+def test_a_client_that_waits_for_its_throttle_time_gets_its_quota_and_one_burst_at_most(
     rate: float, amounts: list[float], pauses: list[float]
 ) -> None:
     bucket = Bucket(rate, BURST_SECONDS)

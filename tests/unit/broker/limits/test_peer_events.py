@@ -9,7 +9,9 @@ from tidelog.broker.limits.event_throttle import EVENTS_PER_PEER
 from tidelog.broker.limits.peer_events import PeerEvents
 
 
-async def test_what_was_held_back_is_told_when_its_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_suppressed_events_is_logged_when_their_window_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tidelog.broker.limits.peer_events.WINDOW_SECONDS", 0.01)
     peers = PeerEvents()
     with capture_logs() as events:

@@ -92,7 +92,7 @@ def test_of_two_that_hold_the_same_the_one_is_cut_that_the_broker_has_waited_for
     assert cut(large("large", held(unsent=800)), large("old", held(unsent=300), 0, 5.0)) == ["old"]
 
 
-def test_while_memory_is_short_nobody_holds_more_than_a_share_for_long() -> None:
+def test_while_memory_is_short_no_connection_holds_more_than_a_share_for_long() -> None:
     long = PATIENCE_SECONDS + 1
     old = large("old", held(unsent=300), 0, long)
     assert cut(old, large("new", held(unsent=300))) == ["old"]
@@ -115,7 +115,7 @@ def test_frames_that_wait_to_be_served_are_no_reason_to_hold_back() -> None:
     assert held_back(large("backlog", held(receiving=700))) == set()
 
 
-def test_frames_are_read_on_where_their_rest_has_room_and_the_first_in_any_case() -> None:
+def test_frames_are_read_further_if_their_rest_fits_and_the_first_always() -> None:
     first, second, third = (
         large("first", held(200, 100), 0.0),
         large("second", held(200, 100), TURN_SECONDS),
@@ -216,7 +216,7 @@ class Crowd:
             self.senders.remove(one.key)
 
 
-def test_a_crowd_of_clients_with_large_frames_is_served_in_turn_and_nobody_is_cut() -> None:
+def test_many_clients_with_large_frames_are_served_in_turn_and_none_is_disconnected() -> None:
     everybody = [Sender(size=200, rate=20) for _ in range(200)]
     crowd = Crowd(list(everybody), bound=10_000)
     for _ in range(2000):
@@ -228,7 +228,7 @@ def test_a_crowd_of_clients_with_large_frames_is_served_in_turn_and_nobody_is_cu
 
 
 @pytest.mark.parametrize("kept", [60, 74, 95])
-def test_whoever_sends_gets_through_whatever_those_hold_who_send_no_more(kept: int) -> None:
+def test_active_senders_are_served_whatever_idle_ones_hold(kept: int) -> None:
     silent = [Sender(size=200, rate=0, came=kept) for _ in range(100)]
     sender = Sender(size=300, rate=100)
     crowd = Crowd([*silent, sender], bound=10_000)
@@ -239,7 +239,7 @@ def test_whoever_sends_gets_through_whatever_those_hold_who_send_no_more(kept: i
     assert crowd.most <= 10_000
 
 
-def test_whoever_sends_gets_through_beside_those_who_send_a_byte_at_a_time() -> None:
+def test_active_senders_are_served_beside_those_that_send_a_byte_at_a_time() -> None:
     slow = [Sender(size=2000, rate=1, came=70) for _ in range(100)]
     sender = Sender(size=300, rate=100)
     crowd = Crowd([*slow, sender], bound=10_000)

@@ -132,7 +132,7 @@ async def test_while_it_waits_for_a_handle_the_loop_does_not_turn_for_it(
         assert not loop.remove_reader(arrivals.socket.fileno())
 
 
-async def test_once_closed_it_takes_nobody_and_its_address_is_free(arrivals: Arrivals) -> None:
+async def test_once_closed_it_accepts_no_connection_and_its_address_is_free(arrivals: Arrivals) -> None:
     arrivals.acceptor.close()
     arrivals.acceptor.close()
     with pytest.raises(ConnectionRefusedError):

@@ -65,7 +65,7 @@ async def test_what_changes_or_reads_later_holds_back_those_behind_it_until_it_i
         await until(lambda: behind.ids == [2, 3])
 
 
-async def test_an_append_and_a_long_poll_hold_back_nobody() -> None:
+async def test_an_append_and_a_long_poll_hold_back_no_other_request() -> None:
     held, behind = Held(), Calls()
     both = {**handlers(ApiKey.FETCH, held, behind), ApiKey.PRODUCE: held.handle}
     async with serving(both) as server, await Peer.connect(server.port) as peer:

@@ -193,7 +193,7 @@ async def test_bad_http_is_logged_a_few_times_and_then_counted(http: Http) -> No
     )
 
 
-async def test_a_server_that_nobody_asked_stops_as_well() -> None:
+async def test_a_server_without_a_request_stops_as_well() -> None:
     http = Http()
     http.server.start()
     await http.server.stop()
@@ -241,7 +241,7 @@ async def test_too_many_requests_at_work_are_refused_and_keep_no_health_check_ou
     assert (await http.get("/metrics"))[0] == 200
 
 
-async def test_a_connection_whose_request_is_at_work_makes_no_way_for_strangers(
+async def test_a_connection_with_a_request_in_progress_is_not_closed_for_others(
     http: Http, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.broker.net.http._IDLE_SECONDS", 10 * DEADLINE_SECONDS)
@@ -275,7 +275,7 @@ async def test_requests_that_arrive_together_begin_in_turns_of_the_loop(http: Ht
         writer.transport.abort()
 
 
-async def test_answers_that_nobody_reads_are_limited(http: Http) -> None:
+async def test_unread_answers_are_limited(http: Http) -> None:
     await http.get("/healthz")
     pairs = []
     for _ in range(MOST_UNREAD + 8):

@@ -23,7 +23,7 @@ def test_duplicates_and_refusals_are_counted_by_producer_and_partition() -> None
     assert outcomes.get(HERE, 8) is None
 
 
-def test_what_happened_longest_ago_makes_room() -> None:
+def test_the_oldest_entry_is_replaced() -> None:
     outcomes = ProducerOutcomes(most=2)
     for producer_id in (1, 2, 1, 3):
         outcomes.refused(HERE, producer_id, 0, CODE, "", 0)

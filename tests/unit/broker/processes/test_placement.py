@@ -74,7 +74,7 @@ def test_the_catalog_learns_new_leaders_in_later_epochs_and_who_is_gone() -> Non
     assert changes(image, FIRST, 1) == []
 
 
-def test_one_process_leads_also_what_had_no_leader_because_nobody_elects_there() -> None:
+def test_one_process_leads_also_partitions_without_a_leader() -> None:
     image = catalog((0, 1), brokers=2)
     (topic,) = image.topics()
     offline = PartitionAssignment(NO_LEADER, 6, (1,), (1,), 8)

@@ -109,7 +109,7 @@ async def test_what_arrives_during_a_flush_shares_the_next_one() -> None:
     await group_commit.close()
 
 
-async def test_the_next_flush_begins_before_those_are_told_who_waited_for_the_last() -> None:
+async def test_the_next_flush_begins_before_the_waiters_of_the_last_are_answered() -> None:
     group_commit, log = GroupCommit(asyncio.get_running_loop()), Log()
     log.unflushed = 1
     group_commit.request(log)

@@ -86,7 +86,7 @@ class FullDisk(Disk):
 
 
 @pytest.mark.parametrize("job", ["apply_retention", "checkpoint"])
-async def test_on_a_full_disk_what_may_go_makes_room_for_all_the_rest(tmp_path: Path, job: str) -> None:
+async def test_on_a_full_disk_expired_segments_are_deleted_first(tmp_path: Path, job: str) -> None:
     disk = FullDisk()
     services, log = await opened(tmp_path, disk)
     old_ms = clock_ms() - 8 * 86_400_000

@@ -264,7 +264,7 @@ async def test_no_producer_id_that_any_folder_has_seen_is_given_again(
     await services.close()
 
 
-async def test_a_producer_that_never_wrote_shares_its_id_with_nobody_over_an_older_catalog(
+async def test_a_producer_that_never_wrote_keeps_its_id_to_itself_after_an_older_catalog(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await with_records(tmp_path, "t")

@@ -174,7 +174,7 @@ async def test_what_was_appended_before_another_leads_becomes_durable_all_the_sa
     await until(lambda: replica.log.flushed_end_offset == 1)
 
 
-async def test_a_partition_that_is_offline_stays_so_whoever_leads_it(tmp_path: Path) -> None:
+async def test_an_offline_partition_stays_offline_under_any_leader(tmp_path: Path) -> None:
     services = await opened(tmp_path)
     topic_id = await created_by_others(services, led_by(1, 0))
     services.replicas["t", 0].fail(OSError(errno.EIO, "the disk"))
@@ -205,7 +205,7 @@ async def test_roles_are_those_of_the_catalog_at_the_next_start_too(tmp_path: Pa
     await services.close()
 
 
-async def test_clients_are_told_the_leader_the_epoch_and_the_replicas_of_the_catalog(
+async def test_clients_get_the_leader_the_epoch_and_the_replicas_of_the_catalog(
     services: Services,
 ) -> None:
     asker = Asker(services, Clock())

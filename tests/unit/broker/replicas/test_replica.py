@@ -65,7 +65,7 @@ async def test_the_high_watermark_is_the_durable_end(replica: Replica) -> None:
     assert replica.ends == (2, 2, 2, 2)
 
 
-async def test_what_a_coordinator_wrote_is_told_once_it_is_durable(replica: Replica) -> None:
+async def test_the_records_of_a_coordinator_are_reported_once_they_are_durable(replica: Replica) -> None:
     replica.append_as_leader(batch(b"v"), NOW_MS)
     written = replica.append_as_coordinator(batch(b"a", b"b"), NOW_MS)
     assert (replica.log.end_offset, replica.high_watermark, written.done()) == (3, 0, False)
@@ -73,7 +73,7 @@ async def test_what_a_coordinator_wrote_is_told_once_it_is_durable(replica: Repl
     assert replica.high_watermark == 3
 
 
-async def test_a_coordinator_is_not_told_of_what_did_not_become_durable(replica: Replica) -> None:
+async def test_a_coordinator_gets_no_records_that_did_not_become_durable(replica: Replica) -> None:
     written = replica.append_as_coordinator(batch(b"a"), NOW_MS)
     replica.fail(OSError("the disk is gone"))
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
@@ -205,7 +205,7 @@ async def test_without_durable_acks_flush_messages_and_flush_ms_still_count(tmp_
     await services.close()
 
 
-async def test_without_durable_acks_a_marker_counts_and_is_told_once_it_is_durable(tmp_path: Path) -> None:
+async def test_without_durable_acks_a_marker_is_valid_and_reported_once_it_is_durable(tmp_path: Path) -> None:
     config = BrokerConfig(data_dir=tmp_path, acks_all_durable=False)
     services = await open_services(config, Metrics(), lambda: NOW_MS)
     await services.topics.create("t")

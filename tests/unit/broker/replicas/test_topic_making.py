@@ -133,7 +133,7 @@ async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path) -> None:
     await services.close()
 
 
-async def test_too_few_file_handles_are_told_before_anything_is_made(tmp_path: Path) -> None:
+async def test_too_few_file_handles_are_reported_before_anything_is_created(tmp_path: Path) -> None:
     disk = BadDisk()
     services = await opened(tmp_path, disk=disk)
     disk.handles = 300
@@ -251,7 +251,7 @@ async def test_a_folder_whose_id_a_power_cut_took_is_its_topics_again(tmp_path: 
     await services.close()
 
 
-async def test_a_refusal_that_nobody_waits_for_any_more_is_no_failure(tmp_path: Path) -> None:
+async def test_a_refusal_without_a_waiting_request_is_no_failure(tmp_path: Path) -> None:
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     services = await opened(tmp_path)
@@ -269,7 +269,7 @@ async def test_a_refusal_that_nobody_waits_for_any_more_is_no_failure(tmp_path: 
     await services.close()
 
 
-async def test_a_topic_is_deleted_where_the_disk_has_no_room_for_another_name(tmp_path: Path) -> None:
+async def test_a_topic_is_deleted_on_a_disk_without_space_for_another_name(tmp_path: Path) -> None:
     class NoNames(Disk):
         has_room = True
 

@@ -93,7 +93,7 @@ def test_a_full_disk_is_answered_and_the_log_goes_on(
     assert append(log, batch(1, 0, 1)).base_offset == 1
 
 
-def test_a_flush_needs_no_room_but_that_of_the_records(log: PartitionLog, disk: FaultyDisk) -> None:
+def test_a_flush_needs_no_space_but_that_of_the_records(log: PartitionLog, disk: FaultyDisk) -> None:
     disk.open_error = lambda path: errno.ENOSPC if path.suffix == ".tmp" else None
     flush(log)
     assert (log.failure, log.flushed_end_offset) == (None, 1)
@@ -103,7 +103,7 @@ def test_a_flush_needs_no_room_but_that_of_the_records(log: PartitionLog, disk: 
     assert (log.folder / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
-def test_what_is_written_to_a_file_that_somebody_removed_is_not_called_durable(log: PartitionLog) -> None:
+def test_a_write_to_a_removed_file_is_not_durable(log: PartitionLog) -> None:
     log_file(log).unlink()
     work = log.begin_flush()
     assert work is not None
@@ -186,9 +186,7 @@ def test_a_read_error_is_answered_and_the_log_goes_on(log: PartitionLog, disk: F
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_a_roll_that_finds_no_room_leaves_the_log_as_it_was(
-    tmp_path: Path, disk: FaultyDisk, suffix: str
-) -> None:
+def test_a_roll_on_a_full_disk_does_not_change_the_log(tmp_path: Path, disk: FaultyDisk, suffix: str) -> None:
     log = open_log(tmp_path, disk=disk, config=LogConfig(segment_bytes=300, index_interval_bytes=100))
     for number in range(3):
         append(log, batch(1, 0, number))

@@ -157,7 +157,7 @@ def test_a_gap_is_known_before_a_flush_says_what_lies_behind_it_is_durable(tmp_p
 
 
 @pytest.mark.parametrize("config", [SMALL, LogConfig()], ids=["many-segments", "one-segment"])
-def test_a_gap_that_no_flush_stored_ends_a_followers_log_and_is_damage_where_nobody_has_a_copy(
+def test_a_gap_that_no_flush_stored_ends_a_followers_log_and_is_damage_without_a_copy(
     tmp_path: Path, compacted: list[bytes], config: LogConfig
 ) -> None:
     durable, lost = compacted[:2], compacted[2:]

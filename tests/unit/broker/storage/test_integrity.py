@@ -96,7 +96,7 @@ def test_what_was_checked_once_is_not_checked_again(written: Path, monkeypatch: 
     log.close(clean=False)
 
 
-def test_a_long_read_of_what_nobody_checked_is_served_in_bounded_pieces(
+def test_a_long_read_of_unchecked_batches_is_served_in_bounded_pieces(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segment_reader, "_VERIFIED_AT_ONCE", 3 * ONE)

@@ -130,7 +130,7 @@ def test_a_fault_between_the_write_and_its_state_takes_the_log_offline(
     assert state(again)[PRODUCER].last_sequence == 10
 
 
-def test_a_file_that_somebody_made_shorter_is_no_durable_one(log: PartitionLog) -> None:
+def test_a_shortened_file_is_not_durable(log: PartitionLog) -> None:
     work = log.begin_flush()
     assert work is not None
     path = log._segments.active.path

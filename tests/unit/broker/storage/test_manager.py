@@ -77,7 +77,7 @@ def test_a_folder_has_one_broker_at_a_time(tmp_path: Path) -> None:
     manager(tmp_path).close()
 
 
-def test_a_clean_shutdown_is_believed_once(tmp_path: Path) -> None:
+def test_a_clean_shutdown_counts_once(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     assert logs.was_clean
     fill(create(logs))
@@ -145,7 +145,7 @@ def test_a_partitions_folder_names_its_topic_as_kafka_does(tmp_path: Path) -> No
     logs.close()
 
 
-def test_a_deleted_partition_is_gone_for_good_and_its_name_free(tmp_path: Path) -> None:
+def test_a_deleted_partition_does_not_return_and_its_name_is_free(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     fill(create(logs))
     logs.delete([("topic", 0)])
@@ -218,7 +218,7 @@ def test_a_folder_whose_metadata_contradicts_its_place_is_offline_and_left_as_it
 
 @pytest.mark.parametrize("content", [None, b"", bytes(43)])
 @pytest.mark.parametrize("count", [0, 30])
-def test_a_missing_metadata_is_written_anew_and_told_where_records_lie_beside_it(
+def test_a_missing_metadata_is_written_again_and_reported_if_the_folder_has_records(
     tmp_path: Path, content: bytes | None, count: int
 ) -> None:
     logs = manager(tmp_path)
@@ -237,7 +237,7 @@ def test_a_missing_metadata_is_written_anew_and_told_where_records_lie_beside_it
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
-def test_a_checkpoint_that_is_gone_after_a_clean_shutdown_is_told_and_means_reading_everything(
+def test_a_checkpoint_missing_after_a_clean_shutdown_is_reported_and_everything_is_read(
     tmp_path: Path, name: str
 ) -> None:
     logs = manager(tmp_path)
@@ -252,7 +252,7 @@ def test_a_checkpoint_that_is_gone_after_a_clean_shutdown_is_told_and_means_read
     logs.close()
 
 
-def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_never_believed(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_does_not_affect_others_and_is_never_trusted(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     for partition in range(2):
         fill(create(logs, partition=partition))
@@ -501,7 +501,7 @@ def test_a_first_segment_that_is_gone_after_a_clean_shutdown_is_a_hole(tmp_path:
     logs.close()
 
 
-def test_a_first_segment_that_is_gone_after_a_crash_may_have_been_deleted_and_is_told(tmp_path: Path) -> None:
+def test_a_first_segment_missing_after_a_crash_may_have_been_deleted_and_is_reported(tmp_path: Path) -> None:
     base = without_its_first_segment(tmp_path, clean=False)
     with capture_logs() as events:
         logs = manager(tmp_path)
@@ -555,7 +555,7 @@ def test_no_segment_leaves_before_a_snapshot_is_there(tmp_path: Path, producer_i
     assert told_at_the_start(tmp_path) == ("log_recovered", "info")
 
 
-def test_where_nobody_knows_whether_the_machine_stopped_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
+def test_a_torn_tail_is_no_damage_if_the_machine_may_have_stopped(tmp_path: Path) -> None:
     machine = Machine()
     machine.life = ""
     torn_at_a_roll(tmp_path, machine)

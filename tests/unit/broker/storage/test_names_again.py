@@ -113,7 +113,7 @@ def test_a_start_that_fails_leaves_the_folder_free_and_as_clean_as_it_was(tmp_pa
     logs.close()
 
 
-def test_a_disk_without_room_for_what_only_advice_needs_can_be_started_on(tmp_path: Path) -> None:
+def test_a_start_works_on_a_disk_without_space_for_optional_files(tmp_path: Path) -> None:
     disk = FaultyDisk()
     disk.open_error = lambda path: errno.ENOSPC if path.name.startswith(".boot_id") else None
     logs = manager(tmp_path, disk)
@@ -138,7 +138,7 @@ def test_a_full_disk_keeps_no_log_of_a_crash_from_being_read(tmp_path: Path) -> 
     assert create(manager(tmp_path)).end_offset == 30
 
 
-def test_what_somebody_else_put_there_keeps_no_deletion(tmp_path: Path) -> None:
+def test_foreign_files_do_not_prevent_a_deletion(tmp_path: Path) -> None:
     (tmp_path / "a-0.1-delete" / "folder").mkdir(parents=True)
     (tmp_path / "b-delete").write_bytes(b"")
     (tmp_path / "other-0").write_bytes(b"somebody's")
@@ -156,7 +156,7 @@ def test_what_somebody_else_put_there_keeps_no_deletion(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_a_folder_that_is_missing_at_the_start_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing_at_the_start_is_reported(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     fill(create(logs))
     logs.close()

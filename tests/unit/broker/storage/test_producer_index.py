@@ -101,7 +101,7 @@ def test_ids_that_lie_evenly_are_found_in_few_steps(ids: range) -> None:
     assert sum(steps) / len(steps) < 2
 
 
-def test_runs_that_fall_on_the_same_cells_do_not_make_a_long_walk() -> None:
+def test_runs_of_the_same_cells_do_not_cause_long_searches() -> None:
     slots = Slots()
     for producer_id in range(5_000):
         slots.add(producer_id)

@@ -7,7 +7,7 @@ from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerRul
 from tidelog.protocol.errors import ErrorCode
 
 
-def test_a_clock_that_goes_back_expires_nobody_early() -> None:
+def test_a_clock_that_goes_back_expires_no_producer_early() -> None:
     machine = states(expiration_ms=DAY_MS)
     machine.apply(header(1, 0, 0), 0, NOW_MS)
     machine.apply(header(2, 0, 0), 1, NOW_MS - 10 * DAY_MS)

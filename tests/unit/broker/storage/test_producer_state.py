@@ -46,7 +46,7 @@ def test_while_a_transaction_is_open_its_producer_writes_nothing_else(log: Log) 
     assert log.send(2, 0, 0) == Append()
 
 
-def test_a_newer_epoch_needs_the_coordinators_word_while_an_older_transaction_is_open(log: Log) -> None:
+def test_a_newer_epoch_needs_the_coordinators_answer_while_an_older_transaction_is_open(log: Log) -> None:
     log.send(1, 0, 0, attributes=TRANSACTIONAL)
     assert log.send(1, 1, 0, attributes=TRANSACTIONAL) == Begin()
     assert log.machine.entry(1).current_txn_start_offset == 0  # type: ignore[union-attr]

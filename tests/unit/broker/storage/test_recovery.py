@@ -395,7 +395,7 @@ def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path, text: 
 
 
 @pytest.mark.parametrize("snapshot_first", [True, False])
-def test_who_was_forgotten_stays_so_over_a_clean_restart_when_nobody_is_left(
+def test_forgotten_producers_stay_forgotten_over_a_clean_restart_when_none_is_left(
     tmp_path: Path, snapshot_first: bool
 ) -> None:
     log = written(tmp_path, 3)

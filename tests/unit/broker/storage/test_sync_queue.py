@@ -44,7 +44,7 @@ def test_what_was_taken_is_answered_once_however_much_is_under_way(queue: SyncQu
         assert queue.finished() == []
 
 
-def test_queues_at_the_same_time_are_apart_and_a_later_one_hears_nothing_of_an_earlier(
+def test_queues_at_the_same_time_are_separate_and_a_later_one_gets_nothing_of_an_earlier(
     queue: SyncQueue, tmp_path: Path
 ) -> None:
     with (tmp_path / "log").open("wb", buffering=0) as file:

@@ -157,7 +157,7 @@ def test_an_intact_index_is_not_rebuilt(tmp_path: Path) -> None:
     assert not open_log(tmp_path, config=CONFIG, recovery_point=log.recovery_point).recovery.rebuilt_indexes
 
 
-def test_an_index_leaves_with_its_segment_and_a_reader_of_it_is_not_told_that_all_was_committed(
+def test_an_index_is_deleted_with_its_segment_and_its_reader_does_not_treat_all_as_committed(
     tmp_path: Path,
 ) -> None:
     log = written_log(tmp_path, clean=True)

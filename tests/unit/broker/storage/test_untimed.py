@@ -170,7 +170,7 @@ def test_the_stored_header_says_what_the_records_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("max_timestamp", [-1, 0, NOW_MS - 1])
-def test_a_max_timestamp_before_the_first_record_is_not_believed(tmp_path: Path, max_timestamp: int) -> None:
+def test_a_max_timestamp_before_the_first_record_is_ignored(tmp_path: Path, max_timestamp: int) -> None:
     log = open_log(tmp_path)
     append(log, with_max_timestamp(batch(), max_timestamp))
     flush(log)

@@ -97,7 +97,7 @@ async def test_a_crash_leaves_the_folder_as_kill_9_would() -> None:
         assert await read(broker, topic, 2) == [b"a", b"b"]
 
 
-async def test_a_crash_answers_nobody() -> None:
+async def test_a_crash_answers_no_request() -> None:
     async with EmbeddedBroker() as broker:
         topic = await broker.create_topic()
         async with Producer(

@@ -112,7 +112,7 @@ def test_a_compaction_that_is_killed_anywhere_leaves_each_record_once(
     check(root)
 
 
-def test_a_folder_that_others_wrote_to_is_left_alone(root: Path) -> None:
+def test_a_folder_with_files_of_others_is_not_changed(root: Path) -> None:
     (root / "topic=t" / "date=1970-01-01" / "part-0.parquet").touch()
     before = names(root)
     assert compact(root) == 2 * (COMMITS - 1)

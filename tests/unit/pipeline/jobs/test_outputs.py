@@ -20,7 +20,7 @@ def test_a_folder_of_results_is_new_or_holds_earlier_ones_only(tmp_path: Path) -
     check_folder("output", "s3a://bucket/folder")
 
 
-def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
+def test_the_obstacle_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(OptionError, match=r"output: .*file is a file. Name a folder"):

@@ -65,7 +65,7 @@ def test_an_archive_without_records_is_one_unless_it_had_some(tmp_path: Path) ->
         records(tmp_path)
 
 
-def test_a_file_that_is_gone_is_told_to_who_reads_its_offsets(tmp_path: Path) -> None:
+def test_readers_of_the_offsets_of_a_missing_file_get_an_error(tmp_path: Path) -> None:
     with Archive(str(tmp_path)) as archive:
         files = [draft(archive, first, first + 9) for first in (0, 10, 20)]
         archive.commit({PLACE: 30}, files)

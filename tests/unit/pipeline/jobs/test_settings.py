@@ -36,7 +36,7 @@ class Settings:
 TABLES = (Settings, CommonSettings)
 
 
-def test_flags_go_before_the_jobs_section_and_that_before_what_stands_above() -> None:
+def test_flags_override_the_jobs_section_which_overrides_the_settings_above() -> None:
     file = {
         "path": "above",
         "max_rows": 1,

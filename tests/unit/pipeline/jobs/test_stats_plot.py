@@ -37,7 +37,7 @@ def test_the_topics_with_the_most_records_are_shown_first() -> None:
     assert largest(topics) == [f"t{number}" for number in range(MOST_TOPICS + 1, 1, -1)]
 
 
-def test_lags_that_nobody_knows_leave_their_panel_empty(tmp_path: Path) -> None:
+def test_unknown_lags_leave_their_panel_empty(tmp_path: Path) -> None:
     unknown = [row | dict.fromkeys(("lag_p50_ms", "lag_p95_ms", "lag_max_ms")) for row in rows("t", 1, 2)]
     assert draw(tmp_path / "plot.png", unknown, unknown, 60, lag_is_seen=True) == ["t"]
 

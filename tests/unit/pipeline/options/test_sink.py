@@ -39,7 +39,7 @@ def test_names_are_sparks_in_any_case_with_or_without_its_prefix() -> None:
     assert options == SinkOptions(cluster, "t", compression_type="zstd", batch_bytes=1000, request_bytes=2000)
 
 
-def test_a_mirrors_session_lies_in_the_checkpoint_or_where_it_is_told() -> None:
+def test_a_mirrors_session_is_in_the_checkpoint_or_in_the_given_folder() -> None:
     in_checkpoint = parse_sink_options(MIRROR | {"checkpointLocation": "file:///data/c/"}, is_stream=True)
     assert in_checkpoint.session_path == "/data/c/tidelog-session"
     told = parse_sink_options(MIRROR | {"session.path": "/s", "mirror.gaps": "allow"}, is_stream=False)

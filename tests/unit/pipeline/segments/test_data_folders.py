@@ -101,7 +101,7 @@ def test_a_search_by_time_does_not_pass_offsets_that_no_file_holds(folder: Path,
     assert offset_at(files, (30, 60), 26) == 30
 
 
-def test_without_a_clean_shutdown_somebody_must_vouch_for_the_end(folder: Path) -> None:
+def test_without_a_clean_shutdown_the_end_must_be_given(folder: Path) -> None:
     (folder / CLEAN_SHUTDOWN).unlink()
     for options in ({}, {"endingOffsets": '{"a":{"0":30,"1":-1}}'}, {"endingTimestamp": "5"}):
         with pytest.raises(OptionError, match="or explicit endingOffsets in a batch"):

@@ -41,7 +41,7 @@ def test_java_home_comes_before_path(tmp_path: Path) -> None:
     assert find_java(environment) == (home, 21, "JAVA_HOME")
 
 
-def test_an_old_java_home_gives_way_to_path(tmp_path: Path) -> None:
+def test_path_replaces_an_old_java_home(tmp_path: Path) -> None:
     home = pretend_java(tmp_path / "home", 'java version "1.8.0_392"')
     path = pretend_java(tmp_path / "path", 'openjdk version "17"')
     environment = {"JAVA_HOME": str(home), "PATH": str(path / "bin")}

@@ -44,7 +44,7 @@ def test_what_a_member_says_of_itself_is_bounded(site: Site) -> None:
     refused(site)
 
 
-def test_no_group_is_made_for_a_member_id_that_nobody_handed_out(site: Site) -> None:
+def test_no_group_is_created_for_an_unknown_member_id(site: Site) -> None:
     assert site.join("invented").answer.error_code == UNKNOWN
     refused(site)
 
@@ -116,7 +116,7 @@ def test_a_rebalance_waits_no_longer_when_an_id_is_given_back_or_expires(site: S
     assert again.answer.generation == 3
 
 
-def test_a_static_member_that_comes_back_keeps_its_assignment_and_nobody_rebalances(site: Site) -> None:
+def test_a_static_member_that_returns_keeps_its_assignment_without_a_rebalance(site: Site) -> None:
     leader, follower = site.stable(a="a", b="b")
     back = site.join(instance_id="b").answer
     assert (back.error_code, back.generation, back.leader) == (NONE, 1, leader)
@@ -197,7 +197,7 @@ def test_operators_remove_a_static_member_by_its_instance_id_alone(site: Site) -
     assert site.heartbeat(follower, 1) == UNKNOWN
 
 
-def test_an_instance_id_that_nobody_has_is_an_unknown_member(site: Site) -> None:
+def test_an_unused_instance_id_is_an_unknown_member(site: Site) -> None:
     leader, _ = site.stable()
     assert site.heartbeat(leader, 1, instance_id="new") == UNKNOWN
 

@@ -56,7 +56,7 @@ def test_a_member_that_the_leader_left_out_has_an_empty_assignment(site: Site) -
     assert (waiting.answer.error_code, waiting.answer.assignment) == (NONE, b"")
 
 
-def test_an_assignment_that_could_not_be_written_is_told_to_nobody(site: Site) -> None:
+def test_an_assignment_that_could_not_be_written_is_sent_to_no_member(site: Site) -> None:
     leader, follower = (site.join() for _ in range(2))
     site.pass_ms(2 * DELAY_MS)
     ids = [leader.answer.member_id, follower.answer.member_id]
@@ -93,7 +93,7 @@ def test_a_batch_of_members_leaves_and_each_has_its_own_answer(site: Site) -> No
     assert site.members() == [follower]
 
 
-def test_whoever_leaves_while_it_waits_is_answered(site: Site) -> None:
+def test_a_member_that_leaves_while_it_waits_is_answered(site: Site) -> None:
     leader, follower = site.stable()
     waiting = site.join(follower, protocols={"range": b"more topics"})
     assert site.leave(follower) == [NONE]

@@ -24,7 +24,7 @@ def refusal(site: Site, member_id: str, generation: int, instance_id: str | None
     return None
 
 
-def test_a_member_of_the_generation_may_commit_and_nobody_else(site: Site) -> None:
+def test_only_a_member_of_the_generation_may_commit(site: Site) -> None:
     leader, _ = site.stable()
     assert refusal(site, leader, 1) is None
     assert refusal(site, leader, 2) == ErrorCode.ILLEGAL_GENERATION

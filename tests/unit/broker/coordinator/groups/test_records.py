@@ -50,7 +50,7 @@ def test_a_group_is_written_in_the_bytes_that_kafka_writes() -> None:
     )  # fmt: skip
 
 
-def test_an_empty_group_and_one_that_was_deleted_are_told_apart() -> None:
+def test_an_empty_group_and_a_deleted_one_are_distinguished() -> None:
     key, value = GROUP_RECORDS.encode(GroupRecord("g", Group("g", generation=3, protocol_type="consumer")))
     assert value is not None
     group = GROUP_RECORDS.decode(key, value).group

@@ -139,7 +139,7 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
         (Members((), idle_ms=None), {("t", 0): 5, ("u", 0): 5}),
     ],
 )
-def test_offsets_expire_when_nobody_needs_them_for_the_retention(
+def test_offsets_expire_when_they_are_unused_for_the_retention(
     members: NoMembers, kept: dict[tuple[str, int], int]
 ) -> None:
     of = machine(offset("t", 0, at_ms=0), offset("u", 0, at_ms=1), members=members)

@@ -132,7 +132,7 @@ def test_a_time_index_without_the_largest_timestamp_is_found(folder: Folder) -> 
     )
 
 
-def test_a_time_index_that_believed_a_max_timestamp_of_0_is_no_damage(folder: Folder) -> None:
+def test_a_time_index_with_a_max_timestamp_of_0_is_no_damage(folder: Folder) -> None:
     """librdkafka sends 0 for records without timestamps, and older versions entered it."""
     log = folder.logs[0]
     for number in range(len(folder.places(log))):
@@ -230,7 +230,7 @@ def test_a_damaged_copy_of_the_catalog_is_found(folder: Folder) -> None:
     only(folder, r"damage cluster\.copy: .*1000 bytes.*; the next start .* writes it again .*")
 
 
-async def test_a_running_broker_is_left_alone(tmp_path: Path) -> None:
+async def test_the_folder_of_a_running_broker_is_not_changed(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     async with await Broker.start(BrokerConfig(data_dir=data_dir, port=0, http_port=-1)):
         with pytest.raises(VerificationError, match="a broker is using"):
