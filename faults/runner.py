@@ -384,8 +384,10 @@ def judge_files(data_dir_of: Callable[[int], Path], result: Result, logs: Logs |
 
 
 def alarms(broker: BrokerProcess, *, disks_fail: bool = False) -> list[Finding]:
-    """Log lines that crashes must not cause: errors, damage, tracebacks. A start may lack the store; with
-    `disks_fail` what names an error of a disk is no finding."""
+    """Log lines that crashes must not cause: errors, damage, tracebacks. A start may lack the store. After a
+    crash between the deletion of files and the saving of the new start, duplicates of what was deleted are
+    refused. With `disks_fail` what names an error of a disk is no finding."""
+    deleted = {_partition_of(event) for event in broker.events("log_start_moved")}
     events = [(line, event_of(line)) for line in broker.log_lines]
     return [
         Finding(Kind.ALARM, line)
@@ -394,6 +396,7 @@ def alarms(broker: BrokerProcess, *, disks_fail: bool = False) -> list[Finding]:
         or (
             event.get("level") in ("error", "critical")
             and not _lacked_store(event)
+            and not (event.get("event") == "duplicate_refused" and _partition_of(event) in deleted)
             and not (disks_fail and _is_of_disk(event))
         )
     ]
@@ -406,10 +409,17 @@ _OF_DISKS: Final = tuple(
 
 
 def _is_of_disk(event: Mapping[str, Any]) -> bool:
-    """After a repair a log may end with zeros that were never synced."""
+    """A repaired disk may lack what was never synced: the end of a log, or the file with a topic's id beside
+    records of a replica that had synced nothing yet."""
     if event.get("event") == "log_damage_found":
         return not event.get("below_recovery_point")
+    if event.get("event") == "partition_metadata_missing":
+        return True
     return any(each in str(event.get("error")) for each in _OF_DISKS)
+
+
+def _partition_of(event: Mapping[str, Any]) -> tuple[str, int]:
+    return event["topic"], event["partition"]
 
 
 def _lacked_store(event: Mapping[str, Any]) -> bool:

@@ -201,7 +201,7 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
         topics = {INPUT: count, **PARTITIONS}
         await admin.create_topics([NewTopic(*each, site.replicas) for each in topics.items()])
     # Replicas and stopped machines make processors slower; they have to read all of the input in the end.
-    longest_pause_s = _LONGEST_PAUSE_S if site.replicas == 1 else 10 * _LONGEST_PAUSE_S
+    longest_pause_s = _LONGEST_PAUSE_S if site.replicas == 1 else 30 * _LONGEST_PAUSE_S
     job_of_feeder = WriterJob(site.address, INPUT, count, seed, longest_pause_s=longest_pause_s)
     feeder = TidelogWriter("feeder", job_of_feeder, TIDELOG)
     site.users, site.api_keys = slots, _API_KEYS
