@@ -9,7 +9,7 @@ from rich.console import Console
 
 from bench import report
 from bench.clients.consumers import CLIENTS as CONSUMERS
-from bench.clients.consumers import CONFLUENT, open_consumer
+from bench.clients.consumers import CONFLUENT
 from bench.clients.producers import CLIENTS as PRODUCERS
 from bench.loads import client_load, latency_load
 from bench.results import Requirement, Results
@@ -53,13 +53,6 @@ async def test_every_consumer_reads_what_there_is(broker: ThreadedBroker, client
     topic = await stored(broker)
     numbers = await client_load.run(broker.port, "consume", client, topic, records=1000, way=way)
     assert numbers["records"] >= 1000
-
-
-@pytest.mark.parametrize("client", CONSUMERS)
-async def test_a_consumer_begins_at_the_beginning(broker: ThreadedBroker, client: str) -> None:
-    consumer = await open_consumer(client, broker.port, await stored(broker, 500))
-    assert (await consumer.getone()).offset == 0
-    await consumer.stop()
 
 
 @pytest.mark.parametrize("client", CONSUMERS)

@@ -13,18 +13,6 @@ def log() -> Log:
     return Log(states())
 
 
-def test_below_the_window_is_out_of_order_when_switched_off() -> None:
-    log = Log(states(duplicate_below_window=False))
-    for number in range(6):
-        log.send(1, 0, number)
-    assert code(log.send(1, 0, 0)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-def test_a_partial_overlap_is_out_of_order(log: Log) -> None:
-    log.send(1, 0, 0, 5)
-    assert code(log.send(1, 0, 3, 5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
 def test_the_first_transactional_batch_begins_a_transaction_and_the_next_ones_belong_to_it(log: Log) -> None:
     assert log.send(1, 0, 0, 2, attributes=TRANSACTIONAL) == Begin()
     assert log.machine.entry(1).current_txn_start_offset == 0  # type: ignore[union-attr]
@@ -62,16 +50,6 @@ def test_a_marker_of_a_newer_epoch_fences_what_the_old_one_sends_later(log: Log)
 def test_an_unknown_producers_transaction_follows_the_rules_of_unknown_producers(log: Log) -> None:
     assert code(log.send(1, 0, 3, attributes=TRANSACTIONAL)) == ErrorCode.UNKNOWN_PRODUCER_ID
     assert code(log.send(-1, -1, -1, attributes=TRANSACTIONAL)) == ErrorCode.INVALID_TXN_STATE
-
-
-def test_check_changes_nothing() -> None:
-    machine = states()
-    log = Log(machine)
-    log.send(1, 0, 0)
-    before = list(machine.entries())
-    for sent in (header(1, 0, 0), header(1, 0, 9), header(1, 1, 0), header(2, 0, 0)):
-        machine.check(sent)
-    assert list(machine.entries()) == before
 
 
 def test_batches_without_a_producer_id_leave_no_trace() -> None:

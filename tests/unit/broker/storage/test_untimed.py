@@ -104,22 +104,6 @@ def test_what_was_stored_with_a_max_timestamp_of_0_does_so_too(tmp_path: Path, c
     assert_ages_by_its_file(log)
 
 
-@pytest.mark.parametrize("reopened", [True, False])
-@pytest.mark.parametrize("timed_last", [True, False])
-def test_beside_old_timestamps_it_still_ages_by_its_file(
-    tmp_path: Path, reopened: bool, timed_last: bool
-) -> None:
-    log = open_log(tmp_path)
-    long_ago = batch(timestamp=NOW_MS - 10 * RETENTION_MS)
-    for each in (untimed(), long_ago) if timed_last else (long_ago, untimed()):
-        append(log, each)
-    flush(log)
-    if reopened:
-        log.close(clean=True)
-        log = open_log(tmp_path, clean=True)
-    assert_ages_by_its_file(log)
-
-
 def test_timestamps_alone_decide_where_every_batch_has_one(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(timestamp=NOW_MS - 2 * RETENTION_MS))
