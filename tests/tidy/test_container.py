@@ -23,7 +23,7 @@ from tidelog.broker.cluster.membership import ClusterCounts
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.broker.coordinator.offset_metrics import FAMILIES
-from tidelog.broker.observability.metrics import Metrics, TransactionCounts
+from tidelog.broker.observability.metrics import InSyncCounts, Metrics, TransactionCounts
 from tidelog.broker.processes.front import SECONDS, UP
 from tidelog.broker.security.tls import ListenerTls
 
@@ -55,6 +55,7 @@ def exposed_families() -> list[Metric]:
     metrics.produce_failed("topic")
     metrics.group_commit(3)
     metrics.count_cluster_with(lambda: ClusterCounts(True, 1, 0, 1, 0))
+    metrics.count_in_sync_sets_with(lambda: InSyncCounts(1, 0, 0, 0, 0, 0))
     metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 1}, {"id": 1.0}))
     return list(metrics.registry.collect())
 
