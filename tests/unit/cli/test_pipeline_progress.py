@@ -55,30 +55,19 @@ def test_progress_is_a_line_on_a_terminal_and_numbers_in_a_file(
     assert "tidelog_pipeline_archive_rows 1200.0" in (tmp_path / "job.prom").read_text().splitlines()
 
 
-def test_a_rate_counts_from_the_first_task(
-    make_terminal: MakeTerminal, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_task_seen", [True, False])
+def test_a_rate_counts_from_the_first_task_or_from_the_first_progress_where_none_was_seen(
+    make_terminal: MakeTerminal, monkeypatch: pytest.MonkeyPatch, is_task_seen: bool
 ) -> None:
     make_terminal()
-    now = 1000.0
+    now = 1000.0 if is_task_seen else 1060.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     with progress_shown("mirror", None) as screen:
         screen.advance(JobProgress(0, None, 0, "mirrors"))
-        now = 1060.0  # Spark has started.
-        screen.show_activity(SparkActivity(0, 1, 1))
-        assert shown_rows(screen) == "0 rows"
-        now = 1062.0
-        screen.advance(JobProgress(3000, None, 1, "mirrors"))
-        assert shown_rows(screen) == "3,000 rows, 1,500/s"
-
-
-def test_a_rate_counts_from_the_first_progress_where_no_task_was_seen(
-    make_terminal: MakeTerminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_terminal()
-    now = 1060.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    with progress_shown("mirror", None) as screen:
-        screen.advance(JobProgress(0, None, 0, "mirrors"))
+        if is_task_seen:
+            now = 1060.0  # Spark has started.
+            screen.show_activity(SparkActivity(0, 1, 1))
+            assert shown_rows(screen) == "0 rows"
         now = 1062.0
         screen.advance(JobProgress(3000, None, 1, "mirrors"))
         assert shown_rows(screen) == "3,000 rows, 1,500/s"

@@ -227,24 +227,18 @@ def test_many_clients_with_large_frames_are_served_in_turn_and_none_is_disconnec
     assert 0 < served[-1] <= 2 * served[0]
 
 
-@pytest.mark.parametrize("kept", [60, 74, 95])
-def test_active_senders_are_served_whatever_idle_ones_hold(kept: int) -> None:
-    silent = [Sender(size=200, rate=0, came=kept) for _ in range(100)]
-    sender = Sender(size=300, rate=100)
-    crowd = Crowd([*silent, sender], bound=10_000)
-    for _ in range(100):
-        crowd.step()
-    assert sender.frames >= 10
-    assert sender not in crowd.cut
-    assert crowd.most <= 10_000
-
-
-def test_active_senders_are_served_beside_those_that_send_a_byte_at_a_time() -> None:
-    slow = [Sender(size=2000, rate=1, came=70) for _ in range(100)]
+@pytest.mark.parametrize(
+    ("size", "rate", "kept", "steps", "frames"),
+    [(200, 0, 60, 100, 10), (200, 0, 74, 100, 10), (200, 0, 95, 100, 10), (2000, 1, 70, 2000, 200)],
+)
+def test_active_senders_are_served_whatever_idle_and_slow_ones_hold(
+    size: int, rate: int, kept: int, steps: int, frames: int
+) -> None:
+    slow = [Sender(size=size, rate=rate, came=kept) for _ in range(100)]
     sender = Sender(size=300, rate=100)
     crowd = Crowd([*slow, sender], bound=10_000)
-    for _ in range(2000):
+    for _ in range(steps):
         crowd.step()
-    assert sender.frames >= 200
+    assert sender.frames >= frames
     assert sender not in crowd.cut
     assert crowd.most <= 10_000
