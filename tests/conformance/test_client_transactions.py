@@ -28,7 +28,8 @@ from tidelog.client.offset_lookup import LATEST, edge_offsets
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.connection import Connection
 
-QUICK = {"retry_backoff_ms": 10, "request_timeout_ms": 10_000}
+QUICK = {"retry_backoff_ms": 10, "request_timeout_ms": int(DEADLINE_SECONDS * 1000)}
+"""A busy machine takes long to start brokers again."""
 
 
 TWO_PHASE = {
@@ -58,7 +59,7 @@ def producer(broker: EmbeddedBroker, transactional_id: str = "app", **settings: 
     return Producer(
         bootstrap_servers=broker.bootstrap_servers,
         transactional_id=transactional_id,
-        **{**QUICK, **settings},  # type: ignore[arg-type]
+        **{**QUICK, "transaction_timeout_ms": QUICK["request_timeout_ms"], **settings},  # type: ignore[arg-type]
     )
 
 

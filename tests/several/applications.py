@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -60,13 +60,16 @@ class Application:
 
     def rounds(self) -> Iterator[int]:
         number = 0
-        while not self._ending.is_set():
+        while not self.is_ending():
             began = time.monotonic()
             yield number
             self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
             number += 1
             self.acknowledged = number
             self._ending.wait(PAUSE_SECONDS)
+
+    def is_ending(self) -> bool:
+        return self._ending.is_set()
 
     def take(self, topic: str, partition: int, value: bytes) -> None:
         number, expected = int(value), self.read[topic, partition]
@@ -217,28 +220,25 @@ def _read_with_librdkafka(told: Application, client: str, topics: list[str]) -> 
 
 
 def _read_with_kafka_python(told: Application, client: str, topics: list[str]) -> None:
-    consumer: Any = KafkaConsumer(
-        *topics,
-        bootstrap_servers=told.address.split(","),
-        group_id=client,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-    )
-    positions: dict[Any, int] = {}
-    for _ in told.rounds():
-        try:
-            for where, records in consumer.poll(timeout_ms=200).items():
-                for record in records:
-                    told.take(where.topic, where.partition, record.value)
-                    positions[where] = record.offset + 1
-            if told.read:
-                consumer.commit()
-        except UnknownBrokerIdError:
-            # kafka-python 3.0 raises it between two updates of its metadata, and drops what it had read.
-            for where in consumer.assignment() & positions.keys():
-                consumer.seek(where, positions[where])
-    consumer.close()
+    rounds = told.rounds()
+    while not told.is_ending():
+        consumer: Any = KafkaConsumer(
+            *topics,
+            bootstrap_servers=told.address.split(","),
+            group_id=client,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        # Between two updates of its metadata, kafka-python 3.0 raises this error. It drops what it had read,
+        # and never reads from that broker again.
+        with closing(consumer), suppress(UnknownBrokerIdError):
+            for _ in rounds:
+                for where, records in consumer.poll(timeout_ms=200).items():
+                    for record in records:
+                        told.take(where.topic, where.partition, record.value)
+                if told.read:
+                    consumer.commit()
 
 
 Programs = Mapping[str, Callable[[Application, str], None]]
@@ -260,7 +260,9 @@ class Applications:
             for does in programs
         }
         self._threads = {
-            key: threading.Thread(target=told.run, args=(programs[key[1]], key[0]), name=told.name)
+            key: threading.Thread(
+                target=told.run, args=(programs[key[1]], key[0]), name=told.name, daemon=True
+            )
             for key, told in self.all.items()
         }
 
@@ -287,7 +289,7 @@ class Applications:
         self._ending.set()
         for (_, does), thread in self._threads.items():
             if does != "reads":
-                await asyncio.to_thread(thread.join)
+                await asyncio.to_thread(thread.join, DEADLINE_SECONDS)
         written = {
             name(client): self.all[client, does].acknowledged
             for client in self._clients
@@ -314,8 +316,10 @@ class Applications:
     def stop(self) -> None:
         self._ending.set()
         self._reading.set()
-        for thread in self._threads.values():
-            thread.join()
+        for key, thread in self._threads.items():
+            thread.join(DEADLINE_SECONDS)
+            if thread.is_alive():
+                self.all[key].errors.append("it does not end")
 
     def figures(self) -> list[str]:
         return [

@@ -33,6 +33,8 @@ class Machines:
             "cluster.store": f"etcd:{store}",
             "broker.session.timeout.ms": 3_000,
             "leader.imbalance.check.interval.seconds": 2,
+            # On a busy machine kafka-python hears later who leads now, and it must not meet a refused port.
+            "shutdown.linger.ms": 30_000,
         }
         self.folder = folder
         self.broker = {
@@ -63,6 +65,7 @@ async def machines(tmp_path: Path) -> AsyncIterator[Machines]:
         finally:
             for broker in made.broker.values():
                 await broker.kill_9()
+        assert [each for broker in made.broker.values() for each in broker.events("partition_offline")] == []
 
 
 async def replicas(address: str) -> set[tuple[int, ...]]:
