@@ -50,6 +50,7 @@ from tidelog.broker.security.required_access import NOTHING, Effect, Need, each,
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import APIS, ApiKey, encode_response
+from tidelog.protocol.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -131,6 +132,7 @@ def _api(
 
 _MEMBER: Final = (whole(right.READ_GROUP, field="group_id"),)
 _OF_CONSUMED: Final = "not for offsets of __transaction_state, which has no consumers"
+_RESOURCE: Final = ("resource_type", "resource_name")
 _SEES_OPERATIONS: Final = shown(
     right.DESCRIBE_CLUSTER, when="it asks for the authorized operations of the cluster"
 )
@@ -151,7 +153,7 @@ ROWS: Final = (
                  code=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         )),
     _api(ApiKey.LIST_OFFSETS, Kind.READ, OffsetsHandler.list_offsets,
-        failed.by_partition("name", "partition_index"), (each(right.DESCRIBE_TOPIC),)),
+        failed.by_partition(), (each(right.DESCRIBE_TOPIC),)),
     _api(ApiKey.METADATA, Kind.CHANGE, MetadataHandler.metadata,  # Creates topics.
         failed.metadata, (
             each(right.DESCRIBE_TOPIC, when="it names topics"),
@@ -160,7 +162,7 @@ ROWS: Final = (
             _SEES_OPERATIONS,
         )),
     _api(ApiKey.OFFSET_COMMIT, Kind.CHANGE, OffsetCommitsHandler.offset_commit,
-        failed.offset_commit, (*_MEMBER, each(right.READ_TOPIC, when=_OF_CONSUMED))),
+        failed.by_partition(("name", "topic_id")), (*_MEMBER, each(right.READ_TOPIC, when=_OF_CONSUMED))),
     _api(ApiKey.OFFSET_FETCH, Kind.READ, GroupOffsetsHandler.offset_fetch,
         failed.offset_fetch, (
             each(right.DESCRIBE_GROUP),
@@ -177,7 +179,7 @@ ROWS: Final = (
     _api(ApiKey.LEAVE_GROUP, Kind.CHANGE, GroupMembershipHandler.leave_group, failed.top_level, _MEMBER),
     _api(ApiKey.SYNC_GROUP, Kind.LONG_CHANGE, GroupMembershipHandler.sync_group, failed.top_level, _MEMBER),
     _api(ApiKey.DESCRIBE_GROUPS, Kind.READ, GroupAdminHandler.describe_groups,
-        failed.describe_groups, (each(right.DESCRIBE_GROUP),)),
+        failed.by_element("groups", "groups", "group_id", has_message=False), (each(right.DESCRIBE_GROUP),)),
     _api(ApiKey.LIST_GROUPS, Kind.READ, GroupAdminHandler.list_groups,
         failed.top_level, (shown(right.DESCRIBE_CLUSTER, right.DESCRIBE_GROUP),)),
     _api(ApiKey.SASL_HANDSHAKE, Kind.CHANGE, SaslHandler.handshake,
@@ -185,7 +187,7 @@ ROWS: Final = (
     _api(ApiKey.API_VERSIONS, Kind.READ, MetadataHandler.api_versions,
         failed.top_level, NOTHING, open_at=_BEFORE_TOO),
     _api(ApiKey.CREATE_TOPICS, Kind.CHANGE, TopicsHandler.create_topics,
-        failed.by_topic("topics"), (
+        failed.by_element("topics", "topics", "name"), (
             each(right.CREATE_CLUSTER, right.CREATE_TOPIC),
             shown(right.DESCRIBE_TOPIC_CONFIGS, when="for the settings of the new topic in the answer"),
         )),
@@ -196,7 +198,7 @@ ROWS: Final = (
                   when="for the name of a topic that it names by id"),
         )),
     _api(ApiKey.DELETE_RECORDS, Kind.CHANGE, OffsetsHandler.delete_records,
-        failed.delete_records, (each(right.DELETE_TOPIC),)),
+        failed.by_partition(low_watermark=NO_OFFSET), (each(right.DELETE_TOPIC),)),
     _api(ApiKey.INIT_PRODUCER_ID, Kind.CHANGE, ProducersHandler.init_producer_id,
         failed.init_producer_id, (
             whole(right.WRITE_TRANSACTION, field="transactional_id", when="it names a transactional id"),
@@ -205,7 +207,7 @@ ROWS: Final = (
                  "it names no transactional id; Write on any topic is enough"),
         )),
     _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, Kind.READ, OffsetsHandler.offset_for_leader_epoch,
-        failed.by_partition("topic", "partition"), (each(right.CLUSTER_ACTION, right.DESCRIBE_TOPIC),)),
+        failed.by_partition(("topic",), "partition"), (each(right.CLUSTER_ACTION, right.DESCRIBE_TOPIC),)),
     _api(ApiKey.ADD_PARTITIONS_TO_TXN, Kind.CHANGE, TransactionsHandler.add_partitions_to_txn,
         failed.add_partitions_to_txn, (
             whole(right.WRITE_TRANSACTION, field="v3_and_below_transactional_id", last=3),
@@ -222,7 +224,7 @@ ROWS: Final = (
     _api(ApiKey.WRITE_TXN_MARKERS, Kind.CHANGE, TransactionMarkersHandler.write_txn_markers,
         failed.write_txn_markers, (whole(right.ALTER_CLUSTER, right.CLUSTER_ACTION),)),
     _api(ApiKey.TXN_OFFSET_COMMIT, Kind.CHANGE, OffsetCommitsHandler.txn_offset_commit,
-        failed.by_partition("name", "partition_index"), (
+        failed.by_partition(), (
             whole(right.WRITE_TRANSACTION, field="transactional_id"),
             whole(right.READ_GROUP, field="group_id"),
             each(right.READ_TOPIC, when=_OF_CONSUMED),
@@ -230,16 +232,16 @@ ROWS: Final = (
     _api(ApiKey.DESCRIBE_ACLS, Kind.READ, AclsHandler.describe_acls,
         failed.top_level_with_message, (whole(right.DESCRIBE_CLUSTER),)),
     _api(ApiKey.CREATE_ACLS, Kind.CHANGE, AclsHandler.create_acls,
-        failed.create_acls, (whole(right.ALTER_CLUSTER),)),
+        failed.by_element("results", "creations"), (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.DELETE_ACLS, Kind.CHANGE, AclsHandler.delete_acls,
-        failed.delete_acls, (whole(right.ALTER_CLUSTER),)),
+        failed.by_element("filter_results", "filters"), (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.DESCRIBE_CONFIGS, Kind.READ, ConfigsHandler.describe_configs,
-        failed.by_resource("results"), (
+        failed.by_element("results", "resources", *_RESOURCE), (
             each(right.DESCRIBE_TOPIC_CONFIGS, when="it names topics"),
             each(right.DESCRIBE_CLUSTER_CONFIGS, when="it names brokers"),
         )),
     _api(ApiKey.ALTER_CONFIGS, Kind.CHANGE, ConfigsHandler.alter_configs,
-        failed.by_resource("responses"), (
+        failed.by_element("responses", "resources", *_RESOURCE), (
             each(right.ALTER_TOPIC_CONFIGS, when="it names topics"),
             each(right.ALTER_CLUSTER_CONFIGS, when="it names brokers"),
         )),
@@ -250,13 +252,14 @@ ROWS: Final = (
     _api(ApiKey.SASL_AUTHENTICATE, Kind.CHANGE, SaslHandler.authenticate,
         failed.top_level_with_message, NOTHING, open_at=_TOKENS),
     _api(ApiKey.CREATE_PARTITIONS, Kind.CHANGE, TopicsHandler.create_partitions,
-        failed.by_topic("results"), (each(right.ALTER_TOPIC),)),
+        failed.by_element("results", "topics", "name"), (each(right.ALTER_TOPIC),)),
     _api(ApiKey.DELETE_GROUPS, Kind.CHANGE, GroupAdminHandler.delete_groups,
-        failed.delete_groups, (each(right.DELETE_GROUP),)),
+        failed.by_element("results", "groups_names", "group_id", has_message=False),
+        (each(right.DELETE_GROUP),)),
     _api(ApiKey.ELECT_LEADERS, Kind.CHANGE, ClusterAdminHandler.elect_leaders,
         failed.elect_leaders, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, Kind.CHANGE, ConfigsHandler.incremental_alter_configs,
-        failed.by_resource("responses"), (
+        failed.by_element("responses", "resources", *_RESOURCE), (
             each(right.ALTER_TOPIC_CONFIGS, when="it names topics"),
             each(right.ALTER_CLUSTER_CONFIGS, when="it names brokers"),
         )),
@@ -283,11 +286,12 @@ ROWS: Final = (
     _api(ApiKey.DESCRIBE_CLUSTER, Kind.READ, MetadataHandler.describe_cluster,
         failed.top_level_with_message, (_SEES_OPERATIONS,)),
     _api(ApiKey.DESCRIBE_PRODUCERS, Kind.READ, ProducersHandler.describe_producers,
-        failed.describe_producers, (each(right.READ_TOPIC),)),
+        failed.by_partition(partitions="partition_indexes", has_message=True), (each(right.READ_TOPIC),)),
     _api(ApiKey.UNREGISTER_BROKER, Kind.CHANGE, ClusterAdminHandler.unregister_broker,
         failed.top_level_with_message, (whole(right.ALTER_CLUSTER),)),
     _api(ApiKey.DESCRIBE_TRANSACTIONS, Kind.READ, TransactionsHandler.describe_transactions,
-        failed.describe_transactions, (each(right.DESCRIBE_TRANSACTION), shown(right.DESCRIBE_TOPIC))),
+        failed.by_element("transaction_states", "transactional_ids", "transactional_id", has_message=False),
+        (each(right.DESCRIBE_TRANSACTION), shown(right.DESCRIBE_TOPIC))),
     _api(ApiKey.LIST_TRANSACTIONS, Kind.READ, TransactionsHandler.list_transactions,
         failed.top_level, (shown(right.DESCRIBE_TRANSACTION),)),
     _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, Kind.CHANGE, ConsumerGroupsHandler.heartbeat,
@@ -297,7 +301,7 @@ ROWS: Final = (
             shown(right.DESCRIBE_TOPIC, when="it subscribes by a regular expression"),
         )),
     _api(ApiKey.CONSUMER_GROUP_DESCRIBE, Kind.READ, ConsumerGroupsHandler.describe,
-        failed.consumer_group_describe, (
+        failed.by_element("groups", "group_ids", "group_id"), (
             each(right.DESCRIBE_GROUP),
             each(right.DESCRIBE_TOPIC,
                  when="topics are assigned to members of the group; the group is refused"),
@@ -307,7 +311,7 @@ ROWS: Final = (
     _api(ApiKey.LIST_CONFIG_RESOURCES, Kind.READ, ClusterAdminHandler.list_config_resources,
         failed.top_level, (whole(right.DESCRIBE_CLUSTER_CONFIGS),)),
     _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Kind.READ, TopicPartitionsHandler.describe_topic_partitions,
-        failed.describe_topic_partitions, (
+        failed.by_element("topics", "topics", "name", has_message=False), (
             each(right.DESCRIBE_TOPIC, when="it names topics"),
             shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
         )),
