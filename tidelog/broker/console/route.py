@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 from msgspec import Meta, Struct
 
@@ -102,6 +102,32 @@ class ApiRoute(NamedTuple):
     @property
     def path_names(self) -> list[str]:
         return _NAME.findall(self.path)
+
+
+def route(
+    method: Literal["GET", "POST", "PUT", "DELETE"],
+    path: str,
+    *,
+    needs: tuple[Need, ...] = (),
+    stream: Literal["", "text/event-stream", "application/x-ndjson"] = "",
+    answer: Any = None,
+    logged: tuple[str, ...] = (),
+    spread: Spread | None = None,
+) -> Callable[[Callable[[Console, Caller, Any], Any]], ApiRoute]:
+    """Make a route of the function that answers it.
+
+    The function's `asked` has the type of the parameters, its result that of the answer (of a stream the
+    values of the generator, unless `answer` is given), and its docstring is the summary.
+    """
+
+    def declared(handle: Callable[[Console, Caller, Any], Any]) -> ApiRoute:
+        hints = get_type_hints(handle, include_extras=True)
+        answered = answer or (get_args(hints["return"])[0] if stream else hints["return"])
+        summary = " ".join((handle.__doc__ or "").split())
+        parameters = hints["asked"]
+        return ApiRoute(method, path, handle, parameters, answered, summary, needs, stream, logged, spread)
+
+    return declared
 
 
 class Page(NamedTuple):

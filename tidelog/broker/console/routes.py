@@ -40,7 +40,10 @@ _SUBJECTS: Final = (
     events,
 )
 
-ROUTES: Final[Sequence[ApiRoute]] = [route for subject in _SUBJECTS for route in subject.ROUTES]
-PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]
-BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (offsets.OFFSETS, transactions.OPEN)
+BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (offsets.offsets_here, transactions.open_here)
 """Those that only brokers ask, for parts of their answers."""
+_DECLARED: Final = dict.fromkeys(
+    each for subject in _SUBJECTS for each in vars(subject).values() if isinstance(each, ApiRoute)
+)
+ROUTES: Final[Sequence[ApiRoute]] = [route for route in _DECLARED if route not in BETWEEN_BROKERS]
+PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import MOST_ROWS, ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import MOST_ROWS, Console, Listing, Page, Parameters, route
 from tidelog.broker.console.views.access import (
     AclList,
     OperationName,
@@ -46,6 +46,17 @@ _ITERATIONS: Final = 8_192
 Text = Annotated[str, Meta(max_length=_MOST_CHARACTERS)]
 Name = Annotated[str, Meta(min_length=1, max_length=_MOST_CHARACTERS)]
 Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+_SEES: Final = (whole(DESCRIBE_CLUSTER),)
+_CHANGES: Final = (whole(ALTER_CLUSTER),)
+_OF_ACL: Final = (
+    "principal",
+    "host",
+    "permission",
+    "operation",
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+)
 
 
 class AskedUsers(Listing, frozen=True, kw_only=True):
@@ -108,7 +119,9 @@ class AskedWho(Parameters, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 100
 
 
+@route("GET", "/api/v1/users", needs=_SEES)
 async def _users(console: Console, caller: Caller, asked: AskedUsers) -> UserList:
+    """All users."""
     services = console.services
     super_users = services.config.super_user_names
     return await services.turns.run(
@@ -116,7 +129,9 @@ async def _users(console: Console, caller: Caller, asked: AskedUsers) -> UserLis
     )
 
 
+@route("PUT", "/api/v1/users", needs=_CHANGES, logged=("name", "mechanism", "iterations"))
 async def _store_user(console: Console, caller: Caller, asked: NewUser) -> None:
+    """Create a user, or change a password."""
     mechanism = scram.ScramMechanism[asked.mechanism.replace("-", "_")]
     salt = os.urandom(scram.SALT_BYTES)
     salted = await asyncio.to_thread(scram.salted_password, mechanism, asked.password, salt, asked.iterations)
@@ -130,7 +145,9 @@ async def _store_user(console: Console, caller: Caller, asked: NewUser) -> None:
     await _alter_user(caller, {"deletions": [], "upsertions": [change]})
 
 
+@route("DELETE", "/api/v1/users", needs=_CHANGES, logged=("name",))
 async def _delete_user(console: Console, caller: Caller, asked: DeletedUser) -> None:
+    """Delete a user."""
     held = console.services.users.get(asked.name)
     if held is None:
         raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {asked.name!r}")
@@ -144,20 +161,26 @@ async def _alter_user(caller: Caller, changes: dict[str, object]) -> None:
         check_code(result["error_code"], result.get("error_message"))
 
 
+@route("GET", "/api/v1/acls", needs=_SEES)
 async def _acls(console: Console, caller: Caller, asked: AskedAcls) -> AclList:
+    """All ACLs."""
     kind = ResourceType.ANY if asked.resource_type is None else ResourceType[asked.resource_type]
     wanted = AclFilter(kind, PatternType.MATCH, asked.resource_name, asked.principal)
     services = console.services
     return await services.turns.run(acls_of(services.acls, wanted, asked.offset, asked.limit))
 
 
+@route("POST", "/api/v1/acls", needs=_CHANGES, logged=_OF_ACL)
 async def _create_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
+    """Create an ACL."""
     answer = await caller.ask(ApiKey.CREATE_ACLS, {"creations": [_fields(asked, "")]})
     for result in answer["results"]:
         check_code(result["error_code"], result["error_message"])
 
 
+@route("DELETE", "/api/v1/acls", needs=_CHANGES, logged=_OF_ACL)
 async def _delete_acl(console: Console, caller: Caller, asked: ChangedAcl) -> None:
+    """Delete an ACL."""
     answer = await caller.ask(ApiKey.DELETE_ACLS, {"filters": [_fields(asked, "_filter")]})
     for result in answer["filter_results"]:
         check_code(result["error_code"], result["error_message"])
@@ -179,7 +202,9 @@ def _fields(asked: ChangedAcl, suffix: str) -> dict[str, Any]:
     }
 
 
+@route("GET", "/api/v1/access/why", needs=_SEES)
 async def _why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
+    """Why a user has a permission or not."""
     if not asked.principal:
         return None
     kind = ResourceType[asked.resource_type]
@@ -189,7 +214,9 @@ async def _why(console: Console, caller: Caller, asked: AskedWhy) -> Why | None:
     )
 
 
+@route("GET", "/api/v1/access/who", needs=_SEES)
 async def _who(console: Console, caller: Caller, asked: AskedWho) -> Who:
+    """The users with a permission on a resource."""
     services, kind = console.services, ResourceType[asked.resource_type]
     name = _resource_name(kind, asked.resource_name)
     return await services.turns.run(who(services.acls.authorizer, asked.host, kind, name, asked.limit))
@@ -199,50 +226,7 @@ def _resource_name(kind: ResourceType, name: str) -> str:
     return CLUSTER_NAME if kind == ResourceType.CLUSTER else name
 
 
-_SEES: Final = (whole(DESCRIBE_CLUSTER),)
-_CHANGES: Final = (whole(ALTER_CLUSTER),)
-_OF_ACL: Final = (
-    "principal",
-    "host",
-    "permission",
-    "operation",
-    "resource_type",
-    "resource_name",
-    "pattern_type",
-)
-USERS: Final = ApiRoute("GET", "/api/v1/users", _users, AskedUsers, UserList, "All users.", _SEES)
-ACLS: Final = ApiRoute("GET", "/api/v1/acls", _acls, AskedAcls, AclList, "All ACLs.", _SEES)
-WHY: Final = ApiRoute(
-    "GET", "/api/v1/access/why", _why, AskedWhy, Why | None, "Why a user has a permission or not.", _SEES
-)
-WHO: Final = ApiRoute(
-    "GET", "/api/v1/access/who", _who, AskedWho, Who, "The users with a permission on a resource.", _SEES
-)
-ROUTES: Final[Sequence[ApiRoute]] = (
-    USERS,
-    ApiRoute(
-        *("PUT", "/api/v1/users", _store_user, NewUser, None),
-        "Create a user, or change a password.",
-        _CHANGES,
-        logged=("name", "mechanism", "iterations"),
-    ),
-    ApiRoute(
-        *("DELETE", "/api/v1/users", _delete_user, DeletedUser, None),
-        "Delete a user.",
-        _CHANGES,
-        logged=("name",),
-    ),
-    ACLS,
-    ApiRoute(
-        "POST", "/api/v1/acls", _create_acl, ChangedAcl, None, "Create an ACL.", _CHANGES, logged=_OF_ACL
-    ),
-    ApiRoute(
-        "DELETE", "/api/v1/acls", _delete_acl, ChangedAcl, None, "Delete an ACL.", _CHANGES, logged=_OF_ACL
-    ),
-    WHY,
-    WHO,
-)
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/access", "Access", "access.html", {"users": USERS, "why": WHY, "who": WHO}),
-    Page("/console/access/acls", "ACLs", "acls.html", {"acls": ACLS}, is_detail=True),
+    Page("/console/access", "Access", "access.html", {"users": _users, "why": _why, "who": _who}),
+    Page("/console/access/acls", "ACLs", "acls.html", {"acls": _acls}, is_detail=True),
 )

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
 from tidelog.broker.console.spread import listing
 from tidelog.broker.console.views.clients import Clients, Quotas, clients, quotas_of
 from tidelog.broker.security.required_access import (
@@ -45,7 +45,14 @@ class ChangedQuota(Parameters, frozen=True, kw_only=True):
     value: float | None = None
 
 
+@route(
+    "GET",
+    "/api/v1/clients",
+    needs=(whole(DESCRIBE_CLUSTER),),
+    spread=listing(lambda row: -row["connected_ms"]),
+)
 async def _clients(console: Console, caller: Caller, asked: AskedClients) -> Clients:
+    """The clients that are connected."""
     services = console.services
     return await services.turns.run(
         clients(
@@ -55,11 +62,20 @@ async def _clients(console: Console, caller: Caller, asked: AskedClients) -> Cli
     )
 
 
+@route("GET", "/api/v1/quotas", needs=(whole(DESCRIBE_CLUSTER_CONFIGS),))
 async def _quotas(console: Console, caller: Caller, asked: Listing) -> Quotas:
+    """All quotas."""
     return quotas_of(console.services.quotas, asked.offset, asked.limit)
 
 
+@route(
+    "PUT",
+    "/api/v1/quotas",
+    needs=(whole(ALTER_CLUSTER_CONFIGS),),
+    logged=("user", "client_id", "ip", "quota", "value"),
+)
 async def _change_quota(console: Console, caller: Caller, asked: ChangedQuota) -> None:
+    """Set or remove a quota."""
     named = {USER: asked.user, CLIENT_ID: asked.client_id, IP: asked.ip}
     entity = [
         {"entity_type": kind, "entity_name": name or None} for kind, name in named.items() if name is not None
@@ -72,26 +88,7 @@ async def _change_quota(console: Console, caller: Caller, asked: ChangedQuota) -
         check_code(entry["error_code"], entry["error_message"])
 
 
-CLIENTS: Final = ApiRoute(
-    *("GET", "/api/v1/clients", _clients, AskedClients, Clients),
-    "The clients that are connected.",
-    (whole(DESCRIBE_CLUSTER),),
-    spread=listing(lambda row: -row["connected_ms"]),
-)
-QUOTAS: Final = ApiRoute(
-    "GET", "/api/v1/quotas", _quotas, Listing, Quotas, "All quotas.", (whole(DESCRIBE_CLUSTER_CONFIGS),)
-)
-ROUTES: Final[Sequence[ApiRoute]] = (
-    CLIENTS,
-    QUOTAS,
-    ApiRoute(
-        *("PUT", "/api/v1/quotas", _change_quota, ChangedQuota, None),
-        "Set or remove a quota.",
-        (whole(ALTER_CLUSTER_CONFIGS),),
-        logged=("user", "client_id", "ip", "quota", "value"),
-    ),
-)
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/clients", "Clients", "clients.html", {"clients": CLIENTS}),
-    Page("/console/clients/quotas", "Quotas", "quotas.html", {"quotas": QUOTAS}, is_detail=True),
+    Page("/console/clients", "Clients", "clients.html", {"clients": _clients}),
+    Page("/console/clients/quotas", "Quotas", "quotas.html", {"quotas": _quotas}, is_detail=True),
 )

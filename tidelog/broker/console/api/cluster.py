@@ -12,7 +12,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
 from tidelog.broker.console.views.cluster import (
     ClusterFacts,
     PartitionStates,
@@ -21,6 +21,8 @@ from tidelog.broker.console.views.cluster import (
 )
 from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, DESCRIBE_TOPIC, whole
 
+_NEEDS: Final = (whole(DESCRIBE_CLUSTER),)
+
 
 class AskedPartitions(Listing, frozen=True, kw_only=True):
     """Which partitions."""
@@ -28,11 +30,15 @@ class AskedPartitions(Listing, frozen=True, kw_only=True):
     is_troubled: Annotated[bool, Meta(description="Only those not served, or without all replicas.")] = False
 
 
+@route("GET", "/api/v1/cluster", needs=_NEEDS)
 async def _cluster(console: Console, caller: Caller, asked: Parameters) -> ClusterFacts:
+    """The brokers of the cluster."""
     return await console.services.turns.run(cluster_facts(console.services))
 
 
+@route("GET", "/api/v1/partitions", needs=_NEEDS)
 async def _partitions(console: Console, caller: Caller, asked: AskedPartitions) -> PartitionStates:
+    """Leader and in-sync replicas of each partition."""
     return await console.services.turns.run(
         partition_states(
             console.services,
@@ -44,16 +50,6 @@ async def _partitions(console: Console, caller: Caller, asked: AskedPartitions) 
     )
 
 
-_NEEDS: Final = (whole(DESCRIBE_CLUSTER),)
-CLUSTER: Final = ApiRoute(
-    "GET", "/api/v1/cluster", _cluster, Parameters, ClusterFacts, "The brokers of the cluster.", _NEEDS
-)
-PARTITIONS: Final = ApiRoute(
-    *("GET", "/api/v1/partitions", _partitions, AskedPartitions, PartitionStates),
-    "Leader and in-sync replicas of each partition.",
-    _NEEDS,
-)
-ROUTES: Final[Sequence[ApiRoute]] = (CLUSTER, PARTITIONS)
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/cluster", "Cluster", "cluster.html", {"cluster": CLUSTER, "partitions": PARTITIONS}),
+    Page("/console/cluster", "Cluster", "cluster.html", {"cluster": _cluster, "partitions": _partitions}),
 )

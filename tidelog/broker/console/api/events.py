@@ -14,9 +14,11 @@ from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import LOOK_SECONDS
-from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Console, Page, Parameters
+from tidelog.broker.console.route import EVENT_STREAM, Console, Page, Parameters, route
 from tidelog.broker.console.views.events import LogEvent, last_events
 from tidelog.broker.security.required_access import ALTER_CLUSTER, whole
+
+_NEEDS: Final = (whole(ALTER_CLUSTER),)
 
 
 class Asked(Parameters, frozen=True, kw_only=True):
@@ -31,11 +33,15 @@ class LogEvents(TypedDict):
     rows: list[LogEvent]
 
 
+@route("GET", "/api/v1/log", needs=_NEEDS)
 async def _last(console: Console, caller: Caller, asked: Asked) -> LogEvents:
+    """The last events of the broker's log."""
     return {"rows": last_events(asked.after)}
 
 
+@route("GET", "/api/v1/events/log", needs=_NEEDS, stream=EVENT_STREAM)
 async def _live(console: Console, caller: Caller, asked: Asked) -> AsyncGenerator[LogEvents, None]:
+    """New events of the log."""
     after = asked.after
     while True:
         if rows := last_events(after):
@@ -44,15 +50,4 @@ async def _live(console: Console, caller: Caller, asked: Asked) -> AsyncGenerato
         await asyncio.sleep(LOOK_SECONDS)
 
 
-_NEEDS: Final = (whole(ALTER_CLUSTER),)
-LOG_EVENTS: Final = ApiRoute(
-    "GET", "/api/v1/log", _last, Asked, LogEvents, "The last events of the broker's log.", _NEEDS
-)
-
-ROUTES: Final[Sequence[ApiRoute]] = (
-    LOG_EVENTS,
-    ApiRoute(
-        "GET", "/api/v1/events/log", _live, Asked, LogEvents, "New events of the log.", _NEEDS, EVENT_STREAM
-    ),
-)
 PAGES: Final[Sequence[Page]] = ()

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters
+from tidelog.broker.console.route import Console, Page, Parameters, route
 from tidelog.broker.fault_injection.injection import FaultInjector
 from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError, parse_order
 from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
@@ -21,6 +21,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 T = TypeVar("T")
 _OF_PRODUCERS: Final = ("forget", "expire", "sequence")
 _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_NEEDS: Final = (whole(ALTER_CLUSTER),)
 
 
 class FaultState(TypedDict):
@@ -90,7 +91,9 @@ class OneOrAll(Parameters, frozen=True, kw_only=True):
     id: Annotated[int, Meta(ge=0, description="Number of the order. Without it: all.")] | None = None
 
 
+@route("GET", "/api/v1/faults", needs=(whole(DESCRIBE_CLUSTER),))
 async def _faults(console: Console, caller: Caller, asked: Parameters) -> FaultList:
+    """The faults that are ordered."""
     if console.faults is None:
         return {"is_enabled": False, "faults": [], "finished": []}
     rules = console.faults.rules
@@ -101,7 +104,9 @@ async def _faults(console: Console, caller: Caller, asked: Parameters) -> FaultL
     return {"is_enabled": True, "faults": described[0], "finished": described[1]}
 
 
+@route("POST", "/api/v1/faults", needs=_NEEDS, logged=tuple(Order.__struct_fields__))
 async def _order(console: Console, caller: Caller, asked: Order) -> Ordered:
+    """Order a fault."""
     faults = _enabled(console)
     given = {name: getattr(asked, name) for name in asked.__struct_fields__}
     values = {name: value for name, value in given.items() if value is not None}
@@ -112,7 +117,9 @@ async def _order(console: Console, caller: Caller, asked: Order) -> Ordered:
     return {"fault": _valid(lambda: faults.order(parse_order(values)).describe())}
 
 
+@route("DELETE", "/api/v1/faults", needs=_NEEDS, logged=("id",))
 async def _clear(console: Console, caller: Caller, asked: OneOrAll) -> Cleared:
+    """Clear one fault, or all."""
     cleared = _enabled(console).rules.clear(asked.id)
     if asked.id is not None and not cleared:
         raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, f"no active fault has the number {asked.id}")
@@ -134,33 +141,12 @@ def _valid(order: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-FAULTS: Final = ApiRoute(
-    *("GET", "/api/v1/faults", _faults, Parameters, FaultList),
-    "The faults that are ordered.",
-    (whole(DESCRIBE_CLUSTER),),
-)
-_NEEDS: Final = (whole(ALTER_CLUSTER),)
-ROUTES: Final[Sequence[ApiRoute]] = (
-    FAULTS,
-    ApiRoute(
-        *("POST", "/api/v1/faults", _order, Order, Ordered),
-        "Order a fault.",
-        _NEEDS,
-        logged=tuple(Order.__struct_fields__),
-    ),
-    ApiRoute(
-        *("DELETE", "/api/v1/faults", _clear, OneOrAll, Cleared),
-        "Clear one fault, or all.",
-        _NEEDS,
-        logged=("id",),
-    ),
-)
 PAGES: Final[Sequence[Page]] = (
     Page(
         "/console/faults",
         "Faults",
         "faults.html",
-        {"faults": FAULTS},
+        {"faults": _faults},
         is_shown=lambda console: console.faults is not None,
     ),
 )

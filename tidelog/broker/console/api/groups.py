@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from tidelog.broker.console.api.offsets import offsets
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
 from tidelog.broker.console.spread import OF_GROUP, Spread, joined_rows
 from tidelog.broker.console.views import group_reset, groups
 from tidelog.broker.coordinator.offsets.reset import Reset, ResetTo
@@ -71,31 +71,6 @@ def _offsets(console: Console, caller: Caller) -> groups.AskOffsets:
     return partial(offsets, console, caller)
 
 
-async def _groups(console: Console, caller: Caller, asked: GroupsAsked) -> groups.Groups:
-    wanted = groups.Filter(asked.text, asked.state, asked.type, asked.order == "lag")
-    return await groups.listed(
-        console.services, caller, _offsets(console, caller), wanted, asked.offset, asked.limit
-    )
-
-
-async def _group(console: Console, caller: Caller, asked: GroupAsked) -> groups.Group:
-    return await groups.described(
-        console.services, caller, _offsets(console, caller), asked.group_id, asked.offset, asked.limit
-    )
-
-
-async def _preview(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
-    ask_offsets = _offsets(console, caller)
-    plan = await group_reset.preview(console.services, caller, ask_offsets, asked.wanted)
-    return group_reset.shown(plan)
-
-
-async def _reset(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
-    ask_offsets = _offsets(console, caller)
-    plan = await group_reset.reset(console.services, caller, ask_offsets, asked.wanted)
-    return group_reset.shown(plan)
-
-
 def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict[str, Any]:
     def largest_first(row: groups.GroupRow) -> tuple[int, str]:
         return 1 if row["lag"] is None else -row["lag"], row["group_id"]
@@ -104,38 +79,46 @@ def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict
     return joined_rows(answers, asked, key)
 
 
-GROUPS: Final = ApiRoute(
-    *("GET", "/api/v1/groups", _groups, GroupsAsked, groups.Groups, "The groups."),
-    spread=Spread(join=_joined, is_widened=True),
-)
-GROUP: Final = ApiRoute(
-    *("GET", "/api/v1/group", _group, GroupAsked, groups.Group),
-    "A group: members, assignment, offsets and lag.",
-    spread=OF_GROUP,
-)
-PREVIEW: Final = ApiRoute(
-    "GET",
-    "/api/v1/group/reset",
-    _preview,
-    ResetAsked,
-    group_reset.ResetPlan,
-    "What a reset of a group's offsets would change.",
-    spread=OF_GROUP,
-)
-RESET: Final = ApiRoute(
+@route("GET", "/api/v1/groups", spread=Spread(join=_joined, is_widened=True))
+async def _groups(console: Console, caller: Caller, asked: GroupsAsked) -> groups.Groups:
+    """The groups."""
+    wanted = groups.Filter(asked.text, asked.state, asked.type, asked.order == "lag")
+    return await groups.listed(
+        console.services, caller, _offsets(console, caller), wanted, asked.offset, asked.limit
+    )
+
+
+@route("GET", "/api/v1/group", spread=OF_GROUP)
+async def _group(console: Console, caller: Caller, asked: GroupAsked) -> groups.Group:
+    """A group: members, assignment, offsets and lag."""
+    return await groups.described(
+        console.services, caller, _offsets(console, caller), asked.group_id, asked.offset, asked.limit
+    )
+
+
+@route("GET", "/api/v1/group/reset", spread=OF_GROUP)
+async def _preview(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
+    """What a reset of a group's offsets would change."""
+    ask_offsets = _offsets(console, caller)
+    plan = await group_reset.preview(console.services, caller, ask_offsets, asked.wanted)
+    return group_reset.shown(plan)
+
+
+@route(
     "POST",
     "/api/v1/group/reset",
-    _reset,
-    ResetAsked,
-    group_reset.ResetPlan,
-    "Reset what a group without members committed.",
-    (whole(READ_GROUP, field="group_id"),),
+    needs=(whole(READ_GROUP, field="group_id"),),
     logged=("group_id", "to", "value", "topics", "partitions"),
     spread=OF_GROUP,
 )
+async def _reset(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
+    """Reset what a group without members committed."""
+    ask_offsets = _offsets(console, caller)
+    plan = await group_reset.reset(console.services, caller, ask_offsets, asked.wanted)
+    return group_reset.shown(plan)
 
-ROUTES: Final[Sequence[ApiRoute]] = (GROUPS, GROUP, PREVIEW, RESET)
+
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/groups", "Groups", "groups.html", {"groups": GROUPS}),
-    Page("/console/groups/group", "Group", "group.html", {"group": GROUP}, is_detail=True),
+    Page("/console/groups", "Groups", "groups.html", {"groups": _groups}),
+    Page("/console/groups/group", "Group", "group.html", {"group": _group}, is_detail=True),
 )

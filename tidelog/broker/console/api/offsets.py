@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.others import leader
-from tidelog.broker.console.route import ApiRoute, Console, Parameters
+from tidelog.broker.console.route import Console, Parameters, route
 from tidelog.broker.console.views.groups import FoundOffset, Places
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -50,9 +50,9 @@ async def offsets(
         try:
             is_own = node_id == console.services.node_id
             rows = (
-                await _offsets(console, caller, asked)
+                await offsets_here.handle(console, caller, asked)
                 if is_own
-                else await console.others.ask(node_id, caller, OFFSETS, asked)
+                else await console.others.ask(node_id, caller, offsets_here, asked)
             )
         except ApiError as error:
             rows = [
@@ -67,7 +67,9 @@ async def offsets(
     return found
 
 
-async def _offsets(console: Console, caller: Caller, asked: Asked) -> list[_Row]:
+@route("GET", "/offsets")
+async def offsets_here(console: Console, caller: Caller, asked: Asked) -> list[_Row]:
+    """Offsets of partitions."""
     request: types.ListOffsetsRequestDict = {
         "replica_id": -1,
         "isolation_level": 0,
@@ -93,6 +95,3 @@ async def _offsets(console: Console, caller: Caller, asked: Asked) -> list[_Row]
         for topic in answer["topics"]
         for each in topic["partitions"]
     ]
-
-
-OFFSETS: Final = ApiRoute("GET", "/offsets", _offsets, Asked, list[_Row], "Offsets of partitions.")

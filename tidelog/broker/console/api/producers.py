@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import EVENT_STREAM, ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import EVENT_STREAM, Console, Listing, Page, Parameters, route
 from tidelog.broker.console.spread import OF_LEADER, listing
 from tidelog.broker.console.views import producers as view
 from tidelog.broker.console.views.producer_history import HistoryPiece, history
@@ -41,50 +41,39 @@ class HistoryAsked(Parameters, frozen=True, kw_only=True):
     producer_id: _ProducerId
 
 
+@route(
+    "GET", "/api/v1/producers", needs=(_READ,), spread=listing(itemgetter("topic", "partition"), "problems")
+)
 async def _producers(console: Console, caller: Caller, asked: ProducersAsked) -> view.Producers:
+    """The producers of partitions, with their cached batches, duplicates and refusals."""
     wanted = view.Filter(asked.topic, asked.partition, asked.producer_id, asked.is_troubled)
     may_read = partial(caller.may, READ_TOPIC)
     services = console.services
     return await services.turns.run(view.listed(services, may_read, wanted, asked.offset, asked.limit))
 
 
+@route(
+    "GET",
+    "/api/v1/topics/{topic}/partitions/{partition}/producers/{producer_id}/history",
+    needs=(_READ,),
+    stream=EVENT_STREAM,
+    spread=OF_LEADER,
+)
 async def _history(
     console: Console, caller: Caller, asked: HistoryAsked
 ) -> AsyncGenerator[HistoryPiece, None]:
+    """The history of a producer in a partition, checked by the rules of log verification, in pieces."""
     services = console.services
     replica = services.replica(asked.topic, asked.partition)
     return history(console.records.reader, replica, asked.producer_id, services.catalog.next_producer_id)
 
 
-PRODUCERS: Final = ApiRoute(
-    "GET",
-    "/api/v1/producers",
-    _producers,
-    ProducersAsked,
-    view.Producers,
-    "The producers of partitions, with their cached batches, duplicates and refusals.",
-    (_READ,),
-    spread=listing(itemgetter("topic", "partition"), "problems"),
-)
-HISTORY: Final = ApiRoute(
-    "GET",
-    "/api/v1/topics/{topic}/partitions/{partition}/producers/{producer_id}/history",
-    _history,
-    HistoryAsked,
-    HistoryPiece,
-    "The history of a producer in a partition, checked by the rules of log verification, in pieces.",
-    (_READ,),
-    stream=EVENT_STREAM,
-    spread=OF_LEADER,
-)
-
-ROUTES: Final[Sequence[ApiRoute]] = (PRODUCERS, HISTORY)
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/producers", "Producers", "producers.html", {"producers": PRODUCERS}),
+    Page("/console/producers", "Producers", "producers.html", {"producers": _producers}),
     Page(
         "/console/producers/{topic}/{partition}/{producer_id}",
         "Producer",
         "producer.html",
-        {"producers": PRODUCERS},
+        {"producers": _producers},
     ),
 )

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from tidelog.broker.console.api.topics import TOPIC, TopicName
+from tidelog.broker.console.api.topics import TopicName, one_topic
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.others import leader
 from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
@@ -24,10 +24,10 @@ from tidelog.broker.console.route import (
     EVENT_STREAM,
     JSON_LINES,
     MOST_ROWS,
-    ApiRoute,
     Console,
     Page,
     Parameters,
+    route,
 )
 from tidelog.broker.console.spread import OF_LEADER
 from tidelog.broker.console.views.records import (
@@ -58,6 +58,8 @@ Offset = Annotated[int, Meta(ge=0, le=_INT64, description="Offset of the first r
 Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")]
 Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
 Encoding = Literal["text", "base64", "hex"]
+_NEEDS: Final = (whole(READ_TOPIC, field="topic"),)
+_PARTITION: Final = "/api/v1/topics/{topic}/partitions/{partition}"
 
 
 class Conditions(Parameters, frozen=True, kw_only=True):
@@ -155,25 +157,36 @@ class Produced(TypedDict):
     offset: int
 
 
+@route("GET", f"{_PARTITION}/records", needs=_NEEDS, spread=OF_LEADER)
 async def _records(console: Console, caller: Caller, asked: ReadSome) -> RecordRows:
+    """Records from an offset or a time on; without both, the last ones."""
     view = console.records.page
     return await view(asked.topic, asked.partition, asked.place(), asked.limit, asked.reading())
 
 
+@route("GET", f"{_PARTITION}/records/{{offset}}", needs=_NEEDS, spread=OF_LEADER)
 async def _record(console: Console, caller: Caller, asked: ReadOne) -> RecordRow:
+    """One record."""
     reading = Reading(key_format=asked.key_format, value_format=asked.value_format)
     return await console.records.record(asked.topic, asked.partition, asked.offset, reading)
 
 
+@route("GET", f"{_PARTITION}/batches", needs=_NEEDS, spread=OF_LEADER)
 async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> BatchRows:
+    """Batches from an offset on, with their producers, sequences and transactions."""
     return await console.records.batches(asked.topic, asked.partition, asked.offset, asked.limit)
 
 
+@route("GET", f"{_PARTITION}/search", needs=_NEEDS, stream=EVENT_STREAM, spread=OF_LEADER)
 def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
+    """Search a partition from an offset or a time (else its start) to its end. A visitor's next search ends
+    the one before."""
     return _found(console, caller, asked, [asked.partition], _served(console, asked))
 
 
+@route("GET", "/api/v1/topics/{topic}/search", needs=_NEEDS, stream=EVENT_STREAM)
 def _search_all(console: Console, caller: Caller, asked: SearchAll) -> AsyncGenerator[Found, None]:
+    """Search all partitions of a topic, one after the other."""
     partitions = range(len(existing_topic(console.services, asked.topic).partitions))
     if asked.partitions is not None:
         return _found(console, caller, asked, asked.partitions, asked.place())
@@ -203,7 +216,7 @@ async def _found_at_all(
             if node_id == console.services.node_id:
                 values = _found(console, caller, part, led, part.place())
             else:
-                values = await console.others.stream(node_id, caller, SEARCH_ALL, part)
+                values = await console.others.stream(node_id, caller, _search_all, part)
             async with aclosing(values):
                 async for message in values:
                     if message["state"] != "done":
@@ -251,12 +264,19 @@ def _check_search(asked: ReadSome | SearchAll) -> Reading:
     return reading
 
 
+@route("GET", f"{_PARTITION}/live", needs=_NEEDS, stream=EVENT_STREAM, spread=OF_LEADER)
 def _live(console: Console, caller: Caller, asked: Read) -> AsyncGenerator[Followed, None]:
+    """Follow a partition."""
     _served(console, asked)
     return console.records.follow(asked.topic, asked.partition, asked.reading())
 
 
+@route(
+    "GET", f"{_PARTITION}/download", needs=_NEEDS, stream=JSON_LINES, spread=OF_LEADER, answer=RecordFields
+)
 def _download(console: Console, caller: Caller, asked: Read) -> AsyncGenerator[bytes, None]:
+    """Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` prints
+    it."""
     place = _served(console, asked)
     return console.records.lines(asked.topic, asked.partition, place, asked.reading())
 
@@ -267,7 +287,14 @@ def _served(console: Console, asked: Read) -> Place:
     return asked.place()
 
 
+@route(
+    "POST",
+    "/api/v1/topics/{topic}/records",
+    needs=(whole(WRITE_TOPIC, field="topic"),),
+    logged=("partition",),
+)
 async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produced:
+    """Produce a record. It is durable when the request is answered."""
     services = console.services
     topic = existing_topic(services, asked.topic)
     try:
@@ -285,7 +312,7 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
     node_id = leader(services, topic.name, partition)
     if node_id != services.node_id:
         chosen = replace(asked, partition=partition)
-        produced: Produced = await console.others.ask(node_id, caller, PRODUCE, chosen)
+        produced: Produced = await console.others.ask(node_id, caller, _produce, chosen)
         return produced
     topics = [(topic.topic_id, [(partition, builder.build())])]
     answer = await caller.request(ApiKey.PRODUCE, ProduceRequest(None, _ACKS_ALL, _TIMEOUT_MS, topics))
@@ -320,112 +347,20 @@ def _milliseconds(text: str) -> int:
         ) from None
 
 
-_NEEDS: Final = (whole(READ_TOPIC, field="topic"),)
-_PARTITION: Final = "/api/v1/topics/{topic}/partitions/{partition}"
-RECORDS: Final = ApiRoute(
-    "GET",
-    f"{_PARTITION}/records",
-    _records,
-    ReadSome,
-    RecordRows,
-    "Records from an offset or a time on; without both, the last ones.",
-    needs=_NEEDS,
-    spread=OF_LEADER,
-)
-RECORD: Final = ApiRoute(
-    *("GET", f"{_PARTITION}/records/{{offset}}", _record, ReadOne),
-    RecordRow,
-    "One record.",
-    needs=_NEEDS,
-    spread=OF_LEADER,
-)
-BATCHES: Final = ApiRoute(
-    "GET",
-    f"{_PARTITION}/batches",
-    _batches,
-    ReadBatches,
-    BatchRows,
-    "Batches from an offset on, with their producers, sequences and transactions.",
-    needs=_NEEDS,
-    spread=OF_LEADER,
-)
-SEARCH_ALL: Final = ApiRoute(
-    "GET",
-    "/api/v1/topics/{topic}/search",
-    _search_all,
-    SearchAll,
-    Found,
-    "Search all partitions of a topic, one after the other.",
-    needs=_NEEDS,
-    stream=EVENT_STREAM,
-)
-PRODUCE: Final = ApiRoute(
-    "POST",
-    "/api/v1/topics/{topic}/records",
-    _produce,
-    NewRecord,
-    Produced,
-    "Produce a record. It is durable when the request is answered.",
-    needs=(whole(WRITE_TOPIC, field="topic"),),
-    logged=("partition",),
-)
-
-ROUTES: Final[Sequence[ApiRoute]] = (
-    RECORDS,
-    RECORD,
-    BATCHES,
-    ApiRoute(
-        "GET",
-        f"{_PARTITION}/search",
-        _search,
-        ReadSome,
-        Found,
-        "Search a partition from an offset or a time (else its start) to its end. A visitor's next search "
-        "ends the one before.",
-        needs=_NEEDS,
-        stream=EVENT_STREAM,
-        spread=OF_LEADER,
-    ),
-    SEARCH_ALL,
-    ApiRoute(
-        "GET",
-        f"{_PARTITION}/live",
-        _live,
-        Read,
-        Followed,
-        "Follow a partition.",
-        needs=_NEEDS,
-        stream=EVENT_STREAM,
-        spread=OF_LEADER,
-    ),
-    ApiRoute(
-        "GET",
-        f"{_PARTITION}/download",
-        _download,
-        Read,
-        RecordFields,
-        "Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` "
-        "prints it.",
-        needs=_NEEDS,
-        stream=JSON_LINES,
-        spread=OF_LEADER,
-    ),
-    PRODUCE,
-)
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/topics/{topic}/produce", "Produce", "produce.html", {"topic": TOPIC}),
-    Page("/console/topics/{topic}/search", "Search", "search.html", {"topic": TOPIC}),
-    Page("/console/topics/{topic}/partitions/{partition}", "Records", "records.html", {"records": RECORDS}),
+    Page("/console/topics/{topic}/produce", "Produce", "produce.html", {"topic": one_topic}),
+    Page("/console/topics/{topic}/search", "Search", "search.html", {"topic": one_topic}),
+    Page("/console/topics/{topic}/partitions/{partition}", "Records", "records.html", {"records": _records}),
     Page(
         "/console/topics/{topic}/partitions/{partition}/batches",
         "Batches",
         "batches.html",
-        {"batches": BATCHES},
+        {"batches": _batches},
     ),
     Page(
         "/console/topics/{topic}/partitions/{partition}/records/{offset}",
         "Record",
         "record.html",
-        {"record": RECORD},
+        {"record": _record},
     ),
 )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypedDict
 from msgspec import Meta, field
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
 from tidelog.broker.console.spread import Spread
 from tidelog.broker.console.views.topics import (
     PartitionRows,
@@ -89,29 +89,58 @@ class TopicChanged(TypedDict):
     topic: str
 
 
+@route(
+    "GET",
+    "/api/v1/topics",
+    spread=Spread(join=lambda services, answers, _: joined_topics(services, list(answers.values()))),
+)
 async def _topics(console: Console, caller: Caller, asked: TopicListing) -> TopicRows:
+    """Topics by name."""
     services = console.services
     may_describe = partial(caller.may, DESCRIBE_TOPIC)
     steps = topic_rows(services, may_describe, asked.search, asked.internal, asked.offset, asked.limit)
     return await services.turns.run(steps)
 
 
-async def _topic(console: Console, caller: Caller, asked: OfTopic) -> TopicRow:
+@route(
+    "GET",
+    "/api/v1/topics/{topic}",
+    needs=(whole(DESCRIBE_TOPIC, field="topic"),),
+    spread=Spread(join=lambda services, answers, _: joined_topic(services, list(answers.values()))),
+)
+async def one_topic(console: Console, caller: Caller, asked: OfTopic) -> TopicRow:
+    """One topic."""
     services = console.services
     return await services.turns.run(topic_row(services, existing_topic(services, asked.topic), Pace()))
 
 
+@route(
+    "GET",
+    "/api/v1/topics/{topic}/partitions",
+    needs=(whole(DESCRIBE_TOPIC, field="topic"),),
+    spread=Spread(join=lambda _, answers, asked: joined_partitions(list(answers.values()))),
+)
 async def _partitions(console: Console, caller: Caller, asked: PartitionListing) -> PartitionRows:
+    """The partitions of a topic, with their leaders, replicas and offsets."""
     services = console.services
     topic = existing_topic(services, asked.topic)
     return await services.turns.run(partition_rows(services, topic, asked.offset, asked.limit))
 
 
+@route("GET", "/api/v1/topics/{topic}/settings", needs=(whole(DESCRIBE_TOPIC_CONFIGS, field="topic"),))
 async def _settings(console: Console, caller: Caller, asked: OfTopic) -> list[SettingRow]:
+    """Every setting of a topic, and where its value comes from."""
     return setting_rows(console.services, existing_topic(console.services, asked.topic))
 
 
+@route(
+    "POST",
+    "/api/v1/topics",
+    needs=(whole(CREATE_CLUSTER, CREATE_TOPIC, field="name"),),
+    logged=("name", "partitions", "replication_factor", "settings"),
+)
 async def _create(console: Console, caller: Caller, asked: NewTopic) -> TopicChanged:
+    """Create a topic."""
     configs = [{"name": name, "value": value} for name, value in asked.settings.items()]
     topic = {
         "name": asked.name,
@@ -123,7 +152,14 @@ async def _create(console: Console, caller: Caller, asked: NewTopic) -> TopicCha
     return _changed(asked.name, answer["topics"])
 
 
+@route(
+    "PUT",
+    "/api/v1/topics/{topic}/settings",
+    needs=(whole(ALTER_TOPIC_CONFIGS, field="topic"),),
+    logged=("settings", "remove"),
+)
 async def _change_settings(console: Console, caller: Caller, asked: ChangedSettings) -> TopicChanged:
+    """Change settings of a topic; the others do not change."""
     configs: list[Mapping[str, object]] = [
         {"name": name, "config_operation": ConfigOperation.SET, "value": value}
         for name, value in asked.settings.items()
@@ -136,13 +172,19 @@ async def _change_settings(console: Console, caller: Caller, asked: ChangedSetti
     return _changed(asked.topic, answer["responses"])
 
 
+@route(
+    "PUT", "/api/v1/topics/{topic}/partitions", needs=(whole(ALTER_TOPIC, field="topic"),), logged=("count",)
+)
 async def _add_partitions(console: Console, caller: Caller, asked: MorePartitions) -> TopicChanged:
+    """Add partitions to a topic."""
     topic = {"name": asked.topic, "count": asked.count, "assignments": None}
     answer = await caller.ask(ApiKey.CREATE_PARTITIONS, {"topics": [topic], "timeout_ms": _TIMEOUT_MS})
     return _changed(asked.topic, answer["results"])
 
 
+@route("DELETE", "/api/v1/topics/{topic}", needs=(whole(DELETE_CLUSTER, DELETE_TOPIC, field="topic"),))
 async def _delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
+    """Delete a topic with all its records."""
     topics = [{"name": asked.topic}]
     answer = await caller.ask(ApiKey.DELETE_TOPICS, {"topics": topics, "timeout_ms": _TIMEOUT_MS})
     return _changed(asked.topic, answer["responses"])
@@ -154,92 +196,13 @@ def _changed(topic: str, results: Sequence[Mapping[str, Any]]) -> TopicChanged:
     return {"topic": topic}
 
 
-TOPICS: Final = ApiRoute(
-    *("GET", "/api/v1/topics", _topics, TopicListing, TopicRows, "Topics by name."),
-    spread=Spread(join=lambda services, answers, _: joined_topics(services, list(answers.values()))),
-)
-TOPIC: Final = ApiRoute(
-    "GET",
-    "/api/v1/topics/{topic}",
-    _topic,
-    OfTopic,
-    TopicRow,
-    "One topic.",
-    needs=(whole(DESCRIBE_TOPIC, field="topic"),),
-    spread=Spread(join=lambda services, answers, _: joined_topic(services, list(answers.values()))),
-)
-PARTITIONS: Final = ApiRoute(
-    "GET",
-    "/api/v1/topics/{topic}/partitions",
-    _partitions,
-    PartitionListing,
-    PartitionRows,
-    "The partitions of a topic, with their leaders, replicas and offsets.",
-    needs=(whole(DESCRIBE_TOPIC, field="topic"),),
-    spread=Spread(join=lambda _, answers, asked: joined_partitions(list(answers.values()))),
-)
-SETTINGS: Final = ApiRoute(
-    "GET",
-    "/api/v1/topics/{topic}/settings",
-    _settings,
-    OfTopic,
-    list[SettingRow],
-    "Every setting of a topic, and where its value comes from.",
-    needs=(whole(DESCRIBE_TOPIC_CONFIGS, field="topic"),),
-)
-
-ROUTES: Final[Sequence[ApiRoute]] = (
-    TOPICS,
-    TOPIC,
-    PARTITIONS,
-    SETTINGS,
-    ApiRoute(
-        "POST",
-        "/api/v1/topics",
-        _create,
-        NewTopic,
-        TopicChanged,
-        "Create a topic.",
-        needs=(whole(CREATE_CLUSTER, CREATE_TOPIC, field="name"),),
-        logged=("name", "partitions", "replication_factor", "settings"),
-    ),
-    ApiRoute(
-        "PUT",
-        "/api/v1/topics/{topic}/settings",
-        _change_settings,
-        ChangedSettings,
-        TopicChanged,
-        "Change settings of a topic; the others do not change.",
-        needs=(whole(ALTER_TOPIC_CONFIGS, field="topic"),),
-        logged=("settings", "remove"),
-    ),
-    ApiRoute(
-        "PUT",
-        "/api/v1/topics/{topic}/partitions",
-        _add_partitions,
-        MorePartitions,
-        TopicChanged,
-        "Add partitions to a topic.",
-        needs=(whole(ALTER_TOPIC, field="topic"),),
-        logged=("count",),
-    ),
-    ApiRoute(
-        "DELETE",
-        "/api/v1/topics/{topic}",
-        _delete,
-        OfTopic,
-        TopicChanged,
-        "Delete a topic with all its records.",
-        needs=(whole(DELETE_CLUSTER, DELETE_TOPIC, field="topic"),),
-    ),
-)
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/topics", "Topics", "topics.html", {"topics": TOPICS}),
-    Page("/console/topics/{topic}", "Topic", "topic.html", {"topic": TOPIC, "partitions": PARTITIONS}),
+    Page("/console/topics", "Topics", "topics.html", {"topics": _topics}),
+    Page("/console/topics/{topic}", "Topic", "topic.html", {"topic": one_topic, "partitions": _partitions}),
     Page(
         "/console/topics/{topic}/settings",
         "Settings",
         "topic_settings.html",
-        {"topic": TOPIC, "settings": SETTINGS},
+        {"topic": one_topic, "settings": _settings},
     ),
 )

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from tidelog.broker.console.answering import answer_of_cluster
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import ApiRoute, Console, Listing, Page, Parameters
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
 from tidelog.broker.console.spread import OF_LEADER, OF_TRANSACTION, listing
 from tidelog.broker.console.views import transactions as view
 from tidelog.broker.security.required_access import (
@@ -66,17 +66,27 @@ class Aborted(TypedDict):
     partition: int
 
 
+def _longest_first(row: view.TransactionRow) -> tuple[bool, int]:
+    return row["start_ms"] is None, row["start_ms"] or 0
+
+
+@route("GET", "/api/v1/transactions", spread=listing(_longest_first, "problems"))
 async def _transactions(console: Console, caller: Caller, asked: TransactionsAsked) -> view.Transactions:
+    """The transactions, the longest first."""
     return await view.listed(
         console.services, caller, asked.text, has_idle=asked.all, offset=asked.offset, limit=asked.limit
     )
 
 
+@route("GET", "/api/v1/transaction", needs=(_DESCRIBE,), spread=OF_TRANSACTION)
 async def _transaction(console: Console, caller: Caller, asked: TransactionAsked) -> view.TransactionRow:
+    """One transactional id."""
     return await view.described(console.services, caller, asked.transactional_id)
 
 
+@route("GET", "/api/v1/transactions/held-back", spread=listing(lambda row: -row["records_held_back"]))
 async def _held_back(console: Console, caller: Caller, asked: Listing) -> view.HeldBackPartitions:
+    """The partitions whose last stable offset open transactions hold back."""
     return await view.held_back(
         console.services, caller, partial(open_transactions, console, caller), asked.offset, asked.limit
     )
@@ -84,21 +94,41 @@ async def _held_back(console: Console, caller: Caller, asked: Listing) -> view.H
 
 async def _most_held_back(console: Console, caller: Caller, asked: Parameters) -> view.HeldBackPartitions:
     """The first of them: the query of the page is that of its transactions."""
-    answer: view.HeldBackPartitions = await answer_of_cluster(console, HELD_BACK, caller, Listing())
+    answer: view.HeldBackPartitions = await answer_of_cluster(console, _held_back, caller, Listing())
     return answer
 
 
+@route(
+    "POST", "/api/v1/transaction/abort", needs=(_WRITE,), logged=("transactional_id",), spread=OF_TRANSACTION
+)
 async def _abort(console: Console, caller: Caller, asked: TransactionAsked) -> view.TransactionRow:
+    """Abort a transaction and fence its producer."""
     return await view.abort(console.services, caller, asked.transactional_id)
 
 
+@route(
+    "POST",
+    "/api/v1/transaction/commit",
+    needs=(_WRITE,),
+    logged=("transactional_id", "producer_id", "producer_epoch"),
+    spread=OF_TRANSACTION,
+)
 async def _commit(console: Console, caller: Caller, asked: CommitAsked) -> view.TransactionRow:
+    """Commit a prepared transaction."""
     return await view.commit(
         console.services, caller, asked.transactional_id, asked.producer_id, asked.producer_epoch
     )
 
 
+@route(
+    "POST",
+    "/api/v1/transactions/held-back/abort",
+    needs=(whole(ALTER_CLUSTER, CLUSTER_ACTION),),
+    logged=("topic", "partition", "producer_id", "producer_epoch"),
+    spread=OF_LEADER,
+)
 async def _abort_hanging(console: Console, caller: Caller, asked: HangingAsked) -> Aborted:
+    """Abort a transaction that its coordinator does not know, on one partition."""
     await view.abort_hanging(
         console.services,
         caller,
@@ -122,11 +152,11 @@ async def open_transactions(
 ) -> tuple[dict[int, view.OpenTransaction], bool]:
     """By producer id, those of these producers that any coordinator knows, and whether each one answered."""
     asked = OpenAsked(producer_ids=tuple(producer_ids))
-    own = await _open(console, caller, asked)
+    own = await open_here.handle(console, caller, asked)
     answers: dict[int, Any] = {}
     unanswered: list[int] = []
     if not console.others.is_alone:
-        answers, unanswered = await console.others.ask_all(caller, OPEN, asked)
+        answers, unanswered = await console.others.ask_all(caller, open_here, asked)
     known = {}
     is_complete = not unanswered
     for rows, is_whole in (own, *answers.values()):
@@ -137,88 +167,22 @@ async def open_transactions(
     return known, is_complete
 
 
-async def _open(
+@route("GET", "/open")
+async def open_here(
     console: Console, caller: Caller, asked: OpenAsked
 ) -> tuple[list[view.OpenTransaction], bool]:
+    """Transactions that are open."""
     return await view.open_here(console.services, set(asked.producer_ids))
 
 
-def _longest_first(row: view.TransactionRow) -> tuple[bool, int]:
-    return row["start_ms"] is None, row["start_ms"] or 0
-
-
-OPEN: Final = ApiRoute("GET", "/open", _open, OpenAsked, None, "Transactions that are open.")
-TRANSACTIONS: Final = ApiRoute(
-    "GET",
-    "/api/v1/transactions",
-    _transactions,
-    TransactionsAsked,
-    view.Transactions,
-    "The transactions, the longest first.",
-    spread=listing(_longest_first, "problems"),
-)
-TRANSACTION: Final = ApiRoute(
-    "GET",
-    "/api/v1/transaction",
-    _transaction,
-    TransactionAsked,
-    view.TransactionRow,
-    "One transactional id.",
-    (_DESCRIBE,),
-    spread=OF_TRANSACTION,
-)
-HELD_BACK: Final = ApiRoute(
-    "GET",
-    "/api/v1/transactions/held-back",
-    _held_back,
-    Listing,
-    view.HeldBackPartitions,
-    "The partitions whose last stable offset open transactions hold back.",
-    spread=listing(lambda row: -row["records_held_back"]),
-)
-ABORT: Final = ApiRoute(
-    "POST",
-    "/api/v1/transaction/abort",
-    _abort,
-    TransactionAsked,
-    view.TransactionRow,
-    "Abort a transaction and fence its producer.",
-    (_WRITE,),
-    logged=("transactional_id",),
-    spread=OF_TRANSACTION,
-)
-COMMIT: Final = ApiRoute(
-    "POST",
-    "/api/v1/transaction/commit",
-    _commit,
-    CommitAsked,
-    view.TransactionRow,
-    "Commit a prepared transaction.",
-    (_WRITE,),
-    logged=("transactional_id", "producer_id", "producer_epoch"),
-    spread=OF_TRANSACTION,
-)
-ABORT_HANGING: Final = ApiRoute(
-    "POST",
-    "/api/v1/transactions/held-back/abort",
-    _abort_hanging,
-    HangingAsked,
-    Aborted,
-    "Abort a transaction that its coordinator does not know, on one partition.",
-    (whole(ALTER_CLUSTER, CLUSTER_ACTION),),
-    logged=("topic", "partition", "producer_id", "producer_epoch"),
-    spread=OF_LEADER,
-)
-
-ROUTES: Final[Sequence[ApiRoute]] = (TRANSACTIONS, TRANSACTION, HELD_BACK, ABORT, COMMIT, ABORT_HANGING)
 PAGES: Final[Sequence[Page]] = (
     Page(
         "/console/transactions",
         "Transactions",
         "transactions.html",
         {
-            "transactions": TRANSACTIONS,
-            "held_back": HELD_BACK._replace(handle=_most_held_back, parameters=Parameters, spread=None),
+            "transactions": _transactions,
+            "held_back": _held_back._replace(handle=_most_held_back, parameters=Parameters, spread=None),
         },
     ),
 )
