@@ -54,9 +54,9 @@ def exposed_families() -> list[Metric]:
     metrics.bytes_out("topic", 100)
     metrics.produce_failed("topic")
     metrics.group_commit(3)
-    metrics.count_cluster_with(lambda: ClusterCounts(True, 1, 0, 1, 0))
-    metrics.count_in_sync_sets_with(lambda: InSyncCounts(1, 0, 0, 0, 0, 0))
-    metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 1}, {"id": 1.0}))
+    metrics.cluster = lambda: ClusterCounts(True, 1, 0, 1, 0)
+    metrics.in_sync = lambda: InSyncCounts(1, 0, 0, 0, 0, 0)
+    metrics.transactions = lambda: TransactionCounts({"Ongoing": 1}, {"id": 1.0})
     return list(metrics.registry.collect())
 
 

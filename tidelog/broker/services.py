@@ -160,7 +160,7 @@ class Services:
         )
         self.groups = groups
         self.transactions = transactions
-        metrics.count_transactions_with(transactions.counts)
+        metrics.transactions = transactions.counts
         self.maintenance = maintenance
         self.cleaner = cleaner
         self.tiering = tiering
@@ -436,11 +436,11 @@ async def open_services(
     if membership is not None:
         in_sync_sets = _in_sync_sets(cluster, partitions, settings, metrics)
         if leader_quota is not None and follower_quota is not None:
-            metrics.count_throttled_replicas_with(leader_quota, follower_quota)
+            metrics.throttled_replicas = {"leader": leader_quota, "follower": follower_quota}
         cluster.follow(topics.follow)
-        metrics.count_cluster_with(membership.counts)
+        metrics.cluster = membership.counts
         await topics.report_gone()
-    metrics.count_producer_ids_with(lambda: logs.producer_id_count)
+    metrics.producer_ids = lambda: logs.producer_id_count
     groups = _groups(settings, cluster, topics, partitions, clock_ms, steady_ms)
     cluster.follow(peers.follow)
     remote = RemoteTransactions(peers)
@@ -481,7 +481,7 @@ def _in_sync_sets(
     in_sync_sets = InSyncSets(cluster, partitions, lambda: settings.config.replica_lag_time_max_ms)
     in_sync_sets.start()
     cluster.follow(in_sync_sets.follow)
-    metrics.count_in_sync_sets_with(in_sync_sets.counts)
+    metrics.in_sync = in_sync_sets.counts
     return in_sync_sets
 
 

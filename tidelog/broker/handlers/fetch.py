@@ -115,7 +115,7 @@ class FetchHandler(GuardedHandler):
             ),
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
-        services.metrics.count_fetch_sessions_with(self.sessions)
+        services.metrics.fetch_sessions = self.sessions
         self._memory.beside_bytes = lambda: SESSION_PARTITION_BYTES * self.sessions.partition_count
 
     def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:

@@ -64,7 +64,7 @@ class MemoryGuard:
         self._timer: asyncio.TimerHandle | None = None
         self._patience: dict[Connection, Patience] = {}
         self._held_back: set[Connection] = set()
-        metrics.count_queued_bytes_with(self._total_bytes)
+        metrics.queued_bytes = self._total_bytes
 
     def took(self, count: int) -> None:
         """A connection holds `count` bytes more."""

@@ -89,9 +89,9 @@ class Server:
         endpoints = list(endpoints)
         watched = [*(each.tls for each in endpoints if each.tls is not None), *others]
         self._watch = CertificateWatch(watched)
-        self.metrics.show_certificates_with(
-            lambda: {each.name: each.certificate.expires.timestamp() for each in watched}
-        )
+        self.metrics.certificates = lambda: {
+            each.name: each.certificate.expires.timestamp() for each in watched
+        }
         for endpoint in endpoints:
             accepted = partial(self._accepted, endpoint)
             acceptor = Acceptor(

@@ -240,14 +240,19 @@ class Metrics:
         self._denied: Counter[tuple[str, str]] = Counter()
         self._duplicates = {("in_window",): 0, ("below_window",): 0}
         self._group_commit = Distribution(GROUP_COMMIT_BUCKETS)
-        self._producer_ids: Callable[[], int] = int
-        self._fetch_sessions: FetchSessionCounts | None = None
-        self._queued_bytes: Callable[[], int] = int
-        self._cluster: Callable[[], ClusterCounts] | None = None
-        self._in_sync: Callable[[], InSyncCounts] | None = None
-        self._throttled_replicas: dict[str, ThrottledReplicas] = {}
-        self._transactions: Callable[[], TransactionCounts] = TransactionCounts
-        self._certificates: Callable[[], Mapping[str, float]] = dict
+        # What is asked for its numbers at each scrape; None: this broker has no such thing.
+        self.producer_ids: Callable[[], int] = int
+        """How many producers are remembered."""
+        self.fetch_sessions: FetchSessionCounts | None = None
+        self.queued_bytes: Callable[[], int] = int
+        """Memory of all connections."""
+        self.cluster: Callable[[], ClusterCounts] | None = None
+        self.in_sync: Callable[[], InSyncCounts] | None = None
+        self.throttled_replicas: Mapping[str, ThrottledReplicas] = {}
+        """By side: leader and follower."""
+        self.transactions: Callable[[], TransactionCounts] = TransactionCounts
+        self.certificates: Callable[[], Mapping[str, float]] = dict
+        """Listener -> when its certificate expires, in seconds since 1970."""
         self.cleaner = CleanerCounts()
         self.remote: RemoteCounts | None = None
         """None: this broker has no remote storage."""
@@ -307,38 +312,6 @@ class Metrics:
         self._log_truncations += truncated_bytes > 0
         self._log_truncated_bytes += truncated_bytes
 
-    def count_producer_ids_with(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the number of remembered producers at every scrape."""
-        self._producer_ids = count
-
-    def count_cluster_with(self, count: Callable[[], ClusterCounts]) -> None:
-        """Ask `count` for the brokers and partitions of the cluster at every scrape."""
-        self._cluster = count
-
-    def count_in_sync_sets_with(self, count: Callable[[], InSyncCounts]) -> None:
-        """Ask `count` for the in-sync sets of the partitions that this broker leads at every scrape."""
-        self._in_sync = count
-
-    def count_throttled_replicas_with(self, leader: ThrottledReplicas, follower: ThrottledReplicas) -> None:
-        """Ask both for what was moved at every scrape."""
-        self._throttled_replicas = {"leader": leader, "follower": follower}
-
-    def count_queued_bytes_with(self, count: Callable[[], int]) -> None:
-        """Ask `count` for the memory of all connections at every scrape."""
-        self._queued_bytes = count
-
-    def count_fetch_sessions_with(self, sessions: FetchSessionCounts) -> None:
-        """Ask `sessions` for their numbers at every scrape."""
-        self._fetch_sessions = sessions
-
-    def show_certificates_with(self, expiries: Callable[[], Mapping[str, float]]) -> None:
-        """Ask `expiries` for listener -> when its certificate expires, in seconds, at every scrape."""
-        self._certificates = expiries
-
-    def count_transactions_with(self, count: Callable[[], TransactionCounts]) -> None:
-        """Ask `count` for the transactions at every scrape."""
-        self._transactions = count
-
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: its series are removed, so that names of deleted topics take no memory."""
         self._topics.pop(topic, None)
@@ -394,16 +367,6 @@ class Metrics:
             self._counts | {"failed_authentication": refused, "access_denied": self._denied.total()},
         )
 
-    @property
-    def certificates(self) -> Mapping[str, float]:
-        """When the certificate of each listener expires, in seconds since 1970."""
-        return self._certificates()
-
-    @property
-    def queued_bytes(self) -> int:
-        """Memory of all connections."""
-        return self._queued_bytes()
-
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: every series as it is now."""
         yield from self._collect_requests()
@@ -449,7 +412,7 @@ class Metrics:
         yield _histogram(f"{prefix}_totaltimems", latency, times, "request")
 
     def _collect_transactions(self) -> Iterator[Metric]:
-        counts = self._transactions()
+        counts = self.transactions()
         states = {(state,): count for state, count in counts.by_state.items()}
         yield gauge("tidelog_transactions", "Transactions that are not complete.", states, "state")
         yield gauge(
@@ -468,12 +431,12 @@ class Metrics:
         yield gauge(
             "tidelog_queued_bytes",
             "Memory of all connections: requests that arrive or wait, answers not read yet, fetch sessions.",
-            self._queued_bytes(),
+            self.queued_bytes(),
         )
         yield gauge(
             "tidelog_certificate_expiry_timestamp_seconds",
             "When the certificate of each listener with TLS expires, in seconds since 1970.",
-            {(listener,): expires for listener, expires in self._certificates().items()},
+            {(listener,): expires for listener, expires in self.certificates().items()},
             "listener",
         )
         yield counter(
@@ -482,7 +445,7 @@ class Metrics:
             self._denied,
             *("operation", "resource_type"),
         )
-        if (sessions := self._fetch_sessions) is not None:
+        if (sessions := self.fetch_sessions) is not None:
             cache = "kafka_server_fetchsessioncache"
             kept = "Incremental fetch sessions kept."
             yield gauge(f"{cache}_numincrementalfetchsessions", kept, len(sessions))
@@ -492,9 +455,9 @@ class Metrics:
             yield counter(f"{cache}_incrementalfetchsessionevictions", evicted, sessions.evictions)
 
     def _collect_cluster(self) -> Iterator[Metric]:
-        if self._cluster is None:
+        if self.cluster is None:
             return
-        counts, prefix = self._cluster(), "kafka_controller_kafkacontroller"
+        counts, prefix = self.cluster(), "kafka_controller_kafkacontroller"
         controller = "1 on the broker that is the controller (ActiveControllerCount)."
         yield gauge(f"{prefix}_activecontrollercount", controller, counts.is_controller)
         active = "Live brokers, as this broker knows (ActiveBrokerCount)."
@@ -506,9 +469,9 @@ class Metrics:
         yield gauge(f"{prefix}_offlinepartitionscount", offline, counts.offline_partitions)
 
     def _collect_in_sync(self) -> Iterator[Metric]:
-        if self._in_sync is None:
+        if self.in_sync is None:
             return
-        counts, prefix = self._in_sync(), "kafka_server_replicamanager"
+        counts, prefix = self.in_sync(), "kafka_server_replicamanager"
         yield gauge(f"{prefix}_leadercount", "Partitions that this broker leads.", counts.leaders)
         lacking = "Of these, with fewer replicas in sync than replicas (UnderReplicatedPartitions)."
         yield gauge(f"{prefix}_underreplicatedpartitions", lacking, counts.under_replicated)
@@ -522,7 +485,7 @@ class Metrics:
         yield counter(f"{prefix}_isrexpands", expands, counts.expands)
 
     def _collect_throttled_replicas(self) -> Iterator[Metric]:
-        for side, quota in self._throttled_replicas.items():
+        for side, quota in self.throttled_replicas.items():
             yield counter(
                 f"kafka_server_{side}replication_bytes",
                 f"Bytes of throttled replicas that this broker moved as a {side} (byte-rate).",
@@ -533,7 +496,7 @@ class Metrics:
         yield gauge(
             "kafka_server_replicamanager_produceridcount",
             "Producers that the partitions of this broker remember (ProducerIdCount).",
-            self._producer_ids(),
+            self.producer_ids(),
         )
         yield counter(
             "tidelog_duplicate_batches",

@@ -89,10 +89,10 @@ def test_idempotence_shows_in_series_of_its_own() -> None:
     metrics.duplicate("below_window")
     metrics.out_of_order()
     metrics.fenced()
-    metrics.count_producer_ids_with(lambda: 42)
+    metrics.producer_ids = lambda: 42
     sessions = FetchSessions(10, 10, lambda: 1)
     sessions.open_context(0, 0, [("t", FetchPartition(0, -1, 0, -1, -1, 1))], (), 0, by_id=False)
-    metrics.count_fetch_sessions_with(sessions)
+    metrics.fetch_sessions = sessions
     metrics.group_commit(3)
     assert value(metrics, "tidelog_duplicate_batches_total", window="in_window") == 2
     assert value(metrics, "tidelog_duplicate_batches_total", window="below_window") == 1
@@ -117,7 +117,7 @@ def test_two_brokers_in_one_process_count_apart() -> None:
 
 def test_transactions_are_counted_by_state_and_prepared_ones_by_age() -> None:
     metrics = Metrics()
-    metrics.count_transactions_with(lambda: TransactionCounts({"Ongoing": 2}, {"sink": 1.5}))
+    metrics.transactions = lambda: TransactionCounts({"Ongoing": 2}, {"sink": 1.5})
     assert value(metrics, "tidelog_transactions", state="Ongoing") == 2
     assert value(metrics, "tidelog_prepared_transaction_age_seconds", transactional_id="sink") == 1.5
 

@@ -121,11 +121,11 @@ class Conditions:
             free_handles=free,
             handle_limit=limit,
             kept_handles=kept,
-            queued_bytes=services.metrics.queued_bytes,
+            queued_bytes=services.metrics.queued_bytes(),
             queued_max_bytes=services.memory.bound_bytes,
             certificate_seconds={
                 name: expires - services.clock_ms() / 1000
-                for name, expires in services.metrics.certificates.items()
+                for name, expires in services.metrics.certificates().items()
             },
             prepared_seconds=dict(transactions.prepared_seconds),
             uncleanable_partitions=services.metrics.cleaner.uncleanable_partitions,
