@@ -3,8 +3,8 @@
 Owns: for each message, a class X: what decoding returns, where every declared field is present; and a dict
 XDict: what encoding accepts, where a missing field gets its default. A struct in a message has the message's
 name before its own. The requests that a broker decodes, the responses that it encodes; the reverse where a
-client or a broker requests the API; keys and values of records. Produce and Fetch have the values of
-`protocol.hot`.
+client or a broker requests the API; keys and values of records. Those that no code names, also not through
+another one, are left out. Produce and Fetch have the values of `protocol.hot`.
 
 Invariants: nothing of it exists at run time, so it is imported under TYPE_CHECKING only.
 """
@@ -463,26 +463,6 @@ class LeaveGroupResponseMemberDict(TypedDict, total=False):
     group_instance_id: str | None
     error_code: int
 
-class LeaveGroupRequestDict(TypedDict, total=False):
-    group_id: str
-    member_id: str
-    members: Sequence[LeaveGroupRequestMemberDict]
-
-class LeaveGroupRequestMemberDict(TypedDict, total=False):
-    member_id: str
-    group_instance_id: str | None
-    reason: str | None
-
-class LeaveGroupResponse:
-    throttle_time_ms: int
-    error_code: int
-    members: list[LeaveGroupResponseMember]
-
-class LeaveGroupResponseMember:
-    member_id: str
-    group_instance_id: str | None
-    error_code: int
-
 class SyncGroupRequest:
     group_id: str
     generation_id: int
@@ -549,10 +529,6 @@ class DescribeGroupsResponseMemberDict(TypedDict, total=False):
     member_metadata: Buffer
     member_assignment: Buffer
 
-class DescribeGroupsRequestDict(TypedDict, total=False):
-    groups: Sequence[str]
-    include_authorized_operations: bool
-
 class DescribeGroupsResponse:
     throttle_time_ms: int
     groups: list[DescribeGroupsResponseGroup]
@@ -612,9 +588,6 @@ class SaslHandshakeResponseDict(TypedDict, total=False):
     error_code: int
     mechanisms: Sequence[str]
 
-class SaslHandshakeRequestDict(TypedDict, total=False):
-    mechanism: str
-
 class SaslHandshakeResponse:
     error_code: int
     mechanisms: list[str]
@@ -643,34 +616,6 @@ class ApiVersionsResponseSupportedFeatureDict(TypedDict, total=False):
     max_version: int
 
 class ApiVersionsResponseFinalizedFeatureDict(TypedDict, total=False):
-    name: str
-    max_version_level: int
-    min_version_level: int
-
-class ApiVersionsRequestDict(TypedDict, total=False):
-    client_software_name: str
-    client_software_version: str
-
-class ApiVersionsResponse:
-    error_code: int
-    api_keys: list[ApiVersionsResponseApiKey]
-    throttle_time_ms: int
-    supported_features: list[ApiVersionsResponseSupportedFeature]
-    finalized_features_epoch: int
-    finalized_features: list[ApiVersionsResponseFinalizedFeature]
-    zk_migration_ready: bool
-
-class ApiVersionsResponseApiKey:
-    api_key: int
-    min_version: int
-    max_version: int
-
-class ApiVersionsResponseSupportedFeature:
-    name: str
-    min_version: int
-    max_version: int
-
-class ApiVersionsResponseFinalizedFeature:
     name: str
     max_version_level: int
     min_version_level: int
@@ -716,11 +661,6 @@ class CreateTopicsResponseConfigDict(TypedDict, total=False):
     config_source: int
     is_sensitive: bool
 
-class CreateTopicsRequestDict(TypedDict, total=False):
-    topics: Sequence[CreateTopicsRequestTopicDict]
-    timeout_ms: int
-    validate_only: bool
-
 class CreateTopicsRequestTopicDict(TypedDict, total=False):
     name: str
     num_partitions: int
@@ -735,27 +675,6 @@ class CreateTopicsRequestAssignmentDict(TypedDict, total=False):
 class CreateTopicsRequestConfigDict(TypedDict, total=False):
     name: str
     value: str | None
-
-class CreateTopicsResponse:
-    throttle_time_ms: int
-    topics: list[CreateTopicsResponseTopic]
-
-class CreateTopicsResponseTopic:
-    name: str
-    topic_id: UUID
-    error_code: int
-    error_message: str | None
-    topic_config_error_code: int
-    num_partitions: int
-    replication_factor: int
-    configs: list[CreateTopicsResponseConfig] | None
-
-class CreateTopicsResponseConfig:
-    name: str
-    value: str | None
-    read_only: bool
-    config_source: int
-    is_sensitive: bool
 
 class DeleteTopicsRequest:
     topics: list[DeleteTopicsRequestTopic]
@@ -784,16 +703,6 @@ class DeleteTopicsRequestDict(TypedDict, total=False):
 class DeleteTopicsRequestTopicDict(TypedDict, total=False):
     name: str | None
     topic_id: UUID
-
-class DeleteTopicsResponse:
-    throttle_time_ms: int
-    responses: list[DeleteTopicsResponseResponse]
-
-class DeleteTopicsResponseResponse:
-    name: str | None
-    topic_id: UUID
-    error_code: int
-    error_message: str | None
 
 class DeleteRecordsRequest:
     topics: list[DeleteRecordsRequestTopic]
@@ -1035,9 +944,6 @@ class SaslAuthenticateResponseDict(TypedDict, total=False):
     auth_bytes: Buffer
     session_lifetime_ms: int
 
-class SaslAuthenticateRequestDict(TypedDict, total=False):
-    auth_bytes: Buffer
-
 class SaslAuthenticateResponse:
     error_code: int
     error_message: str | None
@@ -1066,11 +972,6 @@ class CreatePartitionsResponseResultDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
-class CreatePartitionsRequestDict(TypedDict, total=False):
-    topics: Sequence[CreatePartitionsRequestTopicDict]
-    timeout_ms: int
-    validate_only: bool
-
 class CreatePartitionsRequestTopicDict(TypedDict, total=False):
     name: str
     count: int
@@ -1078,15 +979,6 @@ class CreatePartitionsRequestTopicDict(TypedDict, total=False):
 
 class CreatePartitionsRequestAssignmentDict(TypedDict, total=False):
     broker_ids: Sequence[int]
-
-class CreatePartitionsResponse:
-    throttle_time_ms: int
-    results: list[CreatePartitionsResponseResult]
-
-class CreatePartitionsResponseResult:
-    name: str
-    error_code: int
-    error_message: str | None
 
 class AlterReplicaLogDirsRequest:
     dirs: list[AlterReplicaLogDirsRequestDir]
@@ -1245,14 +1137,6 @@ class ListPartitionReassignmentsResponsePartitionDict(TypedDict, total=False):
     adding_replicas: Sequence[int]
     removing_replicas: Sequence[int]
 
-class ListPartitionReassignmentsRequestDict(TypedDict, total=False):
-    timeout_ms: int
-    topics: Sequence[ListPartitionReassignmentsRequestTopicDict] | None
-
-class ListPartitionReassignmentsRequestTopicDict(TypedDict, total=False):
-    name: str
-    partition_indexes: Sequence[int]
-
 class ListPartitionReassignmentsResponse:
     throttle_time_ms: int
     error_code: int
@@ -1345,14 +1229,6 @@ class UnregisterBrokerResponseDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
-class UnregisterBrokerRequestDict(TypedDict, total=False):
-    broker_id: int
-
-class UnregisterBrokerResponse:
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-
 class GetTelemetrySubscriptionsRequest:
     client_instance_id: UUID
 
@@ -1408,9 +1284,6 @@ class WriteTxnMarkersResponseTopicDict(TypedDict, total=False):
 class WriteTxnMarkersResponsePartitionDict(TypedDict, total=False):
     partition_index: int
     error_code: int
-
-class WriteTxnMarkersRequestDict(TypedDict, total=False):
-    markers: Sequence[WriteTxnMarkersRequestMarkerDict]
 
 class WriteTxnMarkersRequestMarkerDict(TypedDict, total=False):
     producer_id: int
@@ -1513,9 +1386,6 @@ class CreateAclsResponseResultDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
-class CreateAclsRequestDict(TypedDict, total=False):
-    creations: Sequence[CreateAclsRequestCreationDict]
-
 class CreateAclsRequestCreationDict(TypedDict, total=False):
     resource_type: int
     resource_name: str
@@ -1524,14 +1394,6 @@ class CreateAclsRequestCreationDict(TypedDict, total=False):
     host: str
     operation: int
     permission_type: int
-
-class CreateAclsResponse:
-    throttle_time_ms: int
-    results: list[CreateAclsResponseResult]
-
-class CreateAclsResponseResult:
-    error_code: int
-    error_message: str | None
 
 class DeleteAclsRequest:
     filters: list[DeleteAclsRequestFilter]
@@ -1562,18 +1424,6 @@ class DeleteAclsResponseMatchingAclDict(TypedDict, total=False):
     pattern_type: int
     principal: str
     host: str
-    operation: int
-    permission_type: int
-
-class DeleteAclsRequestDict(TypedDict, total=False):
-    filters: Sequence[DeleteAclsRequestFilterDict]
-
-class DeleteAclsRequestFilterDict(TypedDict, total=False):
-    resource_type_filter: int
-    resource_name_filter: str | None
-    pattern_type_filter: int
-    principal_filter: str | None
-    host_filter: str | None
     operation: int
     permission_type: int
 
@@ -1610,14 +1460,6 @@ class DeleteGroupsResponseResultDict(TypedDict, total=False):
 
 class DeleteGroupsRequestDict(TypedDict, total=False):
     groups_names: Sequence[str]
-
-class DeleteGroupsResponse:
-    throttle_time_ms: int
-    results: list[DeleteGroupsResponseResult]
-
-class DeleteGroupsResponseResult:
-    group_id: str
-    error_code: int
 
 class IncrementalAlterConfigsRequest:
     resources: list[IncrementalAlterConfigsRequestResource]
@@ -1656,16 +1498,6 @@ class IncrementalAlterConfigsRequestConfigDict(TypedDict, total=False):
     name: str
     config_operation: int
     value: str | None
-
-class IncrementalAlterConfigsResponse:
-    throttle_time_ms: int
-    responses: list[IncrementalAlterConfigsResponseResponse]
-
-class IncrementalAlterConfigsResponseResponse:
-    error_code: int
-    error_message: str | None
-    resource_type: int
-    resource_name: str
 
 class OffsetDeleteRequest:
     group_id: str
@@ -1712,12 +1544,6 @@ class DescribeUserScramCredentialsResponseResultDict(TypedDict, total=False):
 class DescribeUserScramCredentialsResponseCredentialInfoDict(TypedDict, total=False):
     mechanism: int
     iterations: int
-
-class DescribeUserScramCredentialsRequestDict(TypedDict, total=False):
-    users: Sequence[DescribeUserScramCredentialsRequestUserDict] | None
-
-class DescribeUserScramCredentialsRequestUserDict(TypedDict, total=False):
-    name: str
 
 class DescribeUserScramCredentialsResponse:
     throttle_time_ms: int
@@ -1773,15 +1599,6 @@ class AlterUserScramCredentialsRequestUpsertionDict(TypedDict, total=False):
     iterations: int
     salt: Buffer
     salted_password: Buffer
-
-class AlterUserScramCredentialsResponse:
-    throttle_time_ms: int
-    results: list[AlterUserScramCredentialsResponseResult]
-
-class AlterUserScramCredentialsResponseResult:
-    user: str
-    error_code: int
-    error_message: str | None
 
 class DescribeClientQuotasRequest:
     components: list[DescribeClientQuotasRequestComponent]
@@ -1867,10 +1684,6 @@ class AlterClientQuotasResponseEntityDict(TypedDict, total=False):
     entity_type: str
     entity_name: str | None
 
-class AlterClientQuotasRequestDict(TypedDict, total=False):
-    entries: Sequence[AlterClientQuotasRequestEntryDict]
-    validate_only: bool
-
 class AlterClientQuotasRequestEntryDict(TypedDict, total=False):
     entity: Sequence[AlterClientQuotasRequestEntityDict]
     ops: Sequence[AlterClientQuotasRequestOpDict]
@@ -1883,19 +1696,6 @@ class AlterClientQuotasRequestOpDict(TypedDict, total=False):
     key: str
     value: float
     remove: bool
-
-class AlterClientQuotasResponse:
-    throttle_time_ms: int
-    entries: list[AlterClientQuotasResponseEntry]
-
-class AlterClientQuotasResponseEntry:
-    error_code: int
-    error_message: str | None
-    entity: list[AlterClientQuotasResponseEntity]
-
-class AlterClientQuotasResponseEntity:
-    entity_type: str
-    entity_name: str | None
 
 class ConsumerGroupHeartbeatRequest:
     group_id: str
@@ -2001,10 +1801,6 @@ class ConsumerGroupDescribeResponseTopicPartitionDict(TypedDict, total=False):
     topic_name: str
     partitions: Sequence[int]
 
-class ConsumerGroupDescribeRequestDict(TypedDict, total=False):
-    group_ids: Sequence[str]
-    include_authorized_operations: bool
-
 class ConsumerGroupDescribeResponse:
     throttle_time_ms: int
     groups: list[ConsumerGroupDescribeResponseGroup]
@@ -2090,59 +1886,6 @@ class FetchSnapshotResponseCurrentLeaderDict(TypedDict, total=False):
     leader_epoch: int
 
 class FetchSnapshotResponseNodeEndpointDict(TypedDict, total=False):
-    node_id: int
-    host: str
-    port: int
-
-class FetchSnapshotRequestDict(TypedDict, total=False):
-    cluster_id: str | None
-    replica_id: int
-    max_bytes: int
-    topics: Sequence[FetchSnapshotRequestTopicDict]
-
-class FetchSnapshotRequestTopicDict(TypedDict, total=False):
-    name: str
-    partitions: Sequence[FetchSnapshotRequestPartitionDict]
-
-class FetchSnapshotRequestPartitionDict(TypedDict, total=False):
-    partition: int
-    current_leader_epoch: int
-    snapshot_id: FetchSnapshotRequestSnapshotIdDict
-    position: int
-    replica_directory_id: UUID
-
-class FetchSnapshotRequestSnapshotIdDict(TypedDict, total=False):
-    end_offset: int
-    epoch: int
-
-class FetchSnapshotResponse:
-    throttle_time_ms: int
-    error_code: int
-    topics: list[FetchSnapshotResponseTopic]
-    node_endpoints: list[FetchSnapshotResponseNodeEndpoint]
-
-class FetchSnapshotResponseTopic:
-    name: str
-    partitions: list[FetchSnapshotResponsePartition]
-
-class FetchSnapshotResponsePartition:
-    index: int
-    error_code: int
-    snapshot_id: FetchSnapshotResponseSnapshotId
-    current_leader: FetchSnapshotResponseCurrentLeader
-    size: int
-    position: int
-    unaligned_records: bytes
-
-class FetchSnapshotResponseSnapshotId:
-    end_offset: Offset
-    epoch: int
-
-class FetchSnapshotResponseCurrentLeader:
-    leader_id: int
-    leader_epoch: LeaderEpoch
-
-class FetchSnapshotResponseNodeEndpoint:
     node_id: int
     host: str
     port: int
@@ -2303,13 +2046,6 @@ class AddPartitionsToTxnResponseResultsByPartitionDict(TypedDict, total=False):
     partition_index: int
     partition_error_code: int
 
-class AddPartitionsToTxnRequestDict(TypedDict, total=False):
-    transactions: Sequence[AddPartitionsToTxnRequestTransactionDict]
-    v3_and_below_transactional_id: str
-    v3_and_below_producer_id: int
-    v3_and_below_producer_epoch: int
-    v3_and_below_topics: Sequence[AddPartitionsToTxnRequestTopicDict]
-
 class AddPartitionsToTxnRequestTransactionDict(TypedDict, total=False):
     transactional_id: str
     producer_id: int
@@ -2349,16 +2085,6 @@ class AddOffsetsToTxnResponseDict(TypedDict, total=False):
     throttle_time_ms: int
     error_code: int
 
-class AddOffsetsToTxnRequestDict(TypedDict, total=False):
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    group_id: str
-
-class AddOffsetsToTxnResponse:
-    throttle_time_ms: int
-    error_code: int
-
 class EndTxnRequest:
     transactional_id: str
     producer_id: ProducerId
@@ -2376,12 +2102,6 @@ class EndTxnRequestDict(TypedDict, total=False):
     producer_id: int
     producer_epoch: int
     committed: bool
-
-class EndTxnResponse:
-    throttle_time_ms: int
-    error_code: int
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
 
 class TxnOffsetCommitRequest:
     transactional_id: str
@@ -2414,20 +2134,6 @@ class TxnOffsetCommitResponseTopicDict(TypedDict, total=False):
 class TxnOffsetCommitResponsePartitionDict(TypedDict, total=False):
     partition_index: int
     error_code: int
-
-class TxnOffsetCommitRequestDict(TypedDict, total=False):
-    transactional_id: str
-    group_id: str
-    producer_id: int
-    producer_epoch: int
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    topics: Sequence[TxnOffsetCommitRequestTopicDict]
-
-class TxnOffsetCommitRequestTopicDict(TypedDict, total=False):
-    name: str
-    partitions: Sequence[TxnOffsetCommitRequestPartitionDict]
 
 class TxnOffsetCommitRequestPartitionDict(TypedDict, total=False):
     partition_index: int
@@ -2553,26 +2259,6 @@ class AskConsoleResponse:
     stream_id: int
     answer: bytes
 
-class ConsumerGroupMetadataKey:
-    group_id: str
-
-class ConsumerGroupMetadataKeyDict(TypedDict, total=False):
-    group_id: str
-
-class ConsumerGroupMetadataValue:
-    epoch: int
-    metadata_hash: int
-
-class ConsumerGroupMetadataValueDict(TypedDict, total=False):
-    epoch: int
-    metadata_hash: int
-
-class ConsumerGroupPartitionMetadataKey:
-    group_id: str
-
-class ConsumerGroupPartitionMetadataKeyDict(TypedDict, total=False):
-    group_id: str
-
 class ConsumerGroupPartitionMetadataValue:
     topics: list[ConsumerGroupPartitionMetadataValueTopic]
 
@@ -2598,14 +2284,6 @@ class ConsumerGroupPartitionMetadataValueTopicDict(TypedDict, total=False):
 class ConsumerGroupPartitionMetadataValuePartitionMetadataDict(TypedDict, total=False):
     partition: int
     racks: Sequence[str]
-
-class ConsumerGroupMemberMetadataKey:
-    group_id: str
-    member_id: str
-
-class ConsumerGroupMemberMetadataKeyDict(TypedDict, total=False):
-    group_id: str
-    member_id: str
 
 class ConsumerGroupMemberMetadataValue:
     instance_id: str | None
@@ -2645,47 +2323,13 @@ class ConsumerGroupMemberMetadataValueSupportedProtocolDict(TypedDict, total=Fal
     name: str
     metadata: Buffer
 
-class ConsumerGroupTargetAssignmentMetadataKey:
-    group_id: str
-
-class ConsumerGroupTargetAssignmentMetadataKeyDict(TypedDict, total=False):
-    group_id: str
-
-class ConsumerGroupTargetAssignmentMetadataValue:
-    assignment_epoch: int
-
-class ConsumerGroupTargetAssignmentMetadataValueDict(TypedDict, total=False):
-    assignment_epoch: int
-
-class ConsumerGroupTargetAssignmentMemberKey:
-    group_id: str
-    member_id: str
-
-class ConsumerGroupTargetAssignmentMemberKeyDict(TypedDict, total=False):
-    group_id: str
-    member_id: str
-
-class ConsumerGroupTargetAssignmentMemberValue:
-    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValueTopicPartition]
-
 class ConsumerGroupTargetAssignmentMemberValueTopicPartition:
     topic_id: UUID
     partitions: list[int]
 
-class ConsumerGroupTargetAssignmentMemberValueDict(TypedDict, total=False):
-    topic_partitions: Sequence[ConsumerGroupTargetAssignmentMemberValueTopicPartitionDict]
-
 class ConsumerGroupTargetAssignmentMemberValueTopicPartitionDict(TypedDict, total=False):
     topic_id: UUID
     partitions: Sequence[int]
-
-class ConsumerGroupCurrentMemberAssignmentKey:
-    group_id: str
-    member_id: str
-
-class ConsumerGroupCurrentMemberAssignmentKeyDict(TypedDict, total=False):
-    group_id: str
-    member_id: str
 
 class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: int
@@ -2708,14 +2352,6 @@ class ConsumerGroupCurrentMemberAssignmentValueDict(TypedDict, total=False):
 class ConsumerGroupCurrentMemberAssignmentValueAssignedPartitionDict(TypedDict, total=False):
     topic_id: UUID
     partitions: Sequence[int]
-
-class ConsumerGroupRegularExpressionKey:
-    group_id: str
-    regular_expression: str
-
-class ConsumerGroupRegularExpressionKeyDict(TypedDict, total=False):
-    group_id: str
-    regular_expression: str
 
 class ConsumerGroupRegularExpressionValue:
     topics: list[str]
@@ -2817,18 +2453,7 @@ class GroupMetadataValueMemberDict(TypedDict, total=False):
     subscription: Buffer
     assignment: Buffer
 
-class ConsumerSubscription:
-    topics: list[str]
-
-class ConsumerSubscriptionDict(TypedDict, total=False):
-    topics: Sequence[str]
-
 class OffsetCommitKey:
-    group: str
-    topic: str
-    partition: int
-
-class OffsetCommitKeyDict(TypedDict, total=False):
     group: str
     topic: str
     partition: int
@@ -2849,18 +2474,6 @@ class OffsetCommitValueDict(TypedDict, total=False):
     expire_timestamp: int
     topic_id: UUID
 
-class GroupMetadataKey:
-    group: str
-
-class GroupMetadataKeyDict(TypedDict, total=False):
-    group: str
-
-class TransactionLogKey:
-    transactional_id: str
-
-class TransactionLogKeyDict(TypedDict, total=False):
-    transactional_id: str
-
 class TransactionLogValue:
     producer_id: ProducerId
     previous_producer_id: ProducerId
@@ -2878,21 +2491,3 @@ class TransactionLogValue:
 class TransactionLogValueTransactionPartition:
     topic: str
     partition_ids: list[int]
-
-class TransactionLogValueDict(TypedDict, total=False):
-    producer_id: int
-    previous_producer_id: int
-    next_producer_id: int
-    producer_epoch: int
-    transaction_timeout_ms: int
-    transaction_status: int
-    transaction_partitions: Sequence[TransactionLogValueTransactionPartitionDict] | None
-    transaction_last_update_timestamp_ms: int
-    transaction_start_timestamp_ms: int
-    client_transaction_version: int
-    next_producer_epoch: int
-    last_producer_epoch: int
-
-class TransactionLogValueTransactionPartitionDict(TypedDict, total=False):
-    topic: str
-    partition_ids: Sequence[int]

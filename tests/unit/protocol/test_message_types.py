@@ -26,8 +26,8 @@ HEAD = '''\
 Owns: for each message, a class X: what decoding returns, where every declared field is present; and a dict
 XDict: what encoding accepts, where a missing field gets its default. A struct in a message has the message's
 name before its own. The requests that a broker decodes, the responses that it encodes; the reverse where a
-client or a broker requests the API; keys and values of records. Produce and Fetch have the values of
-`protocol.hot`.
+client or a broker requests the API; keys and values of records. Those that no code names, also not through
+another one, are left out. Produce and Fetch have the values of `protocol.hot`.
 
 Invariants: nothing of it exists at run time, so it is imported under TYPE_CHECKING only.
 """
@@ -38,6 +38,7 @@ from uuid import UUID
 
 from tidelog.protocol.types import Buffer, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 '''
+CODE = [path for folder in ("tidelog", "tests") for path in (ROOT / folder).rglob("*.py")]
 Shape = tuple[Any, ...]
 WITH_VALUES_OF_THEIR_OWN = (ApiKey.PRODUCE, ApiKey.FETCH)
 SCALARS = {
@@ -71,9 +72,17 @@ NUMBERS = {
 
 def message_types() -> str:
     """The file."""
-    return HEAD + "".join(
-        f"{line}\n" for message, is_dict in _forms() for line in _classes(message, is_dict=is_dict)
-    )
+    forms = _forms()
+    text = "".join(f"{line}\n" for message, is_dict in forms for line in _classes(message, is_dict=is_dict))
+    classes = {found[1]: found[0] for found in re.finditer(r"\nclass (\w+).*\n(?: .*\n)*", text)}
+    wanted = [word for path in CODE for word in re.findall(r"\btypes\.(\w+)", path.read_text())]
+    named: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if name in classes and name not in named:
+            named.add(name)
+            wanted += re.findall(r"\w+", classes[name])
+    return HEAD + "".join(text for name, text in classes.items() if name in named)
 
 
 def _forms() -> Iterator[tuple[Message, bool]]:
