@@ -55,6 +55,7 @@ PAGES: Final = (
 )
 _LEFT_OUT = (brokers.one_record_requests(1, 1), startup.KILLED)
 """Measured, and too much for a README."""
+_MEASURED = ("scenario", "measure", "unit", "values", "others")
 _WIDTH = 120
 _RATIO_TITLES: Final = {
     _BESIDE_KAFKA[0]: "× Kafka",
@@ -71,11 +72,7 @@ def published_table(page: Page) -> str:
 def table(page: Page, content: Mapping[str, Any]) -> str:
     """The page's table of these results."""
     machine = content["machine"]
-    rows = [
-        Row(row["scenario"], row["measure"], row["unit"], values=row["values"], others=row["others"])
-        for measured in content["tables"].values()
-        for row in measured["rows"]
-    ]
+    rows = [Row(**row) for row in content["rows"]]
     about = (
         f"Rounds: {content['rounds']}; ratios are taken within a round. {content['measured_at'][:10]}, commit"
         f" {machine['commit']}; {machine['processors']} processors ({machine['processor']}),"
@@ -120,16 +117,24 @@ def _numbers(measures: Sequence[Row], unit: str) -> str:
     return ""
 
 
+def _published(latest: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) -> str:
+    """JSON with what was measured, without what follows from it; a row per line, so that two publications can
+    be compared."""
+    about = {name: value for name, value in latest.items() if name != "tables"}
+    rows = ({name: row[name] for name in _MEASURED} for table in tables for row in table["rows"])
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    return f'{json.dumps(about, ensure_ascii=False).removesuffix("}")},\n"rows": [\n{lines}\n]}}\n'
+
+
 def main() -> int:
     """Publish what was measured."""
     latest = json.loads(LATEST.read_text())
     for page in PAGES:
-        tables = {name: latest["tables"][name] for name in page.scenarios if name in latest["tables"]}
+        tables = [latest["tables"][name] for name in page.scenarios if name in latest["tables"]]
         if not tables:
             continue
-        content = {**latest, "tables": tables}
         before, _, rest = page.document.read_text().partition(page.begin)
-        page.published.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        page.published.write_text(_published(latest, tables))
         page.document.write_text(f"{before}{page.begin}{published_table(page)}{END}{rest.partition(END)[2]}")
     return 0
 
