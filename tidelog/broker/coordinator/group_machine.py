@@ -44,7 +44,7 @@ class GroupMachine:
 
     def __init__(self, rules: GroupRules, topics: TopicsView) -> None:
         self.groups = GroupTypes(rules.limits, rules.settings, topics)
-        self.offsets = CommittedOffsets(self.groups, rules.retention_ms)
+        self.offsets = CommittedOffsets(self.groups.of, rules.retention_ms)
         self._parts: dict[type, Callable[[Any], None]] = {
             OffsetRecord: self.offsets.apply,
             InTransaction: self.offsets.apply_pending,
@@ -83,7 +83,8 @@ class GroupMachine:
 
     def member_count(self, group_id: str) -> int:
         """The members of a group; 0 for one that has only offsets, or does not exist."""
-        return self.groups.member_count(group_id)
+        machine = self.groups.of(group_id)
+        return 0 if machine is None else machine.member_count(group_id)
 
     def listed(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, list[ListedGroup]]:
         """One entry for each of these groups that still exists."""
@@ -97,7 +98,7 @@ class GroupMachine:
         return Decision((), found)
 
     def _has_offsets_alone(self, group_id: str) -> bool:
-        return group_id in self.offsets.group_ids and not self.groups.knows(group_id)
+        return group_id in self.offsets.group_ids and self.groups.of(group_id) is None
 
     def delete_some(self, group_id: str, now_ms: int) -> Decision[Any, bool]:
         """Delete some offsets of a group without members, then the group; returns whether more must be
@@ -105,9 +106,10 @@ class GroupMachine:
 
         Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        if not self.offsets.knows(group_id) and not self.groups.knows(group_id):
+        machine = self.groups.of(group_id)
+        if machine is None and not self.offsets.knows(group_id):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
-        last = self.groups.deletion(group_id) if self.groups.knows(group_id) else ()
+        last = () if machine is None else machine.deletion(group_id)
         records = list(islice(self.offsets.removal(group_id), DELETED_AT_ONCE + 1))
         if len(records) > DELETED_AT_ONCE:
             return Decision(records[:DELETED_AT_ONCE], True)
@@ -115,6 +117,8 @@ class GroupMachine:
 
     def forget_idle(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, None]:
         """Delete those of these groups that no longer have members or offsets."""
-        idle = (group_id for group_id in group_ids if group_id not in self.offsets.group_ids)
-        records = [record for group_id in idle for record in self.groups.deletion_if_empty(group_id)]
+        records: list[Any] = []
+        for group_id in group_ids:
+            if group_id not in self.offsets.group_ids and (machine := self.groups.of(group_id)) is not None:
+                records += machine.deletion_if_empty(group_id)
         return Decision(records, None)

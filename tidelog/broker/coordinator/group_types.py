@@ -9,7 +9,7 @@ Owns which type a group has, and when that changes. Invariants:
 Pure. Source: Kafka's GroupMetadataManager, KIP-848.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tidelog.broker.coordinator.consumer_groups.group import JOINING_EPOCH, ConsumerGroup
@@ -25,13 +25,12 @@ from tidelog.broker.coordinator.consumer_groups.messages import (
 from tidelog.broker.coordinator.consumer_groups.migration import downgrade, upgrade
 from tidelog.broker.coordinator.consumer_groups.records import removal_of_group
 from tidelog.broker.coordinator.consumer_groups.update import GroupUpdate
-from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.groups import messages
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group
 from tidelog.broker.coordinator.groups.joining import refusal
 from tidelog.broker.coordinator.groups.machine import Groups
 from tidelog.broker.coordinator.groups.states import GroupState
-from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 CLASSIC = "classic"
@@ -49,21 +48,12 @@ class GroupTypes:
         self._topics = topics
         self.classic = Groups(limits, lambda: self.consumer.held_bytes)
 
-    def _machine(self, group_id: str) -> Groups | ConsumerGroups:
-        return self.consumer if self.consumer.knows(group_id) else self.classic
-
-    # Queries
-
-    def knows(self, group_id: str) -> bool:
-        """Whether the group has a state besides its offsets."""
-        return self._machine(group_id).knows(group_id)
+    def of(self, group_id: str) -> Groups | ConsumerGroups | None:
+        """The machine of the group's type; None: the group has no state besides its offsets."""
+        return next((each for each in (self.consumer, self.classic) if each.knows(group_id)), None)
 
     def ids(self) -> Collection[str]:
         return [*self.classic.ids(), *self.consumer.ids()]
-
-    def member_count(self, group_id: str) -> int:
-        """The members of a group; 0 for one that does not exist."""
-        return self._machine(group_id).member_count(group_id)
 
     # Members
 
@@ -180,28 +170,6 @@ class GroupTypes:
             records=[*removal_of_group(before), *begun.records], timers={**update.timers, **begun.timers}
         )
 
-    # Offsets
-
-    def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Mapping[Any, Timer | None]:
-        """Raise ApiError if offsets of a known group may not be committed; returns the timers to set."""
-        return self._machine(group_id).check_commit(group_id, committer, now_ms)
-
-    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """Raise ApiError if this client may not read the offsets of a known group."""
-        self._machine(group_id).check_fetch(group_id, member_id, member_epoch)
-
-    def check_offset_delete(self, group_id: str) -> None:
-        """Raise ApiError (NON_EMPTY_GROUP) if no offsets of a known group may be deleted."""
-        self._machine(group_id).check_offset_delete(group_id)
-
-    def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether members read the topic, or may."""
-        return self._machine(group_id).is_subscribed(group_id, topic)
-
-    def idle_since_ms(self, group_id: str, commit_timestamp_ms: int) -> int | None:
-        """When the retention of an offset of that commit begins; None: the offset is still needed."""
-        return self._machine(group_id).idle_since_ms(group_id, commit_timestamp_ms)
-
     # Operators
 
     def describe(self, group_id: str) -> messages.DescribedGroup:
@@ -221,14 +189,6 @@ class GroupTypes:
         if described.state is GroupState.DEAD:
             return None
         return messages.ListedGroup(group_id, described.state.value, described.protocol_type, CLASSIC)
-
-    def deletion(self, group_id: str) -> Sequence[Any]:
-        """The records that delete a group without members. Raises ApiError."""
-        return self._machine(group_id).deletion(group_id)
-
-    def deletion_if_empty(self, group_id: str) -> Sequence[Any]:
-        """The records that delete a group; none if it has members or may get some."""
-        return self._machine(group_id).deletion_if_empty(group_id)
 
     # Time
 

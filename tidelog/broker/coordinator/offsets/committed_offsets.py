@@ -63,10 +63,7 @@ class Committer(NamedTuple):
 
 
 class Membership(Protocol):
-    """The rules of group members about offsets."""
-
-    def knows(self, group_id: str) -> bool:
-        """Whether the group has a state besides its offsets. Call the methods below only for such groups."""
+    """The rules of group members about offsets, for a group that has a state besides its offsets."""
 
     def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         """Raise ApiError unless this client may commit; returns the timers that a commit sets."""
@@ -91,8 +88,9 @@ _Pending = PendingRecords[tuple[str, int], CommittedOffset | None]
 class CommittedOffsets:
     """The offsets of many groups: group, topic, partition."""
 
-    def __init__(self, membership: Membership, retention_ms: int) -> None:
-        self._membership = membership
+    def __init__(self, membership_of: Callable[[str], Membership | None], retention_ms: int) -> None:
+        """`membership_of` gives None for a group that has no state besides its offsets."""
+        self._membership_of = membership_of
         self.retention_ms = retention_ms
         self._groups: dict[str, _Offsets] = {}
         self._pending: dict[str, _Pending] = {}
@@ -196,8 +194,9 @@ class CommittedOffsets:
             raise
 
     def _check_member(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
-        if self._membership.knows(group_id):
-            return self._membership.check_commit(group_id, committer, now_ms)
+        membership = self._membership_of(group_id)
+        if membership is not None:
+            return membership.check_commit(group_id, committer, now_ms)
         if committer.generation < 0:
             return {}
         if group_id in self._groups:
@@ -219,8 +218,9 @@ class CommittedOffsets:
         """
 
         def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]:
-            if self._membership.knows(group_id):
-                self._membership.check_fetch(group_id, member_id, member_epoch)
+            membership = self._membership_of(group_id)
+            if membership is not None:
+                membership.check_fetch(group_id, member_id, member_epoch)
             held = self._groups.get(group_id, {})
             names = held.keys() if topics is None else held.keys() & set(topics)
             return Decision((), {name: dict(held[name]) for name in names})
@@ -236,16 +236,16 @@ class CommittedOffsets:
         """
 
         def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, ErrorCode]]:
-            is_known = self._membership.knows(group_id)
-            if is_known:
-                self._membership.check_offset_delete(group_id)
+            membership = self._membership_of(group_id)
+            if membership is not None:
+                membership.check_offset_delete(group_id)
             elif not self.knows(group_id):
                 raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
             held, pending = self._groups.get(group_id, {}), self._pending_in(group_id)
             codes: dict[str, ErrorCode] = {}
             records: list[OffsetRecord] = []
             for topic, partitions in wanted:
-                if is_known and self._membership.is_subscribed(group_id, topic):
+                if membership is not None and membership.is_subscribed(group_id, topic):
                     codes[topic] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                     continue
                 codes[topic] = ErrorCode.NONE
@@ -315,10 +315,11 @@ class CommittedOffsets:
 
     def _is_expired(self, group_id: str, topic: str, committed: CommittedOffset, now_ms: int) -> bool:
         idle_since_ms: int | None = committed.commit_timestamp_ms
-        if self._membership.knows(group_id):
-            if self._membership.is_subscribed(group_id, topic):
+        membership = self._membership_of(group_id)
+        if membership is not None:
+            if membership.is_subscribed(group_id, topic):
                 return False
-            idle_since_ms = self._membership.idle_since_ms(group_id, committed.commit_timestamp_ms)
+            idle_since_ms = membership.idle_since_ms(group_id, committed.commit_timestamp_ms)
         if idle_since_ms is None:
             return False
         if committed.expire_timestamp_ms != NO_TIMESTAMP:

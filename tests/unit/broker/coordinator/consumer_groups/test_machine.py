@@ -49,7 +49,7 @@ def test_a_transaction_commits_with_the_epoch_of_its_member_and_gets_the_errors_
     site.join("a")
     for epoch, code in ((1, None), (2, ErrorCode.ILLEGAL_GENERATION)):
         committer = Committer(epoch, "a", None, 3, is_in_transaction=True)
-        check = partial(site.groups.check_commit, "g", committer, site.now_ms)
+        check = partial(site.groups.consumer.check_commit, "g", committer, site.now_ms)
         assert check() == {} if code is None else code_of(check) == code
 
 

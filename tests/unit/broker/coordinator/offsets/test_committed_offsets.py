@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker.coordinator.groups.site import LIMITS
 from tidelog.broker.coordinator.groups.machine import Groups
 from tidelog.broker.coordinator.offsets import committed_offsets
 from tidelog.broker.coordinator.offsets.committed_offsets import (
@@ -32,22 +31,12 @@ def offset(
     return OffsetRecord(group, topic, partition, value)
 
 
-class NoMembers(Groups):
-    """Groups that are nothing but their offsets."""
-
-    def __init__(self) -> None:
-        super().__init__(LIMITS)
-
-
-class Members(NoMembers):
+class Members(Groups):
     """Of the group "g": its members read `topics`, and it has been idle since `idle_ms`."""
 
     def __init__(self, topics: tuple[str, ...] = (), idle_ms: int | None = None) -> None:
         self.topics = topics
         self.idle_ms = idle_ms
-
-    def knows(self, group_id: str) -> bool:
-        return group_id == "g"
 
     def check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Mapping[Any, Any]:
         if (committer.member_id, committer.generation) != ("m", 3):
@@ -65,8 +54,8 @@ class Members(NoMembers):
         return self.idle_ms
 
 
-def machine(*records: OffsetRecord, members: NoMembers | None = None) -> CommittedOffsets:
-    made = CommittedOffsets(members or NoMembers(), RETENTION_MS)
+def machine(*records: OffsetRecord, members: Members | None = None) -> CommittedOffsets:
+    made = CommittedOffsets(lambda group_id: members if group_id == "g" else None, RETENTION_MS)
     for record in records:
         made.apply(record)
     return made
@@ -132,7 +121,7 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
 @pytest.mark.parametrize(
     ("members", "kept"),
     [
-        (NoMembers(), {("u", 0): 5}),
+        (None, {("u", 0): 5}),
         (Members(("t",), idle_ms=0), {("t", 0): 5}),
         (Members((), idle_ms=1), {("t", 0): 5, ("u", 0): 5}),
         (Members((), idle_ms=0), {}),
@@ -140,7 +129,7 @@ def test_offsets_of_topics_that_members_read_are_not_deleted() -> None:
     ],
 )
 def test_offsets_expire_when_they_are_unused_for_the_retention(
-    members: NoMembers, kept: dict[tuple[str, int], int]
+    members: Members | None, kept: dict[tuple[str, int], int]
 ) -> None:
     of = machine(offset("t", 0, at_ms=0), offset("u", 0, at_ms=1), members=members)
     swept(of, RETENTION_MS)
