@@ -120,11 +120,7 @@ async def _ship(options: argparse.Namespace, site: Site, events: pa.Table, scree
     )
     screen.say(f"Watch it in the broker's console: {site.console}")
     shipment = Shipment(
-        site,
-        plan,
-        idempotent=not options.without_idempotence,
-        on_change=screen.update,
-        on_event=screen.event,
+        site, plan, idempotent=not options.without_idempotence, on_change=screen.update, on_event=screen.event
     )
     await shipment.create_topic(options.partitions)
     screen.start(events.num_rows)

@@ -43,9 +43,7 @@ async def read_all(
     async with (
         asyncio.timeout(timeout_s),
         Consumer(
-            bootstrap_servers=bootstrap_servers,
-            auto_offset_reset="earliest",
-            isolation_level=isolation_level,
+            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", isolation_level=isolation_level
         ) as consumer,
     ):
         consumer.assign(keys)

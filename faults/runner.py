@@ -250,9 +250,7 @@ def _writers(job: Job) -> list[Writer]:
         ),
         ConfluentWriter("confluent", job, CONFLUENT | {"batch.size": 2048}),
         ConfluentWriter(
-            "confluent, zstd",
-            job,
-            CONFLUENT | {"compression.type": "zstd", "batch.num.messages": 10},
+            "confluent, zstd", job, CONFLUENT | {"compression.type": "zstd", "batch.num.messages": 10}
         ),
     ]
 
@@ -290,12 +288,7 @@ async def _break(site: Site, settings: Settings, result: Result, say: Say) -> No
 
 
 async def break_for(
-    saboteur: Saboteur,
-    steps: Iterable[Step],
-    seconds: float,
-    say: Say,
-    *,
-    least_steps: int = 0,
+    saboteur: Saboteur, steps: Iterable[Step], seconds: float, say: Say, *, least_steps: int = 0
 ) -> None:
     """Carry out `steps` for `seconds`, or longer until `least_steps` are done, and heal everything."""
     loop = asyncio.get_running_loop()

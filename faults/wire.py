@@ -86,12 +86,7 @@ class Wire:
         return {result.index: result for result in answer.topics[0][1]}
 
     async def read(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        max_bytes: int = _FETCH_BYTES,
-        isolation_level: int = 0,
+        self, topic: str, partition: int, offset: int, max_bytes: int = _FETCH_BYTES, isolation_level: int = 0
     ) -> hot.FetchPartitionResult:
         """What the broker answers, at once, to a Fetch from `offset`."""
         wanted = hot.FetchPartition(partition, -1, offset, -1, -1, max_bytes)

@@ -51,9 +51,4 @@ def run(port: int, topic: str, value_bytes: int, seconds: float) -> dict[str, fl
     taken = time.perf_counter() - begin
     if left or errors:
         raise WireError(f"{left} of {records + 1} records were not acknowledged; errors: {errors[:1]}")
-    return {
-        "records": records,
-        "acknowledged": records + 1,
-        "seconds": taken,
-        "p99_ms": round_trips.p99_ms(),
-    }
+    return {"records": records, "acknowledged": records + 1, "seconds": taken, "p99_ms": round_trips.p99_ms()}

@@ -24,13 +24,7 @@ from faults.trial import Outcome, Say
 from faults.wire import Wire
 from faults.workload import Job, TidelogWriter, Writer
 from faults.workload_confluent import ConfluentWriter
-from faults.workload_keyed import (
-    BROKER_SETTINGS,
-    COMPACTED_TOPIC,
-    TOPIC_CONFIGS,
-    KeyedWriter,
-    read_compacted,
-)
+from faults.workload_keyed import BROKER_SETTINGS, COMPACTED_TOPIC, TOPIC_CONFIGS, KeyedWriter, read_compacted
 from tidelog.client import ClientError
 from tidelog.protocol.errors import ErrorCode
 

@@ -306,10 +306,7 @@ def _http_authentication(services: Services, sockets: _Sockets) -> Middleware | 
 
 
 def _console_loader(
-    services: Services,
-    faults: FaultInjector | None,
-    handlers: Mapping[ApiKey, Handler],
-    server: Server,
+    services: Services, faults: FaultInjector | None, handlers: Mapping[ApiKey, Handler], server: Server
 ) -> Callable[[], Callable[[], ConsoleSite]]:
     """What imports the console with its first visitor."""
 

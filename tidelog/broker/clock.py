@@ -22,9 +22,7 @@ class SteadyClock:
     __slots__ = ("_ahead_ms", "_monotonic_ns")
 
     def __init__(
-        self,
-        wall_ms: Callable[[], int] = clock_ms,
-        monotonic_ns: Callable[[], int] = time.monotonic_ns,
+        self, wall_ms: Callable[[], int] = clock_ms, monotonic_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
         """`monotonic_ns`: nanoseconds since some time before the start, never set and never going back."""
         self._monotonic_ns = monotonic_ns

@@ -759,13 +759,7 @@ async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
 
 
 async def _begin_producer_ids(
-    ids: ProducerIds,
-    catalog: Catalog,
-    partitions: Partitions,
-    disk: Disk,
-    *,
-    is_newest: bool,
-    is_alone: bool,
+    ids: ProducerIds, catalog: Catalog, partitions: Partitions, disk: Disk, *, is_newest: bool, is_alone: bool
 ) -> None:
     """Start new producer ids above all ids that were handed out.
 

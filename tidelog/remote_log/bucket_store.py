@@ -57,11 +57,7 @@ class BucketStore:
     def put(self, name: str, pieces: Iterable[Buffer]) -> None:
         with self._failing(name):
             obstore.put(
-                self._store,
-                name,
-                map(bytes, pieces),
-                chunk_size=_PART_BYTES,
-                max_concurrency=_PARTS_AT_ONCE,
+                self._store, name, map(bytes, pieces), chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
 
     def put_new(self, name: str, data: bytes) -> bool:

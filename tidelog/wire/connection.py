@@ -24,12 +24,7 @@ from tidelog.protocol.framing import FrameReader, decode_response_header, encode
 from tidelog.protocol.schema import APIS, ApiKey, decode_response, encode_request
 from tidelog.protocol.types import Buffer
 from tidelog.wire.cluster_config import ClusterConfig
-from tidelog.wire.errors import (
-    ClientError,
-    ConnectionLostError,
-    RequestTimeoutError,
-    UnsupportedVersionError,
-)
+from tidelog.wire.errors import ClientError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError
 from tidelog.wire.metrics import RequestMetrics
 
 AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], None]

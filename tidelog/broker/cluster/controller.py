@@ -178,10 +178,7 @@ def elected_without(
 
 
 def election_as_asked(
-    catalog: Catalog,
-    topic_id: UUID,
-    indexes: Iterable[int],
-    elect: Election,
+    catalog: Catalog, topic_id: UUID, indexes: Iterable[int], elect: Election
 ) -> PartitionsChanged:
     """The delta that an operator asks for: `elect` is one of the two that follow. Raises NothingToChange."""
     partitions = topic_to_change(catalog, topic_id).partitions
@@ -237,7 +234,5 @@ def _led(now: PartitionAssignment, before: PartitionAssignment, leader_id: int) 
     if leader_id == before.leader_id:
         return now
     return now._replace(
-        leader_id=leader_id,
-        leader_epoch=before.leader_epoch + 1,
-        partition_epoch=before.partition_epoch + 1,
+        leader_id=leader_id, leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1
     )

@@ -30,15 +30,7 @@ import structlog
 from tidelog.broker.cluster import etcd_layout as layout
 from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.etcd_client import EtcdClient, EtcdCompacted, EtcdUnavailable
-from tidelog.broker.cluster.etcd_layout import (
-    Head,
-    ImagePointer,
-    Layout,
-    after,
-    key,
-    packed,
-    value_of,
-)
+from tidelog.broker.cluster.etcd_layout import Head, ImagePointer, Layout, after, key, packed, value_of
 from tidelog.broker.cluster.etcd_session import EtcdSession
 from tidelog.broker.cluster.facts import UnknownFact
 from tidelog.broker.cluster.store import (

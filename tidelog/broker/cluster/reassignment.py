@@ -16,13 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from uuid import UUID
 
-from tidelog.broker.cluster.catalog import (
-    NO_LEADER,
-    Catalog,
-    PartitionAssignment,
-    PartitionsChanged,
-    Topic,
-)
+from tidelog.broker.cluster.catalog import NO_LEADER, Catalog, PartitionAssignment, PartitionsChanged, Topic
 from tidelog.broker.cluster.controller import (
     LeastInSync,
     able_to_lead,

@@ -291,9 +291,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         low=0,
     )
     shutdown_linger_ms: int = int32_setting(
-        1_000,
-        "How long a broker that stops still sends clients to the new leaders of its partitions.",
-        low=0,
+        1_000, "How long a broker that stops still sends clients to the new leaders of its partitions.", low=0
     )
     faults_enable: bool = _setting(
         False,

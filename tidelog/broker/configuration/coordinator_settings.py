@@ -74,10 +74,7 @@ class CoordinatorSettings:
         dynamic=True,
     )
     offsets_topic_num_partitions: int = _setting(
-        5,
-        "Partitions of __consumer_offsets at its creation. A group uses one of them.",
-        low=1,
-        high=10_000,
+        5, "Partitions of __consumer_offsets at its creation. A group uses one of them.", low=1, high=10_000
     )
     offsets_topic_replication_factor: int = _setting(
         3,

@@ -86,8 +86,7 @@ class ListenerSettings:
     host: str = _setting("127.0.0.1", "Address to listen on for clients. 0.0.0.0: all addresses.")
     port: int = _setting(9092, "Port to listen on for clients. 0: the system chooses.", low=0, high=_PORT)
     advertised_host: str = _setting(
-        "",
-        "Host that the broker names to clients. Empty: host; for 0.0.0.0 the address they connected to.",
+        "", "Host that the broker names to clients. Empty: host; for 0.0.0.0 the address they connected to."
     )
     advertised_port: int = _setting(
         0, "Port that the broker names to clients. 0: the port listened on.", low=0, high=_PORT

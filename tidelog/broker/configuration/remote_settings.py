@@ -54,9 +54,7 @@ class RemoteSettings:
         low=1,
     )
     remote_fetch_max_wait_ms: int = int32_setting(
-        500,
-        "Longest time that a Fetch waits for remote storage. Later data serves the next Fetch.",
-        low=1,
+        500, "Longest time that a Fetch waits for remote storage. Later data serves the next Fetch.", low=1
     )
     remote_fetch_cache_bytes: int = int64_setting(
         64 << 20, "Memory for parts of remote segments that were read, in blocks of 4 MiB.", low=0

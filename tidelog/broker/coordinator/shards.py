@@ -48,11 +48,7 @@ _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
     ErrorCode.CORRUPT_MESSAGE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-_MOVED = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_COORDINATOR,
-)
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_COORDINATOR)
 """Why a replay ends where another broker leads, the topic is deleted or this broker stops: no disk failed."""
 logger = structlog.get_logger(__name__)
 

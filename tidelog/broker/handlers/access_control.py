@@ -19,12 +19,7 @@ from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Access, Authorizer
-from tidelog.broker.security.required_access import (
-    DESCRIBE_CLUSTER,
-    OF_CLUSTER,
-    Need,
-    Right,
-)
+from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, OF_CLUSTER, Need, Right
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, ResourceType
 from tidelog.protocol.errors import ApiError

@@ -131,14 +131,7 @@ def find_coordinator(
         "error_code": code,
         "error_message": message,
         "coordinators": [
-            {
-                "key": key,
-                "node_id": -1,
-                "host": "",
-                "port": -1,
-                "error_code": code,
-                "error_message": message,
-            }
+            {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": message}
             for key in request.coordinator_keys
         ],
     }

@@ -22,12 +22,7 @@ from tidelog.broker.coordinator.group_coordinator import Operation
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.groups.joining import MAX_PROTOCOLS
-from tidelog.broker.coordinator.groups.messages import (
-    JoinAnswer,
-    JoinRequest,
-    MemberIdentity,
-    SyncRequest,
-)
+from tidelog.broker.coordinator.groups.messages import JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
 from tidelog.broker.handlers.context import Parked, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode

@@ -151,9 +151,7 @@ class OffsetCommitsHandler(GuardedHandler):
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
         def commit_one(
-            topic: Topic | None,
-            refused: ErrorCode,
-            wanted: types.OffsetCommitRequestPartition,
+            topic: Topic | None, refused: ErrorCode, wanted: types.OffsetCommitRequestPartition
         ) -> types.OffsetCommitResponsePartitionDict:
             metadata = wanted.committed_metadata or ""
             code = ErrorCode.NONE

@@ -323,11 +323,7 @@ class _Asked:
         return topics
 
     def _answer_one(
-        self,
-        answer: Callable[[str, Any], Any],
-        refused: Mapping[str, Any],
-        topic: str,
-        partition: Any,
+        self, answer: Callable[[str, Any], Any], refused: Mapping[str, Any], topic: str, partition: Any
     ) -> Any:
         index = partition[self._index_field]
         try:

@@ -33,12 +33,7 @@ from functools import partial
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
-from tidelog.broker.handlers.produce_answers import (
-    Deadlines,
-    PendingProduce,
-    ProduceResponse,
-    refused,
-)
+from tidelog.broker.handlers.produce_answers import Deadlines, PendingProduce, ProduceResponse, refused
 from tidelog.broker.handlers.produce_inspection import RECORD_BYTES_PER_ELEMENT, BatchInspection, Verdict
 from tidelog.broker.handlers.produce_requests import by_name, copied, named_twice, size_bytes
 from tidelog.broker.handlers.produce_rules import OF_THE_REQUEST, ProduceRules

@@ -277,9 +277,4 @@ def _new_replicas(wanted: types.CreatePartitionsRequestTopic, pace: Pace) -> Ste
 
 
 def _topic_refused(name: str, error: ApiError) -> types.CreateTopicsResponseTopicDict:
-    return {
-        "name": name,
-        "error_code": error.code,
-        "error_message": error.message,
-        "configs": None,
-    }
+    return {"name": name, "error_code": error.code, "error_message": error.message, "configs": None}

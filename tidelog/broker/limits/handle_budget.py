@@ -25,10 +25,7 @@ class HandleBudget:
     """The budget of one broker."""
 
     def __init__(
-        self,
-        disk: Disk,
-        count_partitions: Callable[[], int],
-        seconds: Callable[[], float] = time.monotonic,
+        self, disk: Disk, count_partitions: Callable[[], int], seconds: Callable[[], float] = time.monotonic
     ) -> None:
         self._disk = disk
         self._count_partitions = count_partitions

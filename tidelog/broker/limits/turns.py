@@ -59,11 +59,7 @@ class Turns:
             steps.close()
 
     async def together(
-        self,
-        do: Callable[[T], Coroutine[Any, Any, R]],
-        items: Collection[T],
-        pace: Pace,
-        elements: int = 1,
+        self, do: Callable[[T], Coroutine[Any, Any, R]], items: Collection[T], pace: Pace, elements: int = 1
     ) -> list[R]:
         """`[await do(item) for item in items]`, of which up to A_GROUP run at once and wait together.
 

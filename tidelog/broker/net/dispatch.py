@@ -38,11 +38,7 @@ from tidelog.broker.net.answers import Answers
 from tidelog.broker.net.exchange import BadRequest, Client, Exchange
 from tidelog.broker.net.pending import Pending
 from tidelog.broker.net.produce_stream import ProduceStream
-from tidelog.broker.net.routes import (
-    MOST_EARLY_REQUESTS,
-    TOO_MANY_EARLY_REQUESTS,
-    RouteTable,
-)
+from tidelog.broker.net.routes import MOST_EARLY_REQUESTS, TOO_MANY_EARLY_REQUESTS, RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again

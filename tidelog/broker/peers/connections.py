@@ -12,12 +12,7 @@ from typing import Any, Final
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.peers.connection_settings import connection_settings
-from tidelog.protocol.hot import (
-    FetchRequest,
-    FetchResponse,
-    decode_fetch_response,
-    encode_fetch_request,
-)
+from tidelog.protocol.hot import FetchRequest, FetchResponse, decode_fetch_response, encode_fetch_request
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.asked_apis import OWN_APIS, AskedApis, Versions
 from tidelog.wire.connection import Connection

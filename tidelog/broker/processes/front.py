@@ -159,10 +159,7 @@ class Front(HttpServer):
             async with (
                 asyncio.timeout(SECONDS),
                 self._sessions[process].request(
-                    request.method,
-                    _url(request),
-                    headers=_forwarded(request),
-                    data=await request.read(),
+                    request.method, _url(request), headers=_forwarded(request), data=await request.read()
                 ) as answer,
             ):
                 asked_for = answer.headers.get("WWW-Authenticate")

@@ -190,11 +190,7 @@ class InSyncSets:
         changes = {each.replica.partition: each.change for each in wanted}
         least = wanted[0].replica.log.config.min_insync_replicas
         plan = partial(
-            in_sync_change,
-            leader_id=self._partitions.node_id,
-            topic_id=topic_id,
-            wanted=changes,
-            least=least,
+            in_sync_change, leader_id=self._partitions.node_id, topic_id=topic_id, wanted=changes, least=least
         )
 
         def end_joining() -> None:

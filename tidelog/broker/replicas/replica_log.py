@@ -401,10 +401,7 @@ class ReplicaLog:
         try:
             return self.log.read(wanted)
         except ApiError as error:
-            if error.code not in (
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
-            ):
+            if error.code not in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE):
                 self._tell("read_failed", error.message, advice_on(error.__cause__, _DAMAGE_ADVICE))
             raise
 

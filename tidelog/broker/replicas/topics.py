@@ -363,12 +363,7 @@ class Topics:
             await self._reconciler.settled()
 
     def _store_failed(self, error: Exception) -> ApiError:
-        self._events.error(
-            "cluster_store_failed",
-            _NO_PEER,
-            error=str(error),
-            advice=STORE_FAILED_ADVICE,
-        )
+        self._events.error("cluster_store_failed", _NO_PEER, error=str(error), advice=STORE_FAILED_ADVICE)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the cluster store failed: {error}")
 
     async def _to_the_end(self, name: str, work: Coroutine[Any, Any, _T]) -> _T:

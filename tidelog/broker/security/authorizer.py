@@ -23,15 +23,7 @@ from typing import Final
 from weakref import WeakValueDictionary, proxy
 
 from tidelog.broker.configuration.address_overrides import canonical_host
-from tidelog.protocol.acls import (
-    EVERY_USER,
-    WILDCARD,
-    Acl,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from tidelog.protocol.acls import EVERY_USER, WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
 
 MAX_DECISIONS: Final = 50_000
 """About 15 MB. If more are asked for, all are dropped and made again."""

@@ -12,11 +12,7 @@ from tidelog.broker.configuration.security_settings import TLS_1_2, TLS_1_3
 from tidelog.protocol.settings import ConfigError
 
 SETTING: Final = "ssl.cipher.suites"
-TLS_1_3_SUITES: Final = (
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_AES_128_GCM_SHA256",
-)
+TLS_1_3_SUITES: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 _TLS_1_2_SUITE = re.compile(
     r"TLS_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|RSA)_WITH_"
     r"(?:AES_(128|256)_(GCM|CBC)_(SHA|SHA256|SHA384)|(CHACHA20_POLY1305)_SHA256)"

@@ -57,15 +57,7 @@ from tidelog.protocol.records import (
 from tidelog.protocol.records.header import TRANSACTIONAL_BIT
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
-__all__ = [
-    "AppendOrigin",
-    "AppendResult",
-    "FlushWork",
-    "LogConfig",
-    "PartitionLog",
-    "Read",
-    "ReadResult",
-]
+__all__ = ["AppendOrigin", "AppendResult", "FlushWork", "LogConfig", "PartitionLog", "Read", "ReadResult"]
 
 
 class PartitionLog(ReadableLog):

@@ -43,12 +43,7 @@ from tidelog.broker.storage.producer_table import (
 from tidelog.protocol.records import BatchHeader, EndTransactionMarker
 from tidelog.protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from tidelog.protocol.sequences import decrement_sequence, increment_sequence
-from tidelog.protocol.types import (
-    NO_OFFSET,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
-)
+from tidelog.protocol.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 _EXPIRED_AT_ONCE: Final = 1_000
 _EVICTED_AT_ONCE: Final = 100

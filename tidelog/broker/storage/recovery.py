@@ -32,12 +32,7 @@ from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
-from tidelog.broker.storage.local_segment import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIXES,
-    LOG_SUFFIX,
-    LocalSegment,
-)
+from tidelog.broker.storage.local_segment import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, LocalSegment
 from tidelog.broker.storage.open_transactions import OpenTransactions
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import ProducerRules

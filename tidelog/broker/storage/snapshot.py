@@ -26,12 +26,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.producer_table import (
-    CACHED_BATCHES,
-    SLOT_SIZE,
-    SLOTS_PER_CHUNK,
-    FrozenTable,
-)
+from tidelog.broker.storage.producer_table import CACHED_BATCHES, SLOT_SIZE, SLOTS_PER_CHUNK, FrozenTable
 from tidelog.protocol.types import Buffer
 
 SUFFIX = ".snapshot"

@@ -39,12 +39,7 @@ class Upkeep:
     """One log's checkpoints and deletions."""
 
     def __init__(
-        self,
-        folder: Path,
-        disk: Disk,
-        segments: LogSegments,
-        producers: ProducerStates,
-        snapshot_offset: int,
+        self, folder: Path, disk: Disk, segments: LogSegments, producers: ProducerStates, snapshot_offset: int
     ) -> None:
         self.recovery_point = 0
         self.snapshot_due = False

@@ -37,11 +37,7 @@ class EmbeddedBroker:
     def __init__(
         self, *, data_dir: Path | str | None = None, settings: Mapping[str, Any] | None = None
     ) -> None:
-        wanted: dict[str, Any] = {
-            "http.port": -1,
-            "group.initial.rebalance.delay.ms": 0,
-            **(settings or {}),
-        }
+        wanted: dict[str, Any] = {"http.port": -1, "group.initial.rebalance.delay.ms": 0, **(settings or {})}
         if "listeners" not in wanted:
             wanted.setdefault("port", 0)
         self._config = BrokerConfig().with_settings(wanted)

@@ -357,10 +357,7 @@ class Admin:
         return await self._retry(ask, results, name or (lambda result: f"topic {result.name!r}"))
 
     async def _retry(
-        self,
-        ask: Callable[[], Any],
-        results: Callable[[Any], Any],
-        name: Callable[[Any], str] | None = None,
+        self, ask: Callable[[], Any], results: Callable[[Any], Any], name: Callable[[Any], str] | None = None
     ) -> Any:
         """Call `ask` until a broker answers and no result has a retriable error. Raises the first error, in
         the order of the results; its message says what else is refused."""

@@ -109,9 +109,7 @@ class FetchSession:
         self.partitions = {}
 
 
-def _by_topic(
-    partitions: Mapping[TopicPartition, FetchPartition],
-) -> list[tuple[str, list[FetchPartition]]]:
+def _by_topic(partitions: Mapping[TopicPartition, FetchPartition]) -> list[tuple[str, list[FetchPartition]]]:
     topics: dict[str, list[FetchPartition]] = {}
     for key, each in partitions.items():
         topics.setdefault(key.topic, []).append(each)

@@ -25,12 +25,7 @@ from tidelog.client.consumer.validation import validate
 from tidelog.client.offset_lookup import LATEST, look_up_offsets
 from tidelog.client.types import OffsetAndTimestamp
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.hot import (
-    FetchPartition,
-    FetchRequest,
-    decode_fetch_response,
-    encode_fetch_request,
-)
+from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 from tidelog.wire.backoff import Backoff

@@ -45,8 +45,7 @@ class ProducerConfig:
         low=1,
     )
     transactional_id: str | None = setting(
-        None,
-        "Transactional id of the producer. A new producer with the same id fences the old one.",
+        None, "Transactional id of the producer. A new producer with the same id fences the old one."
     )
     transaction_timeout_ms: int = setting(
         60_000, "Age at which the broker aborts a transaction that has not ended.", low=1

@@ -43,11 +43,7 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
     }
 )
 SEQUENCE_REFUSALS: Final = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-    }
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
 # These end the producer, whatever the records are.
 _NOT_AUTHORIZED: Final = frozenset(

@@ -11,12 +11,7 @@ from typing import Any, NamedTuple
 
 from tidelog.client import AuthorizationError, ClientError, Producer, UnsupportedVersionError
 from tidelog.client.errors import is_fenced
-from tidelog.pipeline.exactly_once.decision import (
-    PREFIX,
-    ExactlyOnceError,
-    TransactionName,
-    another_driver,
-)
+from tidelog.pipeline.exactly_once.decision import PREFIX, ExactlyOnceError, TransactionName, another_driver
 from tidelog.pipeline.options.sink import SinkOptions
 from tidelog.pipeline.sink.rows import chunks
 from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer, send_rows

@@ -21,13 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.pipeline.durable_files import sync
-from tidelog.pipeline.jobs.archive_files import (
-    ArchiveError,
-    DraftFile,
-    describe,
-    join_files,
-    offsets_in_name,
-)
+from tidelog.pipeline.jobs.archive_files import ArchiveError, DraftFile, describe, join_files, offsets_in_name
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2

@@ -89,10 +89,7 @@ async def _check(source: Cluster, target: Cluster, place: Place, copy: str, *, i
         raise _another(place, copy, f"goes up to its offset {last}, and it ends at {end}")
     if is_projected or last < (await edge_offsets(source, [original], EARLIEST))[original]:
         return
-    ours, theirs = (
-        await _record(source, original, last),
-        await _record(target, key, stored.end_offset - 1),
-    )
+    ours, theirs = (await _record(source, original, last), await _record(target, key, stored.end_offset - 1))
     if ours is None or theirs is None or theirs.timestamp_type is not TimestampType.CREATE_TIME:
         return
     if ours.value != theirs.value and ours.timestamp != theirs.timestamp:

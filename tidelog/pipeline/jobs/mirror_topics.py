@@ -33,10 +33,7 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
     Raises OptionError if they cannot be mirrored, MirrorError if a topic or a copy is not the one that the
     session knows, ClientError.
     """
-    async with (
-        Admin(cluster=settings.cluster) as source,
-        Admin(cluster=settings.target) as target,
-    ):
+    async with Admin(cluster=settings.cluster) as source, Admin(cluster=settings.target) as target:
         described = await _sources(source, settings)
         targets = {each.name: settings.copy_of(each.name) for each in described}
         clusters = [(await each.describe_cluster()).cluster_id for each in (source, target)]

@@ -192,11 +192,7 @@ def _totals(merged: "DataFrame", seconds: float | None, began_ms: int, *keys: st
 
 
 def _follow(
-    spark: "SparkSession",
-    settings: StatsSettings,
-    seconds: int,
-    show: ShowProgress,
-    stop: threading.Event,
+    spark: "SparkSession", settings: StatsSettings, seconds: int, show: ShowProgress, stop: threading.Event
 ) -> tuple["DataFrame", float]:
     """What arrives from now on, for `seconds` or until `stop`, and the time that took."""
     rows: list[Any] = []

@@ -38,10 +38,7 @@ NO_FOREIGN: Final = Foreign()
 
 
 def read_options(
-    options: Mapping[str, str],
-    table: OptionTable,
-    ignored: Iterable[str] = (),
-    foreign: Foreign = NO_FOREIGN,
+    options: Mapping[str, str], table: OptionTable, ignored: Iterable[str] = (), foreign: Foreign = NO_FOREIGN
 ) -> dict[str, str]:
     """What was given, by small names without the prefix. Raises OptionError for an unknown name, and for one
     that would change what is read or written."""

@@ -46,9 +46,7 @@ class RecordsMissingError(RuntimeError):
 
 
 def find_bounds(
-    config: ClusterConfig,
-    topics: Iterable[str] | None,
-    assigned: Iterable[Place] | None,
+    config: ClusterConfig, topics: Iterable[str] | None, assigned: Iterable[Place] | None
 ) -> dict[Place, tuple[int, int]]:
     """The bounds that `find_logs` finds, up to the high watermarks."""
     return find_logs(config, topics, assigned).bounds

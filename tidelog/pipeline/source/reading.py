@@ -123,10 +123,7 @@ def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, i
 
 
 def tasks_of(
-    options: SourceOptions,
-    ranges: Sequence[OffsetRange],
-    logs: Logs,
-    losses: list[str] | None,
+    options: SourceOptions, ranges: Sequence[OffsetRange], logs: Logs, losses: list[str] | None
 ) -> list[InputPartition]:
     """The tasks that read `ranges` of these logs: about `minPartitions`, by default one per range or per
     piece of a segment file. Raises as `plan_pieces`."""

@@ -45,9 +45,7 @@ DESCRIBE_LOG_DIRS_RESPONSE = message(
         Field("error_code", "int16"),
         Field("log_dir", "string"),
         by_partition(
-            Field("partition_size", "int64"),
-            Field("offset_lag", "int64"),
-            Field("is_future_key", "bool"),
+            Field("partition_size", "int64"), Field("offset_lag", "int64"), Field("is_future_key", "bool")
         ),
         Field("total_bytes", "int64", "4+", default=-1, ignorable=True),
         Field("usable_bytes", "int64", "4+", default=-1, ignorable=True),
@@ -79,9 +77,7 @@ ALTER_PARTITION_REASSIGNMENTS_REQUEST = message(
     "0+",
     _TIMEOUT,
     Field("allow_replication_factor_change", "bool", "1+", default=True),
-    by_partition(
-        Field("replicas", "[]int32", nullable="0+", default=None),
-    ),
+    by_partition(Field("replicas", "[]int32", nullable="0+", default=None)),
 )
 
 ALTER_PARTITION_REASSIGNMENTS_RESPONSE = message(

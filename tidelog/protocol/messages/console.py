@@ -18,9 +18,5 @@ ASK_CONSOLE_REQUEST = message(
 )
 
 ASK_CONSOLE_RESPONSE = message(
-    "AskConsoleResponse",
-    "0+",
-    *ERROR,
-    Field("stream_id", "int64", default=-1),
-    Field("answer", "bytes"),
+    "AskConsoleResponse", "0+", *ERROR, Field("stream_id", "int64", default=-1), Field("answer", "bytes")
 )

@@ -104,8 +104,7 @@ LIST_OFFSETS_REQUEST = message(
     Field("replica_id", "int32"),
     Field("isolation_level", "int8", "2+"),
     by_partition(
-        Field("current_leader_epoch", "int32", "4+", default=-1, ignorable=True),
-        Field("timestamp", "int64"),
+        Field("current_leader_epoch", "int32", "4+", default=-1, ignorable=True), Field("timestamp", "int64")
     ),
     Field("timeout_ms", "int32", "10+", ignorable=True),
 )

@@ -111,12 +111,7 @@ OFFSET_COMMIT_RESPONSE = message(
     ),
 )
 
-OFFSET_DELETE_REQUEST = message(
-    "OffsetDeleteRequest",
-    "1+",
-    Field("group_id", "string"),
-    by_partition(),
-)
+OFFSET_DELETE_REQUEST = message("OffsetDeleteRequest", "1+", Field("group_id", "string"), by_partition())
 
 OFFSET_DELETE_RESPONSE = message(
     "OffsetDeleteResponse",

@@ -100,20 +100,14 @@ CREATE_PARTITIONS_RESPONSE = message(
 )
 
 DELETE_RECORDS_REQUEST = message(
-    "DeleteRecordsRequest",
-    "2+",
-    by_partition(Field("offset", "int64")),
-    Field("timeout_ms", "int32"),
+    "DeleteRecordsRequest", "2+", by_partition(Field("offset", "int64")), Field("timeout_ms", "int32")
 )
 
 DELETE_RECORDS_RESPONSE = message(
     "DeleteRecordsResponse",
     "2+",
     Field("throttle_time_ms", "int32"),
-    by_partition(
-        Field("low_watermark", "int64"),
-        Field("error_code", "int16"),
-    ),
+    by_partition(Field("low_watermark", "int64"), Field("error_code", "int16")),
 )
 
 DESCRIBE_PRODUCERS_REQUEST = message(

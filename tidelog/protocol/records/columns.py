@@ -40,15 +40,7 @@ class Columns(NamedTuple):
 class Lists:
     """Columns that grow."""
 
-    __slots__ = (
-        "base_offset",
-        "base_timestamp",
-        "headers",
-        "keys",
-        "offsets",
-        "timestamps",
-        "values",
-    )
+    __slots__ = ("base_offset", "base_timestamp", "headers", "keys", "offsets", "timestamps", "values")
 
     def __init__(self, header: BatchHeader) -> None:
         self.base_offset = header.base_offset

@@ -75,10 +75,7 @@ def with_records(
     if not attributes & LOG_APPEND_TIME_BIT:
         latest = max(timestamp for timestamp, flag in zip(timestamps, kept, strict=True) if flag)
     left = header._replace(
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=latest,
-        record_count=len(records),
+        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=latest, record_count=len(records)
     )
     return _with_records(left, compress(Compression(attributes & COMPRESSION_MASK), b"".join(records)))
 

@@ -27,10 +27,7 @@ _NO_ATTRIBUTES: Final = b"\x00"
 _NULL_KEY: Final = b"\x01"
 _NO_HEADERS: Final = b"\x00"
 
-FIELD_SIZES: Final = [
-    *range(1, SHORT_NUMBERS + 1),
-    *range(SHORT_NUMBERS + 2, TABLE_SIZE + 2),
-]
+FIELD_SIZES: Final = [*range(1, SHORT_NUMBERS + 1), *range(SHORT_NUMBERS + 2, TABLE_SIZE + 2)]
 """`field_size` of all lengths in the table of varints: for the fastest paths, which fail with IndexError for
 others."""
 

@@ -17,13 +17,7 @@ from base64 import b64decode, b64encode
 from secrets import token_urlsafe
 from typing import Final, Protocol
 
-from tidelog.protocol.scram import (
-    LEAST_ITERATIONS,
-    ScramMechanism,
-    client_proof,
-    keyed_hash,
-    salted_password,
-)
+from tidelog.protocol.scram import LEAST_ITERATIONS, ScramMechanism, client_proof, keyed_hash, salted_password
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import AuthenticationError
 from tidelog.wire.token_provider import TokenFile, ask_for_token, is_file

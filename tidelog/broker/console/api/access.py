@@ -30,14 +30,7 @@ from tidelog.broker.console.views.access import (
 )
 from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
 from tidelog.protocol import scram
-from tidelog.protocol.acls import (
-    CLUSTER_NAME,
-    AclFilter,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from tidelog.protocol.acls import CLUSTER_NAME, AclFilter, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 

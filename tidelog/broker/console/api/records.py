@@ -20,15 +20,7 @@ from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.others import leader
 from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
 from tidelog.broker.console.records.shown_values import Format
-from tidelog.broker.console.route import (
-    EVENT_STREAM,
-    JSON_LINES,
-    MOST_ROWS,
-    Console,
-    Page,
-    Parameters,
-    route,
-)
+from tidelog.broker.console.route import EVENT_STREAM, JSON_LINES, MOST_ROWS, Console, Page, Parameters, route
 from tidelog.broker.console.spread import OF_LEADER
 from tidelog.broker.console.views.records import (
     BatchRows,

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypedDict
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Authorizer
 from tidelog.broker.security.reasons import Reason, reason
-from tidelog.protocol.acls import (
-    Acl,
-    AclFilter,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:

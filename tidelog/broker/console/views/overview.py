@@ -14,12 +14,7 @@ from tidelog.broker.console.views.events import LogEvent, last_events
 from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.console.views.problems import CurrentProblem, most_severe_first, problems
 from tidelog.broker.console.watch import Lately, resident_bytes
-from tidelog.broker.security.required_access import (
-    ALTER_CLUSTER,
-    DESCRIBE_TOPIC,
-    DESCRIBE_TRANSACTION,
-    Right,
-)
+from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_TOPIC, DESCRIBE_TRANSACTION, Right
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME
 

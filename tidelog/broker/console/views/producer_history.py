@@ -63,12 +63,7 @@ class ProducerHistory:
     """The rows of one producer, from its batches in the order of the log."""
 
     def __init__(
-        self,
-        *,
-        start_offset: int,
-        is_whole: bool,
-        next_producer_id: int,
-        crc_at: Callable[[int], int | None],
+        self, *, start_offset: int, is_whole: bool, next_producer_id: int, crc_at: Callable[[int], int | None]
     ) -> None:
         """The log begins at `start_offset`; `is_whole`: no batch after it is missing. `crc_at` reads the CRC
         of the batch at an offset."""

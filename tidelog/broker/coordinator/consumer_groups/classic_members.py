@@ -14,10 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tidelog.broker.coordinator.consumer_groups.consumer_protocol import (
-    read_subscription,
-    written_assignment,
-)
+from tidelog.broker.coordinator.consumer_groups.consumer_protocol import read_subscription, written_assignment
 from tidelog.broker.coordinator.consumer_groups.group import (
     ClassicMember,
     ConsumerGroup,

@@ -52,10 +52,7 @@ def read_subscription(metadata: bytes, topics: TopicsView) -> ClassicSubscriptio
     values: types.ConsumerProtocolSubscription
     version, values = _read(CONSUMER_PROTOCOL_SUBSCRIPTION, metadata)
     return ClassicSubscription(
-        version,
-        tuple(sorted(set(values.topics))),
-        values.rack_id,
-        _by_id(values.owned_partitions, topics),
+        version, tuple(sorted(set(values.topics))), values.rack_id, _by_id(values.owned_partitions, topics)
     )
 
 

@@ -90,10 +90,7 @@ def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) ->
     )
     is_told = is_full or current.assigned != before.assigned
     return HeartbeatAnswer(
-        member_id,
-        current.epoch,
-        settings.heartbeat_interval_ms,
-        current.assigned if is_told else None,
+        member_id, current.epoch, settings.heartbeat_interval_ms, current.assigned if is_told else None
     )
 
 

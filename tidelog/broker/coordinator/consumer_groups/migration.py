@@ -72,13 +72,7 @@ def _cannot(group_id: str, reason: str) -> ApiError:
 
 def downgrade(group: ConsumerGroup, generation: int, topics: TopicsView, now_ms: int) -> Group:
     """The classic group that continues a consumer group whose members all use the classic protocol."""
-    made = Group(
-        group.group_id,
-        GroupState.STABLE,
-        generation,
-        CONSUMER_PROTOCOL_TYPE,
-        state_since_ms=now_ms,
-    )
+    made = Group(group.group_id, GroupState.STABLE, generation, CONSUMER_PROTOCOL_TYPE, state_since_ms=now_ms)
     for member_id, each in group.members.items():
         if each.classic is None:
             raise ValueError(f"member {member_id} does not use the classic protocol")

@@ -57,8 +57,7 @@ def _next(
         return Current(epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     missing = _each_topic(target, lambda topic_id, wanted: wanted - kept.get(topic_id, frozenset()))
     free = _each_topic(
-        missing,
-        lambda topic_id, wanted: frozenset(each for each in wanted if not is_owned(topic_id, each)),
+        missing, lambda topic_id, wanted: frozenset(each for each in wanted if not is_owned(topic_id, each))
     )
     state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     assigned = {

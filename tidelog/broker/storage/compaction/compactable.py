@@ -29,12 +29,7 @@ class Compactable:
     """Of one log."""
 
     def __init__(
-        self,
-        folder: Path,
-        disk: Disk,
-        segments: LogSegments,
-        upkeep: Upkeep,
-        cleaned: CleanedOffset,
+        self, folder: Path, disk: Disk, segments: LogSegments, upkeep: Upkeep, cleaned: CleanedOffset
     ) -> None:
         """Blocking. Raises OSError."""
         self._folder = folder

@@ -31,11 +31,7 @@ class ProducerCheck:
     """The replay of one partition's log. `crc_at` reads the CRC of a stored batch by its offset."""
 
     def __init__(
-        self,
-        findings: Findings,
-        *,
-        next_producer_id: int | None,
-        crc_at: Callable[[int], int | None],
+        self, findings: Findings, *, next_producer_id: int | None, crc_at: Callable[[int], int | None]
     ) -> None:
         rules = ProducerRules(reject_unknown_sequence=False, duplicate_below_window=True)
         self.states = ProducerStates(rules, lambda: _FAR_AWAY)
