@@ -8,7 +8,7 @@
 - `events`: the last events of the broker's log
 - `group_reset`: the reset of what a group committed: first what it would change, then the change
 - `groups`: groups of both protocols, with members, assignment, committed offsets and lag
-- `of_cluster`: what an answer has that several brokers give together
+- `of_cluster`: what answers of several brokers have, and what lists have
 - `overview`: a broker at one look
 - `problems`: what is wrong right now, in words, with the remedy, pure
 - `producer_history`: the history of one producer in the log of one partition

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from tidelog.broker.configuration.address_overrides import canonical_host
+from tidelog.broker.console.views.of_cluster import Listed
 from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Authorizer
 from tidelog.broker.security.reasons import Reason, reason
 from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
@@ -55,12 +56,9 @@ class User(TypedDict):
     is_super: bool
 
 
-class UserList(TypedDict):
+class UserList(Listed):
     """Users by their names."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[User]
     super_users: list[str]
     """The principals of super.users, who may do everything."""
@@ -78,14 +76,11 @@ class AclRow(TypedDict):
     pattern_type: str
 
 
-class AclList(TypedDict):
+class AclList(Listed):
     """ACLs, in the order in which they were made."""
 
     is_enabled: bool
     """Whether an authorizer is configured: else ACLs have no effect, and none can be made."""
-    total: int
-    offset: int
-    limit: int
     rows: list[AclRow]
 
 

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
-from tidelog.broker.console.views.of_cluster import OfCluster
+from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.protocol.quotas import CLIENT_ID, IP, USER, QuotaEntity
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
@@ -54,12 +54,9 @@ class Client(TypedDict):
     """Name of each quota that holds for it -> its value."""
 
 
-class Clients(OfCluster):
+class Clients(OfCluster, Listed):
     """Connections, the oldest first."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[Client]
 
 
@@ -73,12 +70,9 @@ class Quota(TypedDict):
     """Bytes per second, percent of the broker's event loop, or how many per second."""
 
 
-class Quotas(TypedDict):
+class Quotas(Listed):
     """Quotas, in the order in which they were made."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[Quota]
 
 

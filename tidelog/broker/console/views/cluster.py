@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
 from tidelog.broker.cluster.catalog import NO_LEADER
+from tidelog.broker.console.views.of_cluster import Listed
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:
@@ -63,12 +64,9 @@ class PartitionState(TypedDict):
     """Whether it has a live leader and, if that is this broker, is served."""
 
 
-class PartitionStates(TypedDict):
+class PartitionStates(Listed):
     """Partitions, by topic in the order of the catalog."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[PartitionState]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.views.of_cluster import OfCluster
+from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.coordinator.consumer_groups.consumer_protocol import read_assignment, read_subscription
 from tidelog.broker.coordinator.group_coordinator import CatalogTopics
 from tidelog.broker.coordinator.group_types import CLASSIC, CONSUMER
@@ -57,12 +57,9 @@ class GroupRow(TypedDict):
     lag: int | None
 
 
-class Groups(OfCluster):
+class Groups(OfCluster, Listed):
     """A page of groups."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[GroupRow]
 
 
@@ -116,14 +113,11 @@ class _Membership(TypedDict):
     """At most 500."""
 
 
-class Group(_Membership):
+class Group(_Membership, Listed):
     """A group. `protocol` is the assignor; the epochs are those of the consumer protocol."""
 
     member_count: int
     lag: int | None
-    total: int
-    offset: int
-    limit: int
     rows: list[CommittedRow]
     now_ms: int
 

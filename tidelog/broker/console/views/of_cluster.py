@@ -1,4 +1,4 @@
-"""What an answer has that several brokers of a cluster give together."""
+"""What answers of several brokers have, and what lists have."""
 
 from typing import TypedDict
 
@@ -8,3 +8,11 @@ class OfCluster(TypedDict, total=False):
 
     unanswered: list[int]
     """Ids of the brokers that did not answer: what is theirs is missing."""
+
+
+class Listed(TypedDict):
+    """A part of a list: its `rows` from number `offset` on, at most `limit` of all `total`."""
+
+    total: int
+    offset: int
+    limit: int

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypedDict
 
 from tidelog.broker.cluster.catalog import NO_LEADER
-from tidelog.broker.console.views.of_cluster import OfCluster
+from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.observability.producer_outcomes import Place, ProducerOutcome
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -84,14 +84,11 @@ class PartitionProblem(TypedDict):
     message: str
 
 
-class Producers(OfCluster):
+class Producers(OfCluster, Listed):
     """A page of producers."""
 
     cluster_id: str
     node_id: int
-    total: int
-    offset: int
-    limit: int
     rows: list[Producer]
     problems: list[PartitionProblem]
 

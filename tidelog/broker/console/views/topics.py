@@ -16,7 +16,7 @@ from typing import TypedDict
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Topic
 from tidelog.broker.configuration.broker_settings import ConfigSource
-from tidelog.broker.console.views.of_cluster import OfCluster
+from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.handlers.metadata import described_partition
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
@@ -51,12 +51,9 @@ class TopicRow(OfCluster):
     retention_bytes: int
 
 
-class TopicRows(OfCluster):
+class TopicRows(OfCluster, Listed):
     """Topics in the order of their names."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[TopicRow]
 
 
@@ -82,12 +79,9 @@ class PartitionRow(TypedDict):
     producers: int | None
 
 
-class PartitionRows(OfCluster):
+class PartitionRows(OfCluster, Listed):
     """Partitions of one topic."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[PartitionRow]
 
 

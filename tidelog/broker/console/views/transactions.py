@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.views.of_cluster import OfCluster
+from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.transaction import Transaction
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION
@@ -54,13 +54,10 @@ class TransactionRow(TypedDict):
     """Those in topics that the caller may describe, at most 500."""
 
 
-class Transactions(OfCluster):
+class Transactions(OfCluster, Listed):
     """A page of transactional ids, the longest transaction first. `problems`: partitions of
     __transaction_state that cannot list theirs, by their error."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[TransactionRow]
     problems: list[str]
 
@@ -85,12 +82,9 @@ class HeldBack(TypedDict):
     is_hanging: bool | None
 
 
-class HeldBackPartitions(OfCluster):
+class HeldBackPartitions(OfCluster, Listed):
     """A page of partitions, most records held back first."""
 
-    total: int
-    offset: int
-    limit: int
     rows: list[HeldBack]
 
 
