@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -126,7 +125,7 @@ async def test_the_groups_and_transactions_of_all_brokers_are_listed(cluster: Br
         assert [each.transactional_id for each in await admin.transactions.list()] == sorted(names)
     await cluster.lose_session(2)
     async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin._config = replace(admin._config, request_timeout_ms=100)  # For attempts, not for an answer.
+        admin._requests.timeout_ms = 100  # For attempts, not for an answer.
         for listed in (admin.groups.list, admin.transactions.list):
             with pytest.raises(BrokerError, match="the coordinator that keeps __"):
                 await listed()

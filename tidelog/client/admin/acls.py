@@ -5,12 +5,13 @@ some of it may have been done, and the call may be repeated.
 Source: KIP-140, KIP-290.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
+from tidelog.client.admin.requests import Requests, itself
 from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.schema import ApiKey
-from tidelog.wire.cluster import Cluster
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -21,10 +22,8 @@ _ANY_ACL = AclFilter()
 class AclAdmin:
     """The ACLs of a cluster. Every call raises ClientError."""
 
-    def __init__(self, cluster: Cluster, retry: Callable[..., Any]) -> None:
-        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
-        self._cluster = cluster
-        self._retry = retry
+    def __init__(self, requests: Requests) -> None:
+        self._ask = partial(requests.to_any, name=lambda _: "ACLs")
 
     async def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; those that exist stay as they are."""
@@ -56,20 +55,12 @@ class AclAdmin:
 
     async def list(self, wanted: AclFilter = _ANY_ACL) -> list[Acl]:
         """The ACLs that the filter selects."""
-        answer: types.DescribeAclsResponse = await self._ask(
-            ApiKey.DESCRIBE_ACLS, _filter(wanted), lambda answer: [answer]
-        )
+        answer: types.DescribeAclsResponse = await self._ask(ApiKey.DESCRIBE_ACLS, _filter(wanted), itself)
         return [
             _acl(found.resource_type, found.pattern_type, found.resource_name, entry)
             for found in answer.resources
             for entry in found.acls
         ]
-
-    async def _ask(self, api_key: ApiKey, values: Mapping[str, object], results: Callable[[Any], Any]) -> Any:
-        async def ask() -> Any:
-            return await self._cluster.call_any(api_key, values)
-
-        return await self._retry(ask, results, lambda _: "ACLs")
 
 
 def _filter(wanted: AclFilter) -> "types.DescribeAclsRequestDict":

@@ -1,15 +1,12 @@
 """Administration: topics, configurations, producers, the cluster itself.
 
-Owns: the public interface and the choice of the broker for each request. Invariants: a call does everything
-that was requested, or it raises. If one of several topics fails, the error names it, and the others may have
-been changed. Retriable errors are retried until request_timeout_ms. Source: aiokafka's AIOKafkaAdminClient
-for names.
+Owns: the public interface. Invariants: a call does everything that was requested, or it raises. If one of
+several topics fails, the error names it, and the others may have been changed. Source: aiokafka's
+AIOKafkaAdminClient for names.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -17,6 +14,7 @@ from tidelog.client.admin.acls import AclAdmin
 from tidelog.client.admin.groups import GroupAdmin
 from tidelog.client.admin.quotas import QuotaAdmin
 from tidelog.client.admin.reassignments import ReassignmentAdmin
+from tidelog.client.admin.requests import Requests, is_unknown_topic, itself, partitions_of
 from tidelog.client.admin.transactions import TransactionAdmin
 from tidelog.client.admin.types import (
     ClusterDescription,
@@ -32,12 +30,11 @@ from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.client.keywords import shows_settings, take_cluster
 from tidelog.client.types import topic_partition
-from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig, ClusterSettings
-from tidelog.wire.errors import BrokerUnavailableError, ClientError, ConnectionLostError, broker_error
+from tidelog.wire.errors import broker_error
 from tidelog.wire.metadata import EMPTY, ClusterImage, TopicPartition, apply_metadata
 
 if TYPE_CHECKING:
@@ -46,8 +43,6 @@ if TYPE_CHECKING:
 _CLIENT_ID = "tidelog-admin"
 _SET, _DELETE = 0, 1
 _FIRST_DELETE_BY_ID = 6
-_NAMED = 20
-"""How many more refusals the message of an error names."""
 
 
 @shows_settings(ClusterConfig, client_id=_CLIENT_ID)
@@ -56,19 +51,18 @@ class Admin:
 
     def __init__(self, **settings: Unpack[ClusterSettings]) -> None:
         own: dict[str, Any] = {**settings}
-        self._config = take_cluster(own, client_id=_CLIENT_ID)
-        self._cluster = Cluster(self._config, ASKED_APIS)
-        self._backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
-        self.groups = GroupAdmin(self._cluster, self._retry)
+        self._cluster = Cluster(take_cluster(own, client_id=_CLIENT_ID), ASKED_APIS)
+        self._requests = requests = Requests(self._cluster)
+        self.groups = GroupAdmin(requests)
         """Consumer groups."""
-        self.quotas = QuotaAdmin(self._ask_controller)
+        self.quotas = QuotaAdmin(requests)
         """How much users, client ids and addresses may use."""
-        self.reassignments = ReassignmentAdmin(self._ask_controller)
+        self.reassignments = ReassignmentAdmin(requests)
         """On which brokers the replicas of partitions are."""
-        self.transactions = TransactionAdmin(self._cluster, self._retry)
-        self.users = UserAdmin(self._cluster, self._retry)
+        self.transactions = TransactionAdmin(requests)
+        self.users = UserAdmin(requests)
         """Users that authenticate by SASL, with PLAIN or SCRAM."""
-        self.acls = AclAdmin(self._cluster, self._retry)
+        self.acls = AclAdmin(requests)
         """Access control entries."""
 
     async def start(self) -> None:
@@ -105,11 +99,12 @@ class Admin:
             }
             for topic in new_topics
         ]
-        more = {"timeout_ms": self._config.request_timeout_ms, "validate_only": validate_only}
-        await self._ask_controller(
+        more = {"timeout_ms": self._requests.timeout_ms, "validate_only": validate_only}
+        await self._requests.to_controller(
             ApiKey.CREATE_TOPICS,
             lambda _: {"topics": topics, **more},
             lambda answer: _without_done(topics, answer.topics),
+            _topic_name,
         )
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
@@ -123,10 +118,10 @@ class Admin:
             wanted: types.DeleteTopicsRequestDict = (
                 {"topics": named} if by_id else {"topic_names": [each["name"] or "" for each in named]}
             )
-            return {**wanted, "timeout_ms": self._config.request_timeout_ms}
+            return {**wanted, "timeout_ms": self._requests.timeout_ms}
 
-        await self._ask_controller(
-            ApiKey.DELETE_TOPICS, values, lambda answer: _without_done(named, answer.responses)
+        await self._requests.to_controller(
+            ApiKey.DELETE_TOPICS, values, lambda answer: _without_done(named, answer.responses), _topic_name
         )
 
     async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
@@ -134,11 +129,12 @@ class Admin:
         topics: list[types.CreatePartitionsRequestTopicDict] = [
             {"name": name, "count": count, "assignments": None} for name, count in total_counts.items()
         ]
-        more = {"timeout_ms": self._config.request_timeout_ms, "validate_only": False}
-        await self._ask_controller(
+        more = {"timeout_ms": self._requests.timeout_ms, "validate_only": False}
+        await self._requests.to_controller(
             ApiKey.CREATE_PARTITIONS,
             lambda _: {"topics": topics, **more},
             lambda answer: _without_done(topics, answer.results),
+            _topic_name,
         )
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -163,17 +159,12 @@ class Admin:
         }
         values: types.DeleteRecordsRequestDict = {
             "topics": [{"name": key.topic, "partitions": [partition]}],
-            "timeout_ms": self._config.request_timeout_ms,
+            "timeout_ms": self._requests.timeout_ms,
         }
-
-        async def ask() -> Any:
-            connection = await self._cluster.leader_connection(key)
-            return await connection.call(ApiKey.DELETE_RECORDS, values)
-
-        answer: types.DeleteRecordsResponse = await self._retry(
-            ask, _partitions, lambda _: f"records of {key.topic}-{key.partition}"
+        answer: types.DeleteRecordsResponse = await self._requests.to_leader(
+            key, ApiKey.DELETE_RECORDS, values, lambda _: f"records of {key.topic}-{key.partition}"
         )
-        return int(_partitions(answer)[0].low_watermark)
+        return int(partitions_of(answer)[0].low_watermark)
 
     async def list_topics(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -206,8 +197,8 @@ class Admin:
                 for each in some
             ]
             values: types.DescribeConfigsRequestDict = {"resources": asked, "include_documentation": True}
-            answer: types.DescribeConfigsResponse = await self._retry(
-                partial(self._ask_broker, node_id, ApiKey.DESCRIBE_CONFIGS, values), attrgetter("results")
+            answer: types.DescribeConfigsResponse = await self._requests.to_broker(
+                node_id, ApiKey.DESCRIBE_CONFIGS, values, attrgetter("results"), _resource_name
             )
             for result in answer.results:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
@@ -244,17 +235,9 @@ class Admin:
             }
             api_key, results = ApiKey.INCREMENTAL_ALTER_CONFIGS, attrgetter("responses")
             if node_id is None:
-                await self._ask_controller(api_key, values, results, _resource_name)
+                await self._requests.to_controller(api_key, values, results, _resource_name)
             else:
-                await self._retry(partial(self._ask_broker, node_id, api_key, values), results)
-
-    async def _ask_broker(self, node_id: int | None, api_key: ApiKey, values: Mapping[str, object]) -> Any:
-        """The answer of this broker. None: of any. So is it where none has the id: the answer says that."""
-        if node_id is not None and node_id not in self._cluster.image.nodes:
-            await self._cluster.refresh()
-        if node_id is None or node_id not in self._cluster.image.nodes:
-            return await self._cluster.call_any(api_key, values)
-        return await (await self._cluster.connected(node_id)).call(api_key, values)
+                await self._requests.to_broker(node_id, api_key, values, results, _resource_name)
 
     # The cluster and its producers
 
@@ -267,10 +250,10 @@ class Admin:
     async def unregister_broker(self, node_id: int) -> None:
         """Let the cluster forget a broker that will not come back (KIP-631). It may not live, nor have
         replicas: else, and where there is no such broker, it raises BrokerError."""
-        await self._ask_controller(
+        await self._requests.to_controller(
             ApiKey.UNREGISTER_BROKER,
             {"broker_id": node_id},
-            lambda answer: [answer],
+            itself,
             lambda _: f"broker {node_id}",
         )
 
@@ -289,13 +272,8 @@ class Admin:
         values: types.DescribeProducersRequestDict = {
             "topics": [{"name": key.topic, "partition_indexes": [key.partition]}]
         }
-
-        async def ask() -> Any:
-            connection = await self._cluster.leader_connection(key)
-            return await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)
-
-        answer: types.DescribeProducersResponse = await self._retry(
-            ask, _partitions, lambda _: f"producers of {key.topic}-{key.partition}"
+        answer: types.DescribeProducersResponse = await self._requests.to_leader(
+            key, ApiKey.DESCRIBE_PRODUCERS, values, lambda _: f"producers of {key.topic}-{key.partition}"
         )
         return [
             ProducerDescription(
@@ -306,7 +284,7 @@ class Admin:
                 each.coordinator_epoch,
                 each.current_txn_start_offset,
             )
-            for partition in _partitions(answer)
+            for partition in partitions_of(answer)
             for each in partition.active_producers
         ]
 
@@ -317,13 +295,13 @@ class Admin:
             "topics": None if names is None else [{"name": name} for name in names],
             "allow_auto_topic_creation": False,
         }
-        answer = await self._retry(lambda: self._cluster.call_any(ApiKey.METADATA, values), lambda _: ())
+        answer = await self._requests.to_any(ApiKey.METADATA, values, lambda _: (), str)
         return apply_metadata(EMPTY, answer)
 
     async def _find_leaders(self, keys: Collection[TopicPartition]) -> None:
         """Raises UnknownTopicError and others. A partition without a leader at the moment is no error."""
         self._cluster.watch_topics({key.topic for key in keys})
-        image: ClusterImage = await self._retry(self._cluster.refresh, lambda _: ())
+        image: ClusterImage = await self._requests.retry(self._cluster.refresh, lambda _: (), str)
         for key in keys:
             info = image.topics.get(key.topic)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error
@@ -331,74 +309,8 @@ class Admin:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if code is not ErrorCode.NONE:
                 error = broker_error(code, f"partition {key.topic}-{key.partition}")
-                if not error.retriable or _is_unknown(error):
+                if not error.retriable or is_unknown_topic(error):
                     raise error
-
-    async def _ask_controller(
-        self,
-        api_key: ApiKey,
-        values: Mapping[str, object] | Callable[[int], Mapping[str, object]],
-        results: Callable[[Any], Any],
-        name: Callable[[Any], str] | None = None,
-    ) -> Any:
-        """`values` may depend on the version that the controller supports."""
-
-        async def ask() -> Any:
-            image = self._cluster.image if self._cluster.image.nodes else await self._cluster.refresh()
-            nodes, controller = image.nodes, image.controller_id
-            if not nodes:
-                raise BrokerUnavailableError("the metadata of the cluster names no broker")
-            # If no controller is named, any broker forwards the request.
-            connection = await self._cluster.connected(controller if controller in nodes else min(nodes))
-            version = connection.version(api_key)
-            fields = values(version) if callable(values) else values
-            return await connection.call(api_key, fields, version=version)
-
-        return await self._retry(ask, results, name or (lambda result: f"topic {result.name!r}"))
-
-    async def _retry(
-        self, ask: Callable[[], Any], results: Callable[[Any], Any], name: Callable[[Any], str] | None = None
-    ) -> Any:
-        """Call `ask` until a broker answers and no result has a retriable error. Raises the first error, in
-        the order of the results; its message says what else is refused."""
-        deadline = asyncio.get_running_loop().time() + self._config.request_timeout_ms / 1000
-        failures = 0
-        while True:
-            answer: Any = None
-            error: ClientError | None = None
-            try:
-                answer = await ask()
-            except BrokerUnavailableError as unavailable:
-                # Nothing was sent, and a broker that starts again or another one may take it.
-                error = unavailable
-            else:
-                error = _refusal(results(answer), name or _resource_name)
-            if error is None:
-                return answer
-            failures += 1
-            delay = self._backoff.delay_ms(failures) / 1000
-            may_pass = isinstance(error, ClientError) and error.retriable and not _is_unknown(error)
-            if not may_pass or asyncio.get_running_loop().time() + delay > deadline:
-                raise error
-            await asyncio.sleep(delay)
-            with contextlib.suppress(BrokerUnavailableError, ConnectionLostError):
-                await self._cluster.refresh()
-
-
-def _refusal(results: Iterable[Any], name: Callable[[Any], str]) -> ClientError | None:
-    """The first error of these results; its message says what else is refused. None if there is none."""
-    refused = [
-        (code, name(result), getattr(result, "error_message", None) or code.message)
-        for result in results
-        if (code := error_code(result.error_code)) is not ErrorCode.NONE
-    ]
-    if not refused:
-        return None
-    (code, what, text), *others = refused
-    texts = [text, *(f"{what}: {text}" for _, what, text in others[:_NAMED])]
-    if len(others) > _NAMED:
-        texts.append(f"and {len(others) - _NAMED} more")
-    return broker_error(code, what, "; ".join(texts))
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
@@ -418,8 +330,8 @@ def _without_done(topics: list[Any], results: Any) -> Any:
     return results
 
 
-def _partitions(answer: Any) -> list[Any]:
-    return [each for topic in answer.topics for each in topic.partitions]
+def _topic_name(result: Any) -> str:
+    return f"topic {result.name!r}"
 
 
 def _pairs(configs: Mapping[str, str]) -> "list[types.CreateTopicsRequestConfigDict]":
@@ -430,8 +342,3 @@ def _resource_name(result: Any) -> str:
     # Brokers have settings that count for all of them, under no name.
     name = repr(result.resource_name) if result.resource_name else "all brokers"
     return f"configuration of {name}"
-
-
-def _is_unknown(error: ClientError) -> bool:
-    """For Admin an unknown topic is not retriable: nothing creates the topic meanwhile."""
-    return getattr(error, "code", None) in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

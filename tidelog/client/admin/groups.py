@@ -1,52 +1,42 @@
 """Administration of consumer groups: their list, their members, their committed offsets.
 
-Owns: the requests of `Admin.groups` and the choice of the broker for each. Invariants: a request about one
-group goes to its coordinator, which is looked up each time. A call does everything that was requested, or it
-raises.
+Owns: the requests of `Admin.groups`. Invariant: a call does everything that was requested, or it raises.
 Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer protocol).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
+from tidelog.client.admin.requests import GROUP, Requests, partitions_of
 from tidelog.client.admin.types import CommittedOffset, GroupDescription, GroupListing, GroupMember
 from tidelog.client.arguments import list_of_names
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET
-from tidelog.wire.cluster import Cluster
-from tidelog.wire.connection import Connection
 from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-Retry = Callable[..., Any]
-_GROUP = 0
 _DEAD = "Dead"
 
 
 class GroupAdmin:
     """The groups of a cluster. Every call raises ClientError."""
 
-    def __init__(self, cluster: Cluster, retry: Retry) -> None:
-        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
-        self._cluster = cluster
-        self._retry = retry
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._of = partial(requests.to_coordinator, GROUP)
 
     async def list(self) -> list[GroupListing]:
         """All groups, sorted by id. Raises LEADER_NOT_AVAILABLE if the coordinator of some of them is
         unavailable."""
-        await require_coordinators(self._cluster, self._retry, "__consumer_offsets")
-        await self._cluster.refresh()
         found = []
-        for node_id in self._cluster.image.nodes:
-
-            async def ask(node_id: int = node_id) -> Any:
-                connection = await self._cluster.connected(node_id)
-                return await connection.call(ApiKey.LIST_GROUPS, {})
-
-            answer: types.ListGroupsResponse = await self._retry(ask, _itself, lambda _: "the list of groups")
+        answer: types.ListGroupsResponse
+        async for answer in self._requests.to_coordinators(
+            GROUP, ApiKey.LIST_GROUPS, {}, lambda _: "the list of groups"
+        ):
             found += [
                 GroupListing(each.group_id, each.group_state, each.protocol_type, each.group_type.lower())
                 for each in answer.groups
@@ -62,7 +52,7 @@ class GroupAdmin:
 
     async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
         """None if the group is not of the consumer protocol, or the broker has no such groups."""
-        if not (await self._coordinator(group_id)).supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        if not (await self._requests.coordinator(GROUP, group_id)).supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
             return None
 
         def results(
@@ -132,53 +122,11 @@ class GroupAdmin:
         topics: list[types.OffsetCommitRequestTopicDict] = [
             {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
         ]
-        await self._of(group_id, ApiKey.OFFSET_COMMIT, {"group_id": group_id, "topics": topics}, _partitions)
+        values: types.OffsetCommitRequestDict = {"group_id": group_id, "topics": topics}
+        await self._of(group_id, ApiKey.OFFSET_COMMIT, values, partitions_of)
 
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""
         for group_id in list_of_names(group_ids, "group_ids"):
             values: types.DeleteGroupsRequestDict = {"groups_names": [group_id]}
             await self._of(group_id, ApiKey.DELETE_GROUPS, values, lambda answer: answer.results)
-
-    async def _of(
-        self, group_id: str, api_key: ApiKey, values: Mapping[str, object], results: Callable[[Any], Any]
-    ) -> Any:
-        async def ask() -> Any:
-            connection = await self._coordinator(group_id)
-            return await connection.call(api_key, values)
-
-        return await self._retry(ask, results, lambda _: f"group {group_id!r}")
-
-    async def _coordinator(self, group_id: str) -> Connection:
-        values: types.FindCoordinatorRequestDict = {"key": group_id, "key_type": _GROUP}
-
-        async def ask() -> Any:
-            return await self._cluster.call_any(ApiKey.FIND_COORDINATOR, values)
-
-        answer: types.FindCoordinatorResponse = await self._retry(
-            ask, _itself, lambda _: f"the coordinator of group {group_id!r}"
-        )
-        return await self._cluster.connected(answer.node_id)
-
-
-async def require_coordinators(cluster: Cluster, retry: Retry, topic: str) -> None:
-    """Wait until each partition of a coordinators' topic has a leader; otherwise a list would be silently
-    incomplete. Raises BrokerError (LEADER_NOT_AVAILABLE)."""
-    values: types.MetadataRequestDict = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
-
-    def results(answer: "types.MetadataResponse") -> "list[types.MetadataResponsePartition]":
-        return [each for known in answer.topics for each in known.partitions if each.leader_id < 0]
-
-    await retry(
-        lambda: cluster.call_any(ApiKey.METADATA, values),
-        results,
-        lambda each: f"the coordinator that keeps {topic}-{each.partition_index}",
-    )
-
-
-def _itself(answer: Any) -> list[Any]:
-    return [answer]
-
-
-def _partitions(answer: Any) -> list[Any]:
-    return [each for topic in answer.topics for each in topic.partitions]

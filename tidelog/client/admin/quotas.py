@@ -4,31 +4,29 @@ Owns: the requests of `Admin.quotas`. Invariant: entities are those of `tidelog.
 name None means all without a quota of their own. Source: KIP-546, KIP-612.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tidelog.client.admin.requests import Requests, itself
 from tidelog.protocol.quotas import QuotaEntity, Quotas
 from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-Ask = Callable[..., Any]
-
 
 class QuotaAdmin:
     """The quotas of a cluster. Every call raises ClientError."""
 
-    def __init__(self, ask_controller: Ask) -> None:
-        """`ask_controller(api_key, values, results, name)` is Admin's."""
-        self._ask = ask_controller
+    def __init__(self, requests: Requests) -> None:
+        self._ask = requests.to_controller
 
     async def list(self) -> Quotas:
         """All quotas: entity -> name of the quota -> value."""
         values: types.DescribeClientQuotasRequestDict = {"components": [], "strict": False}
         answer: types.DescribeClientQuotasResponse = await self._ask(
-            ApiKey.DESCRIBE_CLIENT_QUOTAS, values, lambda answer: [answer], lambda _: "the list of quotas"
+            ApiKey.DESCRIBE_CLIENT_QUOTAS, values, itself, lambda _: "the list of quotas"
         )
         return {
             tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=itemgetter(0))): {

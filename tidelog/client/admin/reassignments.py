@@ -4,9 +4,10 @@ Owns: the requests of `Admin.reassignments`. Source: KIP-455.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidelog.client.admin.requests import Requests, itself
 from tidelog.client.admin.types import Reassignment
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.metadata import TopicPartition
@@ -14,15 +15,12 @@ from tidelog.wire.metadata import TopicPartition
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-Ask = Callable[..., Any]
-
 
 class ReassignmentAdmin:
     """The reassignments of a cluster. Every call raises ClientError."""
 
-    def __init__(self, ask_controller: Ask) -> None:
-        """`ask_controller(api_key, values, results, name)` is Admin's."""
-        self._ask = ask_controller
+    def __init__(self, requests: Requests) -> None:
+        self._ask = requests.to_controller
 
     async def alter(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         """Begin to give each partition the replicas on these brokers, the preferred leader first. None
@@ -59,7 +57,7 @@ class ReassignmentAdmin:
         answer: types.ListPartitionReassignmentsResponse = await self._ask(
             ApiKey.LIST_PARTITION_REASSIGNMENTS,
             {"topics": None},
-            lambda answer: [answer],
+            itself,
             lambda _: "the list of reassignments",
         )
         return {

@@ -1,19 +1,18 @@
 """Administration of transactions: their list, their state, and an end that an operator decides.
 
-Owns: the requests of `Admin.transactions` and the choice of the broker for each. Invariants: a request about
-one transactional id goes to its coordinator, which is looked up each time; ending a transaction fences its
-producer, so that it cannot add records later. Source: KIP-664, KIP-939 (prepared transactions).
+Owns: the requests of `Admin.transactions`. Invariant: ending a transaction fences its producer, so that it
+cannot add records later. Source: KIP-664, KIP-939 (prepared transactions).
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
-from tidelog.client.admin.groups import require_coordinators
+from tidelog.client.admin.requests import TRANSACTION, Requests, itself
 from tidelog.client.admin.types import ClaimedTransaction, TransactionDescription, TransactionListing
 from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import BrokerError
 from tidelog.wire.metadata import TopicPartition
@@ -21,8 +20,6 @@ from tidelog.wire.metadata import TopicPartition
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-Retry = Callable[..., Any]
-_TRANSACTION = 1
 _FIRST_WITH_PATTERNS = 2
 _NO_TIMEOUT_MS = 2**31 - 1
 
@@ -30,10 +27,9 @@ _NO_TIMEOUT_MS = 2**31 - 1
 class TransactionAdmin:
     """The transactions of a cluster. Every call raises ClientError."""
 
-    def __init__(self, cluster: Cluster, retry: Retry) -> None:
-        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
-        self._cluster = cluster
-        self._retry = retry
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._of = partial(requests.to_coordinator, TRANSACTION)
 
     async def list(self, pattern: str | None = None, states: Iterable[str] = ()) -> list[TransactionListing]:
         """All transactional ids, sorted, or those that a regular expression in RE2's syntax matches as a
@@ -44,19 +40,11 @@ class TransactionAdmin:
             "transactional_id_pattern": pattern,
             "state_filters": [*states],
         }
-        await require_coordinators(self._cluster, self._retry, "__transaction_state")
-        await self._cluster.refresh()
         found = []
-        for node_id in self._cluster.image.nodes:
-
-            async def ask(node_id: int = node_id) -> Any:
-                connection = await self._cluster.connected(node_id)
-                version = connection.version(ApiKey.LIST_TRANSACTIONS, at_least)
-                return await connection.call(ApiKey.LIST_TRANSACTIONS, values, version=version)
-
-            answer: types.ListTransactionsResponse = await self._retry(
-                ask, _itself, lambda _: "the list of transactions"
-            )
+        answer: types.ListTransactionsResponse
+        async for answer in self._requests.to_coordinators(
+            TRANSACTION, ApiKey.LIST_TRANSACTIONS, values, lambda _: "the list of transactions", at_least
+        ):
             found += [
                 TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
                 for each in answer.transaction_states
@@ -110,7 +98,7 @@ class TransactionAdmin:
             "keep_prepared_txn": True,
         }
         client: types.InitProducerIdResponse = await self._of(
-            transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself
+            transactional_id, ApiKey.INIT_PRODUCER_ID, values, itself
         )
         kept = client.ongoing_txn_producer_id, client.ongoing_txn_producer_epoch
         claim = client.producer_id, client.producer_epoch
@@ -125,7 +113,7 @@ class TransactionAdmin:
             "producer_epoch": producer_epoch,
             "committed": is_commit,
         }
-        await self._of(claimed.transactional_id, ApiKey.END_TXN, ending, _itself, _last_end)
+        await self._of(claimed.transactional_id, ApiKey.END_TXN, ending, itself, _last_end)
 
     async def abort(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
         """Abort the id's transaction if it has one, prepared or not. The timeout becomes that of the id."""
@@ -133,38 +121,10 @@ class TransactionAdmin:
             "transactional_id": transactional_id,
             "transaction_timeout_ms": timeout_ms,
         }
-        await self._of(transactional_id, ApiKey.INIT_PRODUCER_ID, values, _itself)
-
-    async def _of(
-        self,
-        transactional_id: str,
-        api_key: ApiKey,
-        values: Mapping[str, object],
-        results: Callable[[Any], Any],
-        at_most: Callable[[Connection], int | None] = lambda _: None,
-    ) -> Any:
-        async def coordinator() -> Any:
-            key: types.FindCoordinatorRequestDict = {"key": transactional_id, "key_type": _TRANSACTION}
-            return await self._cluster.call_any(ApiKey.FIND_COORDINATOR, key)
-
-        name = f"transactional id {transactional_id!r}"
-
-        async def ask() -> Any:
-            found: types.FindCoordinatorResponse = await self._retry(
-                coordinator, _itself, lambda _: f"the coordinator of {name}"
-            )
-            connection = await self._cluster.connected(found.node_id)
-            version = connection.version(api_key, at_most=at_most(connection))
-            return await connection.call(api_key, values, version=version)
-
-        return await self._retry(ask, results, lambda _: name)
+        await self._of(transactional_id, ApiKey.INIT_PRODUCER_ID, values, itself)
 
 
 def _last_end(connection: Connection) -> int | None:
     if has_epoch_per_transaction(connection.features):
         return None
     return LAST_WITHOUT_EPOCHS[ApiKey.END_TXN]
-
-
-def _itself(answer: Any) -> list[Any]:
-    return [answer]

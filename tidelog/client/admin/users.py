@@ -6,17 +6,16 @@ and hashed here; each request changes one mechanism of one user, because Kafka r
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.client.admin.requests import Requests
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.scram import LEAST_ITERATIONS, SALT_BYTES, ScramMechanism, salted_password
-from tidelog.wire.cluster import Cluster
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
-
-Retry = Callable[..., Any]
 
 
 class UserDescription(NamedTuple):
@@ -29,10 +28,8 @@ class UserDescription(NamedTuple):
 class UserAdmin:
     """The users of a cluster. Every call raises ClientError."""
 
-    def __init__(self, cluster: Cluster, retry: Retry) -> None:
-        """`retry(ask, results, name)` calls `ask` until no result has a retriable error."""
-        self._cluster = cluster
-        self._retry = retry
+    def __init__(self, requests: Requests) -> None:
+        self._ask = partial(requests.to_any, results=_results, name=_name)
 
     async def list(self) -> list[UserDescription]:
         """All users, sorted by name."""
@@ -69,7 +66,8 @@ class UserAdmin:
                 "salt": salt,
                 "salted_password": salted,
             }
-            await self._alter({"deletions": [], "upsertions": [upsertion]})
+            values: types.AlterUserScramCredentialsRequestDict = {"deletions": [], "upsertions": [upsertion]}
+            await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values)
 
     async def delete(self, user: str) -> None:
         """Delete a user. Connections that it has stay open until they authenticate again."""
@@ -81,17 +79,12 @@ class UserAdmin:
                 "name": user,
                 "mechanism": info.mechanism,
             }
-            await self._alter({"deletions": [deletion], "upsertions": []})
+            values: types.AlterUserScramCredentialsRequestDict = {"deletions": [deletion], "upsertions": []}
+            await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values)
 
-    async def _alter(self, values: "types.AlterUserScramCredentialsRequestDict") -> None:
-        await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values)
 
-    async def _ask(self, api_key: ApiKey, values: Mapping[str, object]) -> Any:
-        def results(answer: Any) -> Any:
-            whole = [answer] if "error_code" in answer else []
-            return [*whole, *answer.results]
-
-        return await self._retry(lambda: self._cluster.call_any(api_key, values), results, _name)
+def _results(answer: Any) -> list[Any]:
+    return [*([answer] if "error_code" in answer else []), *answer.results]
 
 
 def _name(result: Any) -> str:
