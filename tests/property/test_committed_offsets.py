@@ -18,7 +18,8 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer, is_of
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.opening import open_services
+from tidelog.broker.services import Services
 from tidelog.protocol.records import TransactionMarker
 
 START_MS = 1_700_000_000_000

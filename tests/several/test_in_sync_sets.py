@@ -89,7 +89,7 @@ async def led(
         other = StoreMember(cluster.store)
         broker = BrokerRegistration(2, (), uuid4())
         await other.begin_session(BrokerSession(2, broker.incarnation))
-        change = cluster[1].services._cluster.change
+        change = cluster[1].services.cluster.change
         await change(lambda _: BrokerRegistered(broker))
         topic = Topic("t", TOPIC_ID, (PartitionAssignment(1, 0, (1, 2), (1, 2)),), configs)
         await change(lambda _: TopicCreated(topic))
@@ -109,7 +109,7 @@ async def test_acks_all_waits_for_what_the_follower_holds_durably(tmp_path: Path
         await until(lambda: replica.log.flushed_end_offset == 1)
         assert (await client_of(cluster, 0)).high_watermark == 0
         assigned = cluster.topic("t").partitions[0]._replace(leader_epoch=1, partition_epoch=1)
-        await cluster[1].services._cluster.change(lambda _: PartitionsChanged(TOPIC_ID, {0: assigned}))
+        await cluster[1].services.cluster.change(lambda _: PartitionsChanged(TOPIC_ID, {0: assigned}))
         await cluster.agreed()
         # It leads anew, and does not know what its follower holds of what was there before.
         latest = {"partition_index": 0, "timestamp": -1}
@@ -142,7 +142,7 @@ async def test_who_joined_counts_also_while_this_broker_follows_earlier_changes(
         replica, sets = services.replicas["t", 0], services.in_sync_sets
         assert sets is not None
         alone = cluster.topic("t").partitions[0]._replace(isr=(1,), partition_epoch=1)
-        await services._cluster.change(lambda _: PartitionsChanged(TOPIC_ID, {0: alone}))
+        await services.cluster.change(lambda _: PartitionsChanged(TOPIC_ID, {0: alone}))
         async with services.partitions.disk_work:
             making = asyncio.create_task(services.topics.create("u", NewTopic(num_partitions=2)))
             await until(services.topics._reconciler._busy.locked)
@@ -209,7 +209,7 @@ async def test_a_late_follower_leaves_and_joins_again_when_it_has_all(tmp_path: 
         await client.send_batch(batch())
         await look_for_late(counts, 100)
         await until(lambda: cluster.topic("t").partitions[0].elr == (2,))
-        change = cluster[1].services._cluster.change
+        change = cluster[1].services.cluster.change
         await change(lambda _: TopicConfigsChanged(TOPIC_ID, {"min.insync.replicas": "1"}))
         # First nobody else is eligible, then the leader alone commits.
         assert (await client.receive_result()).error_code == ErrorCode.NONE

@@ -244,8 +244,8 @@ async def test_a_broker_that_others_fenced_is_cut_off_until_it_is_registered_aga
         if isinstance(change.delta, BrokerRegistered):
             seen.append(membership.is_cut_off)
 
-    services._cluster.follow(follow)
-    await cluster[1].services._cluster.change(lambda image: fencing(image, image.brokers[2]))
+    services.cluster.follow(follow)
+    await cluster[1].services.cluster.change(lambda image: fencing(image, image.brokers[2]))
     await until(lambda: seen[:2] == [True, False])
 
 

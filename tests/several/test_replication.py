@@ -116,7 +116,7 @@ async def test_a_broker_that_stops_hands_over_and_no_producer_gets_an_error(clus
         if isinstance(change.delta, PartitionsChanged):
             fewest.extend(len(each.isr) for each in change.delta.partitions.values())
 
-    cluster[3].services._cluster.follow(follow)
+    cluster[3].services.cluster.follow(follow)
     async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for node_id in (1, 2, 3):
             for index in range(3):

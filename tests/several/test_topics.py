@@ -89,7 +89,7 @@ async def test_a_broker_that_was_down_removes_the_folders_of_topics_deleted_mean
         await cluster[1].services.topics.delete(topic.topic_id)
     # No client may ask for partitions on a broker that is down; they may have been asked for just before.
     again = Topic("again", uuid4(), (PartitionAssignment(-1, 0, (3,), (3,)),) * 2)
-    await cluster[1].services._cluster.change(lambda _: TopicCreated(again))
+    await cluster[1].services.cluster.change(lambda _: TopicCreated(again))
     assert len(list((tmp_path / "broker-3").glob("old-?"))) == 1
     for _ in range(2):  # Once more: nothing of it is left to do.
         broker = await cluster.start(3)

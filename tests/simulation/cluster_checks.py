@@ -36,7 +36,7 @@ class ClusterChecks:
         return {key: self._checked(services, key, handler) for key, handler in handlers.items()}
 
     def _check_changes(self, services: Services) -> None:
-        cluster = services._cluster
+        cluster = services.cluster
         change = cluster.change
 
         async def checked(*arguments: Any, **more: Any) -> Any:

@@ -92,7 +92,7 @@ class Stage(World):
     def change(self, broker: VirtualBroker) -> "asyncio.Task[Any]":
         """Begin a change of the catalog."""
         assert broker.services is not None
-        cluster = broker.services._cluster
+        cluster = broker.services.cluster
         return broker.node.start(
             cluster.change(lambda catalog: ProducerIdsReserved(catalog.next_producer_id + 1))
         )
@@ -175,7 +175,7 @@ async def answer_of_a_commit_is_lost(stage: Stage) -> None:
 async def commit_arrives_after_it_was_given_up(stage: Stage) -> None:
     broker = stage.brokers[0]
     assert broker.services is not None
-    client: Any = broker.services._cluster._store._client  # type: ignore[attr-defined]
+    client: Any = broker.services.cluster._store._client  # type: ignore[attr-defined]
     member = MEMBERS[client._next % len(MEMBERS)]
     stage.etcd.stop(member)
     (failure,) = await asyncio.gather(stage.change(broker), return_exceptions=True)

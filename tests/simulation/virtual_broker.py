@@ -26,9 +26,10 @@ from tidelog.broker.net.connection import Connection
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.served_apis import build_handlers
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
 
 _PORT: Final = 9092

@@ -33,10 +33,11 @@ from tidelog.broker.net.http_console import ConsoleRoutes
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import Server
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.security.signing_keys import KeysError
 from tidelog.broker.security.tls import ListenerTls
 from tidelog.broker.served_apis import build_handlers, unsupported_api_versions_body
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.schema import ApiKey

@@ -9,6 +9,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.served_apis import (
     ROWS,
     SERVED_APIS,
@@ -16,7 +17,6 @@ from tidelog.broker.served_apis import (
     build_handlers,
     unsupported_api_versions_body,
 )
-from tidelog.broker.services import open_services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import APIS, ApiKey, decode_response
 

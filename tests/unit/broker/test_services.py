@@ -15,8 +15,9 @@ from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.protocol.records import RecordBatchBuilder
 
 NOW_MS = 1_700_000_000_000

@@ -64,13 +64,7 @@ from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_oth
 from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.restored import LogEnd, elected_by_logs, is_unknown
-from tidelog.broker.cluster.store import (
-    BrokerSession,
-    SessionHeld,
-    SharedStore,
-    StoreConflict,
-    StoreError,
-)
+from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
 from tidelog.protocol.errors import ApiError
 
 logger = structlog.get_logger(__name__)

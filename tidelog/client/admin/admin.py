@@ -251,10 +251,7 @@ class Admin:
         """Let the cluster forget a broker that will not come back (KIP-631). It may not live, nor have
         replicas: else, and where there is no such broker, it raises BrokerError."""
         await self._requests.to_controller(
-            ApiKey.UNREGISTER_BROKER,
-            {"broker_id": node_id},
-            itself,
-            lambda _: f"broker {node_id}",
+            ApiKey.UNREGISTER_BROKER, {"broker_id": node_id}, itself, lambda _: f"broker {node_id}"
         )
 
     async def describe_producers(

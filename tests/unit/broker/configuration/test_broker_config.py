@@ -11,7 +11,7 @@ from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.settings import flatten, parse_assignment, variable_of
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
-from tidelog.broker.services import _base_log_config
+from tidelog.broker.opening import _base_log_config
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import settings_of
 

@@ -21,7 +21,8 @@ from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.broker.coordinator.shards import RELOAD_AFTER_MS, partition_of
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.opening import open_services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
 
@@ -246,7 +247,7 @@ async def test_groups_are_replayed_when_the_lead_of_their_partition_comes_back(o
     for leader_epoch, leader_id in ((1, -1), (2, 1)):
         led = PartitionAssignment(leader_id, leader_epoch, (1,), (1,))
         change = PartitionsChanged(topic.topic_id, {partition: led})
-        await services._cluster.change(lambda _, change=change: change)
+        await services.cluster.change(lambda _, change=change: change)
         if leader_id == -1:
             assert await code_of(committed(services, HURT)) == ErrorCode.NOT_COORDINATOR
     assert await committed(services, HURT) == 1

@@ -15,8 +15,9 @@ from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, Co
 from tidelog.broker.coordinator.pending_records import InTransaction
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker

@@ -19,9 +19,10 @@ from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 NOW_MS = 1_700_000_000_000

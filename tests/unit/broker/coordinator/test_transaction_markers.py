@@ -9,7 +9,8 @@ from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.transactions.transaction import TopicPartition
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.opening import open_services
+from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import TransactionMarker
 

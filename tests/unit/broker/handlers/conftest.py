@@ -14,9 +14,10 @@ from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.served_apis import build_handlers
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.hot import (

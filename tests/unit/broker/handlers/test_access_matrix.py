@@ -19,9 +19,9 @@ from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.security.required_access import Effect, Right
 from tidelog.broker.served_apis import SERVED_APIS, Kind, build_handlers
-from tidelog.broker.services import open_services
 from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey

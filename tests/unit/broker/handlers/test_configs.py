@@ -380,7 +380,7 @@ async def test_stored_settings_that_no_longer_hold_do_not_keep_a_broker_from_sta
 ) -> None:
     asker = await open_asker()
     stored = {"gone.setting": "1", "node.id": "9", "num.partitions": "-4", "max.connections": "8"}
-    await asker.services._cluster.change(lambda _: BrokerConfigsChanged("1", stored))
+    await asker.services.cluster.change(lambda _: BrokerConfigsChanged("1", stored))
     await asker.services.close()
     with capture_logs() as events:
         asker = await open_asker()

@@ -202,7 +202,7 @@ async def test_the_other_brokers_are_named_by_their_listeners_of_the_same_name(a
         BrokerRegistration(3, (Listener("internal", "three.internal", 3),)),
     ]
     for other in others:
-        await asker.services._cluster.change(lambda _, other=other: BrokerRegistered(other))
+        await asker.services.cluster.change(lambda _, other=other: BrokerRegistered(other))
     metadata = await asker.ask(ApiKey.METADATA, 9, topics=[])
     described = await asker.ask(ApiKey.DESCRIBE_CLUSTER, 0)
     reachable = [(1, LISTENER.host, LISTENER.port), (2, "two", 2)]

@@ -52,7 +52,7 @@ async def test_ids_never_come_back_after_a_restart(open_asker: Open) -> None:
 async def test_when_the_store_fails_the_client_gets_a_retriable_error(
     asker: Asker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = asker.services._cluster._store
+    store = asker.services.cluster._store
 
     async def failing(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -66,7 +66,7 @@ async def test_when_the_store_fails_the_client_gets_a_retriable_error(
 
 
 async def test_no_id_left_in_int64_is_an_error_and_not_a_wrap(asker: Asker) -> None:
-    cluster = asker.services._cluster
+    cluster = asker.services.cluster
     await cluster.change(lambda catalog: ProducerIdsReserved(MAX_PRODUCER_ID - 5))
     assert await init(asker) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
 

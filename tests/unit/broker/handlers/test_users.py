@@ -109,7 +109,7 @@ async def test_no_key_of_a_user_is_in_a_repr(asker: Asker) -> None:
 async def test_many_users_of_one_request_are_stored_together(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store: Any = asker.services._cluster._store
+    store: Any = asker.services.cluster._store
     commit, stored_at_once = store._commit, []
 
     def counted(deltas: Sequence[Delta], expected_revision: int) -> None:

@@ -23,7 +23,7 @@ from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.exchange import Waiting
 from tidelog.broker.net.produce_stream import AwaitedProduce, ProduceStream
 from tidelog.broker.observability.metrics import Metrics
-from tidelog.broker.services import open_services
+from tidelog.broker.opening import open_services
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import encode_request_frame

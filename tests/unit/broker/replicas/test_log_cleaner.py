@@ -15,9 +15,10 @@ from tests.unit.broker.storage.support import keyed
 from tidelog.broker.clock import clock_ms
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.broker.storage import swap
 from tidelog.broker.storage.compaction.cleaner import LogClean
 from tidelog.broker.storage.disk import Disk

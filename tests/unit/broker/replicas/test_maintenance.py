@@ -16,8 +16,9 @@ from tests.unit.broker.storage.support import batch, header
 from tidelog.broker.clock import clock_ms
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import Services, open_services
+from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.protocol.types import NO_OFFSET, Buffer

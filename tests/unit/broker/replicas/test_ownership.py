@@ -288,7 +288,7 @@ async def test_a_start_with_the_newest_catalog_reads_no_log_for_producer_ids(
     def fail(*_: Any) -> int:
         raise AssertionError("nothing was to be read")
 
-    monkeypatch.setattr("tidelog.broker.services.highest_producer_id_in", fail)
+    monkeypatch.setattr("tidelog.broker.opening.highest_producer_id_in", fail)
     await with_records(tmp_path)
 
 

@@ -60,8 +60,8 @@ async def services(tmp_path: Path) -> AsyncIterator[Services]:
 
 async def changed(services: Services, delta: Delta) -> None:
     """Let somebody else than this broker's own requests change the catalog."""
-    await services._cluster.change(lambda _: delta)
-    await services._reconciler.settled()
+    await services.cluster.change(lambda _: delta)
+    await services.reconciler.settled()
 
 
 def led_by(leader_id: int, leader_epoch: int, *replicas: int) -> PartitionAssignment:
@@ -282,7 +282,7 @@ async def test_settings_and_roles_of_thousands_of_partitions_change_some_in_each
 
 async def test_a_small_topic_is_served_from_the_moment_that_the_catalog_shows_it(services: Services) -> None:
     seen: list[bool] = []
-    services._cluster.follow(lambda _: seen.append(len(services.replicas) == 3))
+    services.cluster.follow(lambda _: seen.append(len(services.replicas) == 3))
     await services.topics.create("t", NewTopic(num_partitions=3))
     assert seen == [True]
 
@@ -324,7 +324,7 @@ async def test_of_two_who_create_one_name_at_once_the_store_decides_and_nothing_
     creating = asyncio.create_task(services.topics.create("t", NewTopic(num_partitions=2)))
     await until(gate.reached.is_set)
     theirs = Topic("t", uuid4(), assign(1, [1]))
-    await services._cluster.change(lambda _: TopicCreated(theirs))
+    await services.cluster.change(lambda _: TopicCreated(theirs))
     gate.open_gate.set()
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
         await creating
@@ -342,7 +342,7 @@ async def test_logs_that_wait_to_be_made_are_not_taken_for_those_of_a_topic_that
     tmp_path: Path,
 ) -> None:
     services = await opened(tmp_path)
-    reconciler = services._reconciler
+    reconciler = services.reconciler
     ours, theirs = (Topic("t", uuid4(), assign(1, [1])) for _ in range(2))
     preparing = asyncio.create_task(reconciler.prepare(ours, 0))
     await asyncio.sleep(0)  # It takes its turn in the next step of the loop.
@@ -359,14 +359,14 @@ async def test_roles_change_and_replicas_begin_while_many_logs_are_being_opened(
     gate = Gate("t-100")
     services = await opened(tmp_path, disk=gate)
     topic_id = await created_by_others(services, led_by(2, 0), name="u")
-    await services._cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
+    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
     await until(gate.reached.is_set)
-    await services._cluster.change(lambda _: PartitionsChanged(topic_id, {0: led_by(1, 1)}))
+    await services.cluster.change(lambda _: PartitionsChanged(topic_id, {0: led_by(1, 1)}))
     await until(lambda: services.replicas["u", 0].stopped is None and ("t", 0) in services.replicas)
     assert services.replica("u", 0).leader_epoch == 1
     assert ("t", 100) not in services.replicas
     gate.open_gate.set()
-    await services._reconciler.settled()
+    await services.reconciler.settled()
     assert len(services.replicas) == 102
     await services.close()
 
@@ -378,14 +378,14 @@ async def test_a_log_that_a_removal_deletes_later_does_not_follow_after_it_is_ad
     services = await opened(tmp_path, disk=gate)
     topic_id = await created_by_others(services, led_by(2, 0), name="u")
     removed = services.replicas["u", 0]
-    await services._cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
+    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
     await until(gate.reached.is_set)
     for assigned in (led_by(2, 1, 2), led_by(2, 1, 2, 1), led_by(2, 2, 2, 1)):
-        await services._cluster.change(lambda _, now=assigned: PartitionsChanged(topic_id, {0: now}))  # type: ignore[misc]
-    await until(lambda: not services._reconciler._changing_roles)
+        await services.cluster.change(lambda _, now=assigned: PartitionsChanged(topic_id, {0: now}))  # type: ignore[misc]
+    await until(lambda: not services.reconciler._changing_roles)
     assert (removed.leader_epoch, removed.is_follower) == (0, False)
     gate.open_gate.set()
-    await services._reconciler.settled()
+    await services.reconciler.settled()
     added = services.replicas["u", 0]
     assert (added is removed, added.leader_epoch, added.is_follower) == (False, 2, True)
     await services.close()

@@ -12,10 +12,10 @@ from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.leader_writes import ACKS_ALL
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.services import open_services
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker
