@@ -131,9 +131,9 @@ def console_api() -> str:
 
 def broker_metrics() -> str:
     metrics = Metrics()
-    metrics.count_fetch_sessions_with(FetchSessions(0, 0, lambda: 1))
+    metrics.fetch_sessions = FetchSessions(0, 0, lambda: 1)
     metrics.remote = RemoteCounts()
-    metrics.count_cluster_with(lambda: ClusterCounts(True, 0, 0, 0, 0))
+    metrics.cluster = lambda: ClusterCounts(True, 0, 0, 0, 0)
     rows = (
         (f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation)
         for family in metrics.collect()
