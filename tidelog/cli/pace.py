@@ -12,7 +12,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Pace:
-    """At most `rate` records a second from the first call on; None for no limit."""
+    """At most `rate` records per second from the first call on; None for no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate

@@ -186,7 +186,7 @@ def alter(
     ] = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Change settings of topics, or add partitions. Other settings stay as they are."""
+    """Change settings of topics, or add partitions. Other settings do not change."""
     from tidelog.client import ConfigResource, ConfigResourceType
 
     changes: dict[str, str | None] = {**_settings(configs)}

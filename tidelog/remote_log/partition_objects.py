@@ -4,8 +4,8 @@ Owns which of them counts: the manifest with the highest number, and what it nam
 
 Compare-and-set: manifest N+1 is put only where there is none of this number, by who knows N. Older ones are
 deleted, so a writer that knows a very old N may put the next number again; it finds the later ones when it
-lists, which it does before it takes its manifest for the one that counts. Nobody else takes it: each later
-manifest was put before that.
+lists, before it treats its own manifest as valid. Nobody else takes it: each later manifest was put before
+that.
 
 Invariants: after `commit` returned, the manifest is durable and counts; a crash at any point leaves the
 manifest before or after, and objects that no manifest names, which `sweep` deletes.
@@ -67,7 +67,7 @@ class PartitionObjects:
         raise OSError(f"{self._folder}: the manifest changed at each of {_LOADS} attempts to read it")
 
     def commit(self, manifest: Manifest) -> None:
-        """Let `manifest` count in place of the one before it. Raises ManifestConflictError.
+        """Make `manifest` the valid one. Raises ManifestConflictError.
 
         After an OSError it may count, or may later: `load` again.
         """
@@ -84,7 +84,7 @@ class PartitionObjects:
         self.store.delete([self.path(name + suffix) for name in names for suffix in _SUFFIXES])
 
     def unnamed(self, manifest: Manifest | None) -> list[str]:
-        """The objects that the manifest does not name, but for it and the one before it."""
+        """The objects that the manifest does not name, except it and its predecessor."""
         named: set[str] = set()
         if manifest is not None:
             named |= {each.name + suffix for each in manifest.segments for suffix in _SUFFIXES}

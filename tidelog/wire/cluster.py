@@ -46,7 +46,7 @@ _ANSWERS_BEFORE_WARNING = _PATIENT_LOOKS + 2
 _FAILURES_BEFORE_WARNING = 3
 _REBOOTSTRAP = "rebootstrap"
 _HEDGE_SECONDS = 1.0
-"""After so long without an answer another broker is asked as well, because the first one may hang."""
+"""Time without an answer after which another broker is asked as well, because the first one may hang."""
 _REPEATABLE = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID})
 """Requests that two brokers may execute. An unused id does no harm."""
 

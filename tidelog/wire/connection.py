@@ -32,7 +32,7 @@ AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], Non
 _MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _SILENCE_SECONDS: Final = 2.0
-"""A broker that gives no answer for so long may hang, although its machine still accepts what is sent."""
+"""Time without an answer after which a broker may hang, although its machine still accepts what is sent."""
 _CLOCK_STEP_S: Final = 0.001
 """Of uvloop's clock: a timer may fire this much too early, and would be set again and again until then."""
 _OF_AUTHENTICATION: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})

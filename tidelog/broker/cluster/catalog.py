@@ -40,7 +40,7 @@ INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compr
 
 
 ALL_BROKERS = ""
-"""Kafka's name of the settings that hold for every broker that has none of its own."""
+"""Kafka's name of the settings of every broker without its own."""
 
 
 NOBODY = ""

@@ -3,8 +3,8 @@
 Each commit goes to SQLite first, to the copy second, and is acknowledged then. So a whole copy holds all that
 was acknowledged: it replaces a SQLite file that is damaged, lost, or at an older revision. A whole SQLite
 file counts beside a damaged copy that names no later revision, but only if the copy's end is known or the
-last stop was clean: SQLite takes the first damage in its log for the log's end, and a missing log for an
-empty one. In all other cases nothing shows what is missing, and the start fails.
+last stop was clean: SQLite treats the first damage in its log as the log's end, and a missing log as an empty
+one. In all other cases nothing shows what is missing, and the start fails.
 
 Pure.
 """

@@ -26,7 +26,7 @@ class CommitFeed:
         self._is_closed = False
 
     def begin(self, revision: int) -> None:
-        """The store is at `revision`. Once something was committed, nothing more has to be known."""
+        """The store is at `revision`. After a commit no other information is needed."""
         self._newest = max(self._newest, revision)
 
     def publish(self, commit: Commit) -> None:

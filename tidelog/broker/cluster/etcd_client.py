@@ -2,7 +2,7 @@
 
 Owns the connections, the token of the user, and which errors mean that another endpoint may answer.
 
-Invariants: a request that got no answer may have taken effect, so what is asked must be safe to ask twice; a
+Invariants: a request without an answer may have taken effect, so every request must be safe to repeat; a
 request is sent until an endpoint answers or the patience ends; a stream that stops without an end is noticed
 by its reader, not here, because neither TCP nor HTTP notices a member that was stopped.
 
@@ -67,7 +67,7 @@ class EtcdClient:
         self._session: aiohttp.ClientSession | None = None
         self._tokens: dict[str, str] = {}
         self._next = 0
-        """The endpoint that answered last is asked first."""
+        """Requests go first to the endpoint that answered last."""
 
     async def call(self, path: str, body: Mapping[str, object], *, timeout_s: float = _REQUEST_S) -> Any:
         """The answer to a POST. `timeout_s`: how long one endpoint may take.
@@ -178,7 +178,7 @@ class EtcdClient:
         if code == _COMPACTED or "required revision has been compacted" in said:
             raise EtcdCompacted(said)
         if code == _UNAUTHENTICATED or "invalid auth token" in said:
-            # A member that was started again knows no tokens of before.
+            # A restarted member does not know earlier tokens.
             self._tokens.pop(url, None)
             raise _Retry(f"{url}: {said}")
         if code in _RETRIABLE or not fields or (code == _UNKNOWN and "auth" not in said):

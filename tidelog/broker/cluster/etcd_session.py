@@ -4,9 +4,9 @@ Owns the lease and until when it surely holds. Invariants:
 - `valid_until_ms` counts from before the keepalive was sent, so no other broker sees the session as ended
   before this broker knows that it may be;
 - a lease that ended is not revived. The session begins again with a new lease, unless another incarnation of
-  this broker has taken its place. A start takes the place of one whose process has certainly ended, with a
-  lease of its own: what becomes of the old lease does not matter;
-- what is asked may be asked twice: the lease's id is chosen here.
+  this broker has taken its place. A start replaces the session of a process that has certainly ended, with a
+  new lease: the old lease does not matter;
+- requests may be repeated: the lease's id is chosen here.
 
 Event loop only.
 """

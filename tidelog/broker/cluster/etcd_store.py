@@ -12,8 +12,8 @@ Invariants:
   fails;
 - a watch first reads the journal, then follows its changes. After any interruption it continues from its last
   revision; it fails only if the journal does not go back that far;
-- a member that was stopped sends nothing and ends no connection. So the guard reads the head twice a second,
-  and a watch that stays behind it for a second begins anew, at another endpoint.
+- a member that was stopped sends nothing and ends no connection. So the guard reads the head twice per
+  second, and a watch that stays behind it for one second starts again, at another endpoint.
 
 One object per broker. Event loop only.
 """

@@ -205,13 +205,13 @@ class Membership:
         registering(self._cluster.catalog, self._broker, incarnations, lost)
 
     async def register(self, incarnations: Collection[UUID], lost: UUID | None) -> None:
-        """Register this start, and take its partitions from the one before.
+        """Register this start, and end the leadership of the earlier one.
 
         The data folder knows this incarnation by now. Raises what `check` raises, and what the store raises.
         """
         if is_other_folder(self._cluster.catalog, self._broker, incarnations):
             node_id, least = self._broker.node_id, self._least_in_sync
-            # Else a leader may add the start of before again, by what it fetched.
+            # Otherwise a leader may add the earlier start again, because of its fetches.
             await self._fence(self._cluster.catalog.brokers[node_id])
             topics = list(self._cluster.catalog.topics())
             await self._change_all(
@@ -411,7 +411,7 @@ class Membership:
             )
 
     async def _elect_all(self) -> None:
-        """Let every partition be led as the catalog says who lives."""
+        """Elect leaders among the brokers that are live in the catalog."""
         catalog = self._cluster.catalog
         live, offline = live_brokers(catalog), offline_replicas(catalog)
         wanted = []

@@ -123,7 +123,7 @@ def _racks_in_turn(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int
 def _apart(
     candidates: Sequence[int], wanted: int, used: set[str | None], racks: Mapping[int, str]
 ) -> list[int]:
-    """So many of the candidates, those in racks that are not used yet before the others."""
+    """This number of candidates, those in unused racks first."""
     chosen: list[int] = []
     for broker in candidates:
         rack = racks.get(broker)

@@ -94,7 +94,7 @@ def begun(assigned: PartitionAssignment, replicas: Sequence[int]) -> PartitionAs
 
 
 def cancelled(assigned: PartitionAssignment, able: Set[int], least: int) -> PartitionAssignment:
-    """A partition with the replicas of before its reassignment; `able` are those that could lead.
+    """A partition with the replicas from before its reassignment; `able` are those that could lead.
 
     Raises ApiError: NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT.
     """

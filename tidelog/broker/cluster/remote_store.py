@@ -201,7 +201,8 @@ class RemoteStore:
         return self._calls
 
     async def _to_the_end(self, call: Callable[[], Coroutine[Any, Any, _T]], *, is_repeatable: bool) -> _T:
-        """What a call gives, which goes on if its caller is cancelled, so that answers fit their requests."""
+        """The result of a call, which continues if its caller is cancelled, so that answers fit their
+        requests."""
         work = asyncio.get_running_loop().create_task(self._in_turn(call, is_repeatable))
         self._work.add(work)
         work.add_done_callback(self._work.discard)

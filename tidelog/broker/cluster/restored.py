@@ -1,8 +1,8 @@
 """An older catalog that is used again: which in-sync sets it may not name, and who leads then.
 
-Owns both rules. What such a catalog calls in sync may have left the set since, so nothing of it counts: no
-replica of a partition with several is in sync or eligible. The longest log by leader epoch, then by end, has
-all that is committed, if all replicas are asked: one of them was in sync, and has it.
+Owns both rules. A replica that is in sync in such a catalog may have left the set since, so its sets are
+ignored: no replica of a partition with several is in sync or eligible. The longest log by leader epoch, then
+by end, has all that is committed, if all replicas are asked: one of them was in sync, and has it.
 
 Invariants: an epoch that a log knows never begins again; a partition waits until all its replicas live, or
 an operator elects a leader uncleanly.

@@ -26,7 +26,7 @@ VERSION: Final = 1
 MOST_FRAME_BYTES: Final = 128 << 20
 """A commit holds no more than a client's request asked for, which is at most 100 MiB by default."""
 LINES_PER_FRAME: Final = 200
-"""An image is sent in parts of so many lines, none of which is larger than a commit."""
+"""An image is sent in parts of this number of lines, none of which is larger than a commit."""
 _LENGTH: Final = struct.Struct(">I")
 _KINDS: Final[tuple[type[Exception], ...]] = (SessionLives, SessionHeld, StoreConflict, StoreError)
 """The most special first."""

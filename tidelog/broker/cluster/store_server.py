@@ -7,7 +7,7 @@ Invariants:
 - what a client sends is bounded (`store_frames`) and checked; one that breaks the protocol is disconnected,
   without an effect on others;
 - the requests of a client are served one after the other. A new connection of a client ends its earlier one
-  first, so no request arrives after an answer that says it never will.
+  first, so no request arrives after the answer that it was not executed.
 
 Event loop only.
 """

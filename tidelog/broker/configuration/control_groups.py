@@ -1,4 +1,4 @@
-"""The files in which the control groups of this process say what it may use.
+"""The files with the limits of this process's control groups.
 
 Source: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 """

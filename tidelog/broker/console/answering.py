@@ -1,7 +1,7 @@
 """The answer of a route for the whole cluster: of this broker, of another one, or of all of them.
 
-Owns who is asked, as the route's `Spread` says. Invariants: a single broker asks no other; one that is asked
-asks for no route in turn, so no circle arises.
+Owns which brokers are asked, according to the route's `Spread`. Invariants: a single broker asks no other; an
+asked broker asks no other, so there are no cycles.
 
 Event loop only.
 """

@@ -2,8 +2,8 @@
 
 Owns how many there are, and when one ends: when its visitor leaves or no longer may see it, or the broker
 stops. Invariants: a visitor has at most `MOST_OF_VISITOR` of them, all together `MOST`; a stream does not
-count as a request at work, and makes way like an idle connection; the next value is asked for when the last
-one is sent, so a slow visitor gets fewer values and no queue grows.
+count as a request in progress, and can be replaced like an idle connection; the next value is asked for when
+the last one is sent, so a slow visitor gets fewer values and no queue grows.
 
 Event loop only. Source: the HTML standard, server-sent events.
 """

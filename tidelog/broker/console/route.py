@@ -1,8 +1,8 @@
 """What a route of the API and a page are.
 
-Owns the declarations. A route says how it is asked (a `Parameters`), what it answers (a type), what its
-caller needs and which function answers; checks, documentation and the tests of all routes follow from that.
-A page shows what routes answer, so it needs what they need.
+Owns the declarations. A route declares its parameters (a `Parameters`), the type of its answer, the
+permission of its caller and the function that answers; checks, documentation and the tests of all routes
+follow from that. A page shows what routes answer, so it needs what they need.
 
 Invariant: the parameters of a route are in its path where that names them; the others are in the query of a
 GET, else in the JSON object of the body.

@@ -3,8 +3,8 @@
 Owns the order of the checks, the codes of HTTP for errors of the broker, and the event of each change.
 
 Invariants: a page and the API answer the same to the same caller; a refusal is JSON in the API, a page
-elsewhere; a change is logged with its user, whatever became of it; an unexpected error is logged and says
-nothing of the broker's inside.
+elsewhere; a change is logged with its user, whatever became of it; an unexpected error is logged, and its
+answer shows no internals.
 
 Event loop only.
 """

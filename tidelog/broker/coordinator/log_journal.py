@@ -5,7 +5,8 @@ Owns the conversion between records and batches. Invariants:
 - the first `news` gives what remains of all earlier writes: the last record of each key, in the order of the
   log, and then the records of transactions that are open. This bounds memory, not the length of the log;
 - one `write` is of one kind: records, records of one producer's transaction, or one marker that ends it;
-- a thread reads the log, one part at a time, and records are encoded in steps, so the loop goes on serving;
+- a thread reads the log, one part at a time, and records are encoded in steps, so the loop continues to
+  serve;
 - a log that cannot be read completely gives no records at all: some of the offsets would not be the last.
 
 On the event loop, except what it runs in threads. Source: Kafka's CoordinatorLoaderImpl.
@@ -49,7 +50,7 @@ class LogJournal(Generic[RecordT]):
         may_wait: Callable[[Any], bool] = lambda _: False,
         may_grow: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`clock_ms` is the wall clock, for the timestamps of batches; `may_wait` says of a record whether it
+        """`clock_ms` is the wall clock, for the timestamps of batches; `may_wait` returns whether a record
         may become durable later, with those that are written after it; `may_grow`, whether later records of
         its key are up to GROWTH_BYTES larger and must be written."""
         self._replica = replica

@@ -33,7 +33,7 @@ ASKED_FOR_SECONDS = 0.1
 
 
 class Word(NamedTuple):
-    """What the coordinator says of one partition, and the watch that shows whether it may have changed."""
+    """The coordinator's answer about one partition, and the watch that shows whether it may have changed."""
 
     code: ErrorCode
     watch: MarkerWatch
@@ -63,7 +63,7 @@ class TransactionParticipation:
         self._node_id = node_id
 
     def is_asked_elsewhere(self, transactional_id: str) -> bool:
-        """Whether another broker coordinates the id. If none does, this one says so."""
+        """Whether another broker coordinates the id. If none does, this one raises that."""
         return self._transactions.leader_of(transactional_id) not in (NO_LEADER, self._node_id)
 
     async def ask(

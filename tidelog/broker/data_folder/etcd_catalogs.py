@@ -102,7 +102,7 @@ async def correct_older_catalog(
     """Take back what an older catalog says too much of: producer ids, leader epochs and in-sync sets that
     the data folder of broker `node_id` knows better. Returns the next producer id.
 
-    Sessions of brokers that were stopped have so long to end. Raises StoreError, OSError.
+    Time in which the sessions of stopped brokers must end. Raises StoreError, OSError.
     """
     while True:
         await _until_stopped(store, patience_s)

@@ -86,7 +86,7 @@ def _verify(
 
 
 def _problem_of(reader: RemoteReader, path: str, copied: CopiedSegment) -> str:
-    """Why a copy is not what the manifest says, or nothing."""
+    """Why a copy differs from the manifest, or nothing."""
     segment = RemoteSegment(reader, path, copied)
     offset, position, crc = copied.base_offset, 0, 0
     try:

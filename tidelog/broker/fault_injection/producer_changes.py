@@ -2,7 +2,7 @@
 
 They are made in memory, between two batches, as if time had passed or more had been written; the log itself
 is never changed. Invariants: a producer with an open transaction can only be forgotten, never expired or
-moved; nothing here is undone, and a start after a crash rebuilds what the log says.
+moved; nothing here is undone, and a start after a crash rebuilds the state of the log.
 
 After a moved sequence the broker expects `next_sequence`, and DescribeProducers returns `next_sequence - 1`
 as the last one. A client that counts by itself (every plain Producer, librdkafka, aiokafka) is then answered

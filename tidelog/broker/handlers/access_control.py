@@ -98,7 +98,7 @@ class AccessControl:
         return self.operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def seen_by(self, context: RequestContext, right: Right) -> Callable[[str], bool]:
-        """A function that says of a name whether the principal of this request has this right."""
+        """A function that returns whether the principal of this request has this right on a name."""
         if self._authorizer is None:
             return lambda _: True
         access = context.connection.access or self._access_of(context.connection, self._authorizer)

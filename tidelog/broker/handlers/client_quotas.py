@@ -28,7 +28,7 @@ _Wanted: TypeAlias = "dict[str, types.DescribeClientQuotasRequestComponent]"
 
 
 class MatchType(IntEnum):
-    """What a filter wants of the name of an entity."""
+    """The condition of a filter on the name of an entity."""
 
     EXACT = 0
     DEFAULT = 1

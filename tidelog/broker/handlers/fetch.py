@@ -460,7 +460,7 @@ class FetchHandler(GuardedHandler):
     async def _with_remote(
         self, fetch: FetchContext, request: FetchRequest, reads: Sequence[RemoteRead]
     ) -> _Reading:
-        """Everything, with what remote storage gives within remote.fetch.max.wait.ms."""
+        """Everything, with the data that remote storage returns within remote.fetch.max.wait.ms."""
         tiering = self._services.tiering
         found: _Remote = {}
         if tiering is not None:

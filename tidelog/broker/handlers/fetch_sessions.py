@@ -293,7 +293,8 @@ class FetchSessions:
         return len(self._sessions) < self._slots
 
     def _evict_unused(self, sessions: int, partitions: int, now_ms: int) -> bool:
-        """Whether so many more fit into the bounds, after unused sessions were evicted where necessary."""
+        """Whether this number more fits into the bounds, after unused sessions were evicted where
+        necessary."""
         while (
             len(self._sessions) + sessions > self._slots
             or self.partition_count + partitions > self._cached_partitions

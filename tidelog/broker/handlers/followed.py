@@ -6,7 +6,7 @@ stopped, or leads in another epoch; changes without a notice (its log start, wha
 follower still asks) are found within `LOOKS_WITHIN_S`.
 
 Invariants: a partition is watched before it is read, so nothing that is written between two requests is
-missed; all are looked at again before a follower that asks for nothing new of one counts as late.
+missed; all are checked again before a follower without new requests for one counts as late.
 
 Event loop only. Source: KIP-227, which leaves open how a broker finds what changed.
 """

@@ -59,7 +59,7 @@ _OF_REMOTE_STORAGE = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP
 _NEVER = 1 << 15
 _FIRST_WITH_NOT_AVAILABLE = 5
 _LOOK_SECONDS = 0.05
-"""How often followers' starts are looked at: they come with their fetches, up to half a second apart."""
+"""How often followers' log starts are checked: they come with their fetches, up to half a second apart."""
 TO_HIGH_WATERMARK = -1
 _AnswerT = TypeVar("_AnswerT", bound="Mapping[str, object]")
 

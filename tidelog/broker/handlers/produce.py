@@ -73,7 +73,7 @@ _NOT_THE_BROKERS_FAULT = OF_THE_REQUEST | frozenset(
 """Codes that Kafka does not count as failed produce requests of the topic."""
 _NAMED_TWICE = "the request names this partition more than once"
 STEP_COST_APPEND = 4
-"""An append counts as so many elements (see `protocol.steps`), and its bytes as more of them."""
+"""The number of elements (see `protocol.steps`) of an append; its bytes count as more of them."""
 
 
 class ProduceHandler(GuardedHandler):

@@ -21,7 +21,7 @@ from tidelog.protocol.types import Buffer
 
 Verdict = Inspected | ApiError | None
 RECORD_BYTES_PER_ELEMENT: Final = 8 * 1024
-"""So many bytes of records count as one element of a step (see `protocol.steps`)."""
+"""Bytes of records that count as one element of a step (see `protocol.steps`)."""
 
 
 class BatchInspection:

@@ -41,7 +41,7 @@ OF_THE_REQUEST: Final = frozenset(
         WRITE_TRANSACTION.refusal,
     )
 )
-"""Codes of refusals that say nothing of a partition."""
+"""Codes of refusals that do not concern a partition."""
 
 
 class ProduceRules:

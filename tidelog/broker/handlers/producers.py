@@ -69,7 +69,7 @@ class ProducersHandler(GuardedHandler):
     def _check_two_phase_commit(
         self, context: RequestContext, request: types.InitProducerIdRequest, transactional_id: str
     ) -> None:
-        """Raise ApiError unless this transactional id may do what the request says (KIP-939)."""
+        """Raise ApiError unless this transactional id may do what the request asks for (KIP-939)."""
         config = self._services.config
         if not request.enable2_pc and not request.keep_prepared_txn:
             return

@@ -35,7 +35,7 @@ class MutationQuota:
         """Whether the client has to wait after this request."""
 
     def charge(self, partitions: int) -> None:
-        """So many partitions are about to be created or deleted. Raises ApiError if they may not be."""
+        """This number of partitions is about to be created or deleted. Raises ApiError if they may not be."""
         if self._bucket is None:
             return
         now = self._now()

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 FLUSH_BYTES = 1 << 18
 """Answers to frames of one read that are given to the transport before the other frames are served."""
-TURN_SECONDS = 0.002  # For so long frames of one client are served while others wait.
+TURN_SECONDS = 0.002  # The time for which frames of one client are served while others wait.
 _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
 _REQUEST_BYTES = 1024
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             case AuthenticationStep.REAUTHENTICATING:
                 self._call_later(self._authentication_timeout_ms(), self._too_late)
             case AuthenticationStep.FAILED:
-                self._queue.append([])  # After the answer that says so.
+                self._queue.append([])  # After the answer with the reason.
 
     def _authentication_timeout_ms(self) -> int:
         config = self._server.config.of_listener(self._endpoint.config.name)
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
             self.go_on()
 
     def mute(self, seconds: float) -> None:
-        """For dispatch: the client is above a quota. Nothing of it is read or served for so long."""
+        """For dispatch: the client is above a quota. It is neither read nor served for this time."""
         if self._closing:
             return
         ends_at = self._loop.time() + seconds

@@ -30,7 +30,7 @@ class BadRequest(Exception):
         super().__init__(reason)
 
     def facts(self) -> dict[str, object]:
-        """What an event says of it."""
+        """Its fields in events."""
         known = ("api_key", "api_version", "client_id")
         return {"reason": self.reason} | {name: getattr(self.header, name, None) for name in known}
 
@@ -57,7 +57,7 @@ class Client(Protocol):
         """The frame of a request of this connection that waits is not a valid request."""
 
     def mute(self, seconds: float) -> None:
-        """The client is above a quota: read and serve nothing of it for so long."""
+        """The client is above a quota: do not read or serve it for this time."""
 
 
 class Exchange(RequestContext):

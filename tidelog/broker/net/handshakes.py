@@ -46,7 +46,7 @@ class Handshakes:
     def __init__(
         self, events: PeerEvents, metrics: Metrics, admits: Callable[[str, int], bool] = lambda *_: True
     ) -> None:
-        """`admits` says of an address, and how many handshakes it has, whether it may begin one more."""
+        """`admits` returns whether an address with this number of handshakes may begin one more."""
         self._admits = admits
         self._events = events
         self._metrics = metrics

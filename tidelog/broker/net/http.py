@@ -1,7 +1,7 @@
 """/metrics, /healthz, /readyz and the routes that the broker adds, by aiohttp on the broker's own loop.
 
 Owns the HTTP socket. Importing aiohttp takes longer than starting a broker. So the first connection imports
-it in a thread, while the client waits and the loop goes on.
+it in a thread, while the client waits and the loop continues.
 
 Invariants: /healthz answers 200 as long as the loop runs; /readyz answers 200 only while requests are served,
 else 503; both answer at once and without authentication. Bytes from a peer that are not HTTP are one

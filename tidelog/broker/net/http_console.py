@@ -1,8 +1,8 @@
 """The paths of the console on the HTTP port, which imports it with its first visitor.
 
 Owns the paths that are the console's, and the headers of all its answers. Invariants: no answer lets a
-browser run or load files of others; before a request for one of the paths nothing of the console is imported;
-the import is in a thread, while the visitor waits and the loop goes on.
+browser run or load files of others; before a request for one of the paths the console is not imported; the
+import is in a thread, while the visitor waits and the loop continues.
 
 Event loop only. Source: W3C's Content Security Policy 3.
 """
@@ -52,7 +52,7 @@ NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 SIGN_IN_PATH: Final = "/console/sign-in"
 SIGN_OUT_PATH: Final = "/console/sign-out"
 _OWN_SITES: Final = ("same-origin", "none")
-"""What a browser says of a request of our own page, and of one that the user typed."""
+"""The header values of browsers for a request of our own page, and for one that the user typed."""
 
 
 class Known(NamedTuple):
@@ -110,7 +110,7 @@ class ConsoleRoutes:
         return self._site
 
     def stop(self) -> None:
-        """End what goes on, such as streams."""
+        """End what is in progress, such as streams."""
         if self._site is not None:
             self._site.stop()
 

@@ -6,9 +6,9 @@ authenticated and its body has arrived, until it begins an endless answer. All o
 head, for a body, for the refusal of a wrong password, or idle. Owns the set of open connections.
 
 Invariants: at most `MOST_CONNECTIONS` are open, and `MOST_PER_ADDRESS` of one address; beyond that the oldest
-waiting connection of the address that has the most is closed. At most `MOST_AT_WORK` requests are at work;
-further ones get 503; in a turn of the loop one of them begins. At most `MOST_UNREAD` answers wait for their
-clients; beyond that the oldest is closed.
+waiting connection of the address that has the most is closed. At most `MOST_AT_WORK` requests are in
+progress; further ones get 503; in a turn of the loop one of them begins. At most `MOST_UNREAD` answers wait
+for their clients; beyond that the oldest is closed.
 
 Event loop only. It imports aiohttp: `http` imports it with the first connection.
 """
@@ -117,8 +117,8 @@ class HttpPlaces:
     async def work(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """What `handler` answers, once the body is here; 503 with too many requests at work, 408 for a body
-        that is late. For aiohttp: a middleware.
+        """What `handler` answers, once the body is here; 503 with too many requests in progress, 408 for a
+        body that is late. For aiohttp: a middleware.
         """
         try:
             async with asyncio.timeout(self._body_seconds):

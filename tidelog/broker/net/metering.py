@@ -2,7 +2,7 @@
 
 Owns what a request is charged with: the bytes of a Produce frame, the bytes of a Fetch answer, and of every
 request the time that the event loop worked for it. Invariants:
-- an answer is sent at once. It says how long its client is throttled, and for so long its connection is
+- an answer is sent at once. It says how long its client is throttled, and for this time its connection is
   neither read nor served (KIP-219), so a client that ignores the answer's field waits as well;
 - a client that is not authenticated is charged nothing: it could use up the quota of another one's client id;
 - one answer of Fetch is not larger than what the client's quota allows at once;

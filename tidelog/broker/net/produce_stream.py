@@ -81,7 +81,7 @@ class ProduceStream:
                 if run is None:
                     run = 1, replica.append_as_leader(records, handler.clock_ms(), Effort())
             except (ApiError, TooMuchError):
-                return None  # Nothing was stored: the general way finds the same, and says it.
+                return None  # Nothing was stored: the general path finds the same error, and returns it.
             count, written = run
             if count < len(ids):
                 del ids[count:], batches[count:]

@@ -215,7 +215,7 @@ class RouteTable(dict[tuple[int, int], Route | None]):
         tally = self._metrics.request(APIS[key].name, version)
         route = OldProduceRoute(version, tally) if is_old_produce else Route(key, version, handler, tally)
         if refused is not None and closes(self._step):
-            # Nothing of what it asks for is decoded.
+            # Its contents are not decoded.
             route.decode, route.handle = lambda _, __: None, handler
         self[key, version] = route
         return route

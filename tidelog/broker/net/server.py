@@ -78,7 +78,7 @@ class Server:
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Those that are open; a copy is needed where the loop goes on meanwhile."""
+        """Those that are open; a copy is needed if the loop continues meanwhile."""
         return self._connections
 
     def start(self, endpoints: Iterable[Endpoint], *others: ListenerTls) -> None:
@@ -153,7 +153,7 @@ class Server:
         return self._has_room(host, host, self.limits.connections(host) + handshakes)
 
     def _has_room(self, host: str, peer: str, connections: int) -> bool:
-        """Whether an address that has so many connections may have one more."""
+        """Whether an address with this number of connections may have one more."""
         overrides = connections_by_address(self.config.max_connections_per_ip_overrides)
         most = overrides.get(host, self.config.max_connections_per_ip)
         if connections < most:

@@ -380,7 +380,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
 
 def reason_of(error: BaseException) -> str:
-    """What OpenSSL says, without the place in its source."""
+    """The text of OpenSSL, without the place in its source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

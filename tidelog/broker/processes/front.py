@@ -1,6 +1,6 @@
 """One HTTP port for a broker of several processes: `http.port`, in front of the HTTP of each.
 
-Owns what is asked of all: /metrics is one text with the label `process`; /readyz answers 200 only while each
+Owns the requests to all: /metrics is one text with the label `process`; /readyz answers 200 only while each
 process serves; an order to /faults goes to all. /processes/K/PATH is PATH of process K, and any other path is
 that of process 0.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession, web
 
 SECONDS: Final = 3.0
-"""How long a process may take to answer what is asked of all: less than a scraper of the others waits."""
+"""How long a process may take to answer a request to all: less than a scraper of the others waits."""
 _DROPPED: Final = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "content-length", "server", "date")
 ) | {FORWARDED_HOST.lower(), FORWARDED_USER.lower()}

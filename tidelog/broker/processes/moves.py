@@ -1,9 +1,9 @@
 """Moves the folders of partitions to their processes, while no broker process runs.
 
-Owns the order, in which a crash at any point loses nothing: what the checkpoints say of a partition is
-durable in its new place, then its folder is renamed, then its old place forgets it; the catalog is changed
-last. The next start looks where each folder is, and goes on. It also removes what deleted topics and
-processes that are gone left.
+Owns the order, in which a crash at any point loses nothing: the checkpoints of a partition are durable in its
+new place, then its folder is renamed, then they are removed from its old place; the catalog is changed last.
+The next start finds each folder, and continues. It also removes what deleted topics and processes that are
+gone left.
 
 Invariants: no file of a partition is copied or changed; a partition with a folder in two places, of which
 both hold records, is refused; folders with records that the catalog does not know are refused, as by every
@@ -176,7 +176,7 @@ def _divided(offsets: _Offsets | None, keys: Container[TopicPartition]) -> tuple
 
 
 def _offsets(disk: Disk, path: Path) -> _Offsets | None:
-    """What a checkpoint says; None where it cannot be understood."""
+    """The contents of a checkpoint; None where it cannot be understood."""
     try:
         return read_offsets(disk, path)
     except CheckpointError as error:

@@ -8,7 +8,7 @@ from typing import Final
 _FIRST_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 30.0
 _STEADY_SECONDS: Final = 60.0
-"""A process that ran for so long begins with no delay again."""
+"""A process that ran for this time begins without delay again."""
 
 
 class Restarts:

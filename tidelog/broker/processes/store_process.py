@@ -1,8 +1,8 @@
 """The process that owns the catalog of a broker of several processes, and answers on `http.port`.
 
 Owns the order of its start: open the store, bring each partition's folder to its process, then serve the
-others. If it is started again, the others run, and their folders stay as they are. At the end it waits for
-the others: it closes the store once no process is connected.
+others. If it is started again, the others run, and their folders do not change. At the end it waits for the
+others: it closes the store once no process is connected.
 
 Invariant: while it does not run, the others serve what they have; what changes the catalog waits.
 """

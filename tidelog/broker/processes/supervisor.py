@@ -173,7 +173,7 @@ class Supervisor:
         return broker_process.serve(self._configs[number], self._config.data_dir, number, line, self._shared)
 
     def _start(self) -> None:
-        """Start all processes, and say so once they serve. Raises _StartFailed."""
+        """Start all processes, and log that once they serve. Raises _StartFailed."""
         self._fork(self._store)
         self._until_serving([self._store])
         for each in self._brokers:
@@ -286,7 +286,7 @@ class Supervisor:
             os._exit(code)
 
     def _turn(self, seconds: float | None) -> None:
-        """Wait for a signal, for what a process says, or `seconds`."""
+        """Wait for a signal, for a message of a process, or `seconds`."""
         lines = [each.line for each in (self._store, *self._brokers) if each.line is not None]
         watched: list[FirstEnd | int] = [self._wake_read, *lines]
         ready, _, _ = select.select(watched, [], [], seconds)

@@ -101,7 +101,7 @@ class InSyncSets:
         self._is_due.set()
 
     def follow(self, change: Change) -> None:
-        """What the catalog says of a topic, or of all, has changed."""
+        """A topic, or all topics, changed in the catalog."""
         if isinstance(change.delta, PartitionsChanged | TopicConfigsChanged | BrokerConfigsChanged):
             for replica in self._of(change.after):
                 leadership = replica.leadership

@@ -74,15 +74,15 @@ class LeaderFollowers(ReplicaLog):
     def end_joining(
         self, leadership: Leadership, joined: Iterable[int], assigned: PartitionAssignment
     ) -> None:
-        """As `Leadership.end_joining`, of the leadership in which they began to. `assigned` is what the
-        catalog says now; if another epoch has begun, they count until this replica learns of it."""
+        """As `Leadership.end_joining`, of the leadership in which they began to. `assigned` is the current
+        state in the catalog; if another epoch has begun, they count until this replica learns of it."""
         if self.leadership is leadership and assigned.leader_epoch == self.leader_epoch:
             leadership.end_joining(joined)
             self.set_assigned(assigned)
 
     def set_assigned(self, assigned: PartitionAssignment) -> None:
-        """What the catalog says of the replicas, within the same epoch. What it said before it said what is
-        known here is left out."""
+        """The state of the replicas in the catalog, within the same epoch. What it said before it said what
+        is known here is left out."""
         leadership = self.leadership
         if self.stopped is not None or (
             leadership is not None and assigned.partition_epoch < leadership.assigned.partition_epoch

@@ -1,9 +1,9 @@
 """What a replica writes while it leads, and which mark an answer waits for.
 
 An answer waits for `progress.committed` with acks=all, for a marker and for a coordinator. It waits for
-`flushed`, which asks nothing of other brokers, where flush.messages asks for a flush, and where a request for
-the end of the log, or a read at its end, has to find every record that was acknowledged. With acks=1 and
-acks=0 the data is flushed within `FLUSH_SOON_MS` or flush.ms.
+`flushed`, which needs no other brokers, if flush.messages requires a flush, and if a request for the end of
+the log, or a read at its end, has to find every record that was acknowledged. With acks=1 and acks=0 the data
+is flushed within `FLUSH_SOON_MS` or flush.ms.
 
 Invariant: appends happen synchronously in the order of arrival; five requests in flight depend on it.
 
@@ -189,7 +189,7 @@ class LeaderWrites(ReplicaLog):
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether so many records are not durable that the topic wants a flush before the next answer."""
+        """Whether the number of records that are not durable requires a flush before the next answer."""
         log = self.log
         most = log.config.flush_messages
         # Mostly without the look-ups of the rest.

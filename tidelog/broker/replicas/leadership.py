@@ -46,7 +46,7 @@ class Leadership:
         return [each for each in self.assigned.isr if each != self.assigned.leader_id]
 
     def tell(self, progress: Progress, least: int) -> None:
-        """Let `progress` follow the in-sync set, of which at least so many members are needed.
+        """Let `progress` follow the in-sync set, of which at least this number of members is needed.
 
         While others are eligible to lead, nothing is committed, whatever their brokers hold for the least.
         """
@@ -57,7 +57,7 @@ class Leadership:
         return needed(self.assigned, least)
 
     def has_others_eligible(self, least: int) -> bool:
-        """Whether replicas outside the in-sync set are eligible, although so many are in sync."""
+        """Whether replicas outside the in-sync set are eligible, although this number is in sync."""
         return bool(self.assigned.elr) and len(self.assigned.isr) >= least
 
     def fetched(
@@ -125,7 +125,7 @@ class Leadership:
         return InSyncWanted(self.assigned.leader_epoch, joining, frozenset(leaving))
 
     def note_written(self, end_offset: int, appended_bytes: int) -> None:
-        """So many bytes were appended up to the end of the log."""
+        """This number of bytes was appended up to the end of the log."""
         if len(self._passages) == _MOST_PASSAGES:
             self._passages.pop()
         self._passages.append((end_offset, appended_bytes))

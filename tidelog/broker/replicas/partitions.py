@@ -180,7 +180,7 @@ class Partitions:
         """Let a replica lead or follow from now on, or know of other replicas."""
         replica = self.replicas.get((topic.name, index))
         if replica is None or replica.topic_id != topic.topic_id or role.leader_epoch < replica.leader_epoch:
-            return  # It began, after a repair, with a later role, or is another topic's of before.
+            return  # It began, after a repair, with a later role, or belongs to an earlier topic.
         replica.may_lose_committed |= is_unclean(before, role)
         if role.leader_epoch == replica.leader_epoch:
             replica.set_assigned(role.assigned)
@@ -203,8 +203,8 @@ class Partitions:
             follower(replica)
 
     async def truncate(self, replica: Replica, leader_epoch: int, end_offset: int, catalog: Catalog) -> None:
-        """Cut the log of a follower back, as the leader of this epoch says, unless another epoch has begun.
-        Another replica takes its place, in the role of then."""
+        """Cut the log of a follower back, as the leader of this epoch says, unless another epoch has begun. A
+        new replica replaces it, in its current role."""
         name, index = replica.topic, replica.partition
         await self._exchange(
             replica,

@@ -229,7 +229,7 @@ class Topics:
     async def reassign(
         self, topic_id: UUID, wanted: Mapping[int, Sequence[int] | None], *, may_change_factor: bool
     ) -> dict[int, ApiError]:
-        """Begin to give partitions these replicas, or with None restore those of before. Returns why some
+        """Begin to give partitions these replicas, or with None restore the former ones. Returns why some
         cannot have them. Raises ApiError."""
         from tidelog.broker.cluster.reassignment import reassigned
 
@@ -332,7 +332,8 @@ class Topics:
         return await self._turns.run(plan(self._cluster.catalog))
 
     async def _add(self, topic: Topic, first: int, plan: Callable[[Catalog], Delta]) -> None:
-        """Make the partitions of `topic` from `first` on, then commit what `plan` says. Raises ApiError."""
+        """Make the partitions of `topic` from `first` on, then commit the deltas of `plan`. Raises
+        ApiError."""
         try:
             await self._reconciler.prepare(topic, first)
         except OSError as error:

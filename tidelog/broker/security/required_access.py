@@ -1,7 +1,7 @@
 """What an API may need: operations on resources, and what happens without them.
 
-Owns the words for it; the row of an API in `broker.served_apis` says what it needs. A need with a `field`
-concerns the whole request, and `broker.handlers.access_control` checks it before the handler runs.
+Owns the words for it; the row of an API in `broker.served_apis` declares its permissions. A need with a
+`field` concerns the whole request, and `broker.handlers.access_control` checks it before the handler runs.
 
 Invariant: pure.
 

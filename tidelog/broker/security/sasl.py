@@ -181,7 +181,7 @@ class _FirstRound(NamedTuple):
 
 
 class TokenClaims(NamedTuple):
-    """What a token that was verified says."""
+    """The contents of a verified token."""
 
     user: str
     expires_at_ms: int

@@ -1,7 +1,7 @@
 """The users of the cluster: their credentials are changed, and passwords checked, here only.
 
 Owns what a change of a user must satisfy, and the thread in which passwords are hashed: a check takes some
-milliseconds, too long for the event loop, and one thread leaves the other cores to the clients that are in.
+milliseconds, too long for the event loop, and one thread leaves the other cores to authenticated clients.
 
 Invariants: no password is stored or logged. A user who does not exist has credentials like those of a user
 (`unknown_users`), so a check takes as long, and shows the same.

@@ -87,7 +87,7 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
 
 
 def check_size(size: int, config: LogConfig) -> None:
-    """Raise ApiError where a batch of so many bytes is too large for the topic."""
+    """Raise ApiError if a batch of this size is too large for the topic."""
     if size > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -23,7 +23,7 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 BOOT_ID = ".boot_id"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 CLEANED_OFFSET = "cleaned-offset-checkpoint"
-"""Ours, and in each partition's folder: Kafka takes any gap for a cleaned one."""
+"""Ours, and in each partition's folder: Kafka treats any gap as a cleaned one."""
 FIRST_DIRTY_OFFSET = "cleaner-offset-checkpoint"
 PRODUCER_IDS_BOUND = "producer-ids-bound-checkpoint"
 """Ours: the highest bound of producer ids that a broker among others saw in the catalog."""
@@ -184,7 +184,7 @@ def read_identity(disk: Disk, data_dir: Path) -> FolderIdentity | None:
 
 
 def read_starts(disk: Disk, data_dir: Path) -> FolderStarts | None:
-    """What meta.properties says; None where it says nothing of it. Raises CheckpointError."""
+    """What meta.properties says; None if it is not in the file. Raises CheckpointError."""
     fields = _meta_properties(disk, data_dir) or {}
     if _DIRECTORY_ID not in fields:
         return None

@@ -19,7 +19,7 @@ from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
 
 READ_COMMITTED = 1
-"""The isolation level of consumers that see nothing of transactions that are open or were aborted."""
+"""The isolation level of consumers that read no open and no aborted transactions."""
 
 READ_WRITTEN = 2
 """The level of followers, which get all that is written; no request names it."""

@@ -430,7 +430,7 @@ class LogManager:
 
     def truncate_to(self, topic: str, partition: int, offset: int, now_ms: int) -> PartitionLog:
         """Take a log back so that it ends at `offset`, or before the batch that holds it: batches, indexes,
-        leader epochs and producer state together. Returns the log that takes the place of the one before.
+        leader epochs and producer state together. Returns the log that replaces the earlier one.
 
         Blocking; no work on the log may be under way. Raises ApiError for an offset that it does not hold,
         and OSError: then the partition is offline until the next start, which finds a log that ends there or
@@ -465,7 +465,7 @@ class LogManager:
 
     def start_over(self, topic: str, partition: int, snapshot: bytes, now_ms: int) -> PartitionLog:
         """Empty a log and let it begin where a leader's snapshot of its producers ends, with those. Returns
-        the log that takes the place of the one before.
+        the log that replaces the earlier one.
 
         Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged, then
         nothing has changed, and OSError: then the partition is offline until the next start, which finds the

@@ -77,7 +77,7 @@ class OffsetCheckpoints:
         return self._start_offsets.get(key)
 
     def note(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:
-        """What a log that is not open says, from the next `write` on."""
+        """The values of a log that is not open, from the next `write` on."""
         self._recovery_points[key], self._start_offsets[key] = recovery_point, start_offset
 
     def forget(self, keys: Iterable[TopicPartition]) -> bool:

@@ -30,7 +30,8 @@ _SNAPSHOT_CLOCK_MS = 3_600_000
 """The most time that producers may have aged since the newest snapshot: a start gives it to them again."""
 _EVERYTHING = 2**63 - 1
 _PRODUCERS_PER_REST = 4096
-"""A snapshot of so many producers is written per checkpoint that found nothing new in the log."""
+"""Number of producers up to which a snapshot is written at each checkpoint that found no new records in the
+log."""
 DROPPED_AT_ONCE = 64
 """The most segments that one step of the loop removes; each takes three renames."""
 
@@ -176,7 +177,7 @@ class Upkeep:
         self.recovery_point = end_offset
 
     def start(self, epochs: LeaderEpochs, report: RecoveryReport) -> None:
-        """Make the files say what recovery found, durably if the end was not clean. Raises OSError.
+        """Write the results of recovery to the files, durably if the end was not clean. Raises OSError.
 
         A log that never held anything has nothing to lose. Where one of the two snapshots was lost, another
         is written before the last one is. A full disk keeps no log from being read: only the records have to
@@ -226,7 +227,7 @@ class Upkeep:
         self.snapshot_due = True
 
     def drop_before(self, start_offset: int, *, is_full: bool = False) -> bool:
-        """Delete closed segments before `start_offset`, once what they say of producers is in two snapshots.
+        """Delete closed segments before `start_offset`, once their producers are in two snapshots.
 
         `is_full`: the disk has no space for a snapshot. Then the oldest segment is deleted first; only memory
         holds its producers until the snapshot is written. Returns whether more segments can be deleted at

@@ -25,9 +25,9 @@ def copy_segment(
     leader_epoch: int,
     is_wanted: Callable[[], bool],
 ) -> CopiedSegment:
-    """What the manifest is to say of the copy. Raises OSError too once it is not wanted any more. All
-    transactions with records in it have ended, so that its index can name all aborted ones, also where their
-    markers come later."""
+    """The copy's entry in the manifest. Raises OSError too once it is not wanted any more. All transactions
+    with records in it have ended, so that its index can name all aborted ones, also where their markers come
+    later."""
     name = segment_name(segment.base_offset, leader_epoch, uuid4())
     size, end_offset = segment.tail
     crc = 0

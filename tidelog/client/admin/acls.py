@@ -26,7 +26,7 @@ class AclAdmin:
         self._ask = partial(requests.to_any, name=lambda _: "ACLs")
 
     async def create(self, acls: Iterable[Acl]) -> None:
-        """Create ACLs; those that exist stay as they are."""
+        """Create ACLs; existing ones do not change."""
         creations: list[types.CreateAclsRequestCreationDict] = [
             {
                 "resource_type": acl.resource_type,

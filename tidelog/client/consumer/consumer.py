@@ -105,7 +105,7 @@ class Consumer(Generic[KT, VT]):
         self._has_news = False
         # Neither subscribed nor assigned so far.
         self._is_unused = not topics
-        # By `assign`. While a group still gives up what was subscribed to before, it takes nothing of this.
+        # By `assign`. While a group still gives up its earlier subscription, it ignores this.
         self._is_assigned_by_hand = False
         self._fetcher: Fetcher | None = None
         self._group: Group | None = None
@@ -579,7 +579,7 @@ class Consumer(Generic[KT, VT]):
         self._on_data()
 
     def _read_shared(self, partitions: Iterable[TopicPartition]) -> None:
-        """What the group wants to be read."""
+        """The partitions that the group assigned."""
         if not self._is_assigned_by_hand:
             self._read(sorted(partitions))  # A set has no order of its own.
 

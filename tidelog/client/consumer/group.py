@@ -355,8 +355,8 @@ class Group:
                 await self._commit_finished(frozenset(self._readers))
 
     async def _watch_polls(self) -> None:
-        """Find out that the application asks for nothing, without a clock reading per record: it has the same
-        records as before, asked for none, and waits for none."""
+        """Detect that the application has stopped reading, without a clock reading per record: it has the
+        same records as before, asked for none, and waits for none."""
         interval_ms = self.config.max_poll_interval_ms
         known: object = None
         known_asked = 0

@@ -2,8 +2,8 @@
 
 Owns OffsetForLeaderEpoch, and what follows from its answers. A leader is asked where the epoch of the record
 before the position ended in its log: if that is before the position, the records between the two were read
-and are gone, which needs an unclean election or a lost disk. Invariants: the end of what was fetched is asked
-about; where only records that were not returned yet are gone, they are fetched anew, and nothing is reported.
+and are lost, after an unclean election or the loss of a disk. Invariants: the end of what was fetched is
+asked about; if only records that were not returned yet are lost, others are fetched, and nothing is reported.
 
 Source: KIP-320, Kafka's SubscriptionState.maybeCompleteValidation.
 """

@@ -1,9 +1,9 @@
 """The committed offsets of a group, as one consumer reads and writes them.
 
 Owns: OffsetCommit and OffsetFetch, and their repetition. Invariants: a commit is sent as the member that owns
-the partitions; once one of them was given up, it fails, because another member may have committed since. What
-an error says about the membership goes to the membership.
-Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets.
+the partitions; once one of them was given up, it fails, because another member may have committed since.
+Errors that concern the membership are passed to it. Source: Kafka's ConsumerCoordinator, KIP-447 for unstable
+offsets.
 """
 
 import asyncio

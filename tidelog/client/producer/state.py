@@ -19,7 +19,7 @@ Invariants, per partition:
   a partition holds a prefix of what was sent. In a transaction no identity changes, and a batch that is given
   up fails it. Without both, a partition that was idle for `lease_ms` starts under a new epoch.
 - After the wrap, sequence 0 waits until all earlier batches are settled. A broker that forgot this producer
-  would take it for a first batch.
+  would treat it as a first batch.
 
 Source: KIP-98, KIP-360.
 """

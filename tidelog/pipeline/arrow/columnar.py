@@ -52,8 +52,8 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 
-# Compressed batches may be a thousand times larger than what was fetched. So many bytes are decoded together,
-# or a single batch.
+# Compressed batches may be a thousand times larger than what was fetched. Bytes that are decoded together, or
+# a single batch.
 _UNPACKED_BYTES = 32 * 1024 * 1024
 # The largest that fits into Arrow's microseconds; a record may hold any number of milliseconds.
 _LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000

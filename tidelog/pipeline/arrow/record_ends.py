@@ -19,8 +19,8 @@ _FEWEST_LANES = 24
 # For smaller batches, the parallel way costs less than runs.
 _FEWEST_IN_RUNS = 192
 _PROBED_RECORDS = 4
-# A run first compares so many records with the size of the first, then more while they match. Runs shorter
-# than _SHORT_RUN do not pay.
+# The number of records that a run first compares with the size of the first; then it compares more while they
+# match. Runs shorter than _SHORT_RUN do not pay.
 _FIRST_LOOK = 1024
 _MOST_LOOK = 1 << 20
 _SHORT_RUN = 16

@@ -89,7 +89,7 @@ def another_driver(sink: str) -> ExactlyOnceError:
 def run_of(query: str, job_group: str) -> str:
     """The run of a stream's query, "" outside of a stream. Spark uses its id as the job group.
 
-    Raises ExactlyOnceError for another job group: a repeated batch would be taken for a second write.
+    Raises ExactlyOnceError for another job group: a repeated batch would look like a second write.
     """
     if not query:
         return ""

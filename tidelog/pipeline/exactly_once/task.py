@@ -59,7 +59,7 @@ def _write(options: SinkOptions, name: TransactionName, batches: Iterable[Any]) 
             topic_ids = {topic: each.topic_id for topic, each in sender.topics.items()}
             return PreparedRows((prepared.producer_id, prepared.producer_epoch), written, topic_ids)
         finally:
-            # What is prepared stays so. Any other transaction is aborted.
+            # Prepared transactions stay prepared. Any other transaction is aborted.
             loop.run(sender.close(_ABORT_MS))
 
 

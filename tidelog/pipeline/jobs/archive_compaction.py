@@ -41,7 +41,7 @@ def plan(files: Iterable[DraftFile], rows_per_file: int) -> list[list[DraftFile]
 
 
 def _without_large(files: list[DraftFile]) -> list[list[DraftFile]]:
-    """Consecutive files as they are joined: one with more than half of the rows stays as it is."""
+    """Consecutive files as they are joined: one with more than half of the rows is not changed."""
     if len(files) <= 1:
         return []
     largest = max(range(len(files)), key=lambda index: files[index].rows)

@@ -56,7 +56,7 @@ def progress_to(on_progress: OnProgress | None) -> ShowProgress:
 
 
 class Report(Protocol):
-    """What a job gives back."""
+    """The result of a job."""
 
     @property
     def exit_code(self) -> int:

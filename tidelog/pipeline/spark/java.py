@@ -67,7 +67,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_version(java: Path) -> int:
-    """The major version that the program says it has; 0 when it cannot be run or says none."""
+    """The major version that the program reports; 0 when it cannot be run or says none."""
     try:
         result = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True

@@ -9,7 +9,7 @@ Invariants:
   `MOST_DECOMPRESSED_BYTES`; a step reads at most `STEP_BYTES`, but at least one batch;
 - a step makes records one by one, and only those that may match: no list of a million records, and the
   interpreter's lock is free between two of them;
-- a batch that cannot be decoded is one `Unreadable`, and reading goes on after it.
+- a batch that cannot be decoded is one `Unreadable`, and reading continues after it.
 
 Methods are for the event loop.
 """
@@ -70,7 +70,7 @@ class Limits(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch without its records. `control`: what a control batch says, empty for any other."""
+    """A batch without its records. `control`: the kind of a control batch, empty for any other."""
 
     header: BatchHeader
     is_aborted: bool

@@ -1,4 +1,5 @@
-"""What a broker's services look like at this moment, as plain values. They read, and know nothing of HTTP.
+"""What a broker's services look like at this moment, as plain values. They only read, and do not depend on
+HTTP.
 
 - `access`: users and ACLs: who may do what, and why
 - `broker`: which broker this is

@@ -71,7 +71,7 @@ class PartitionStates(Listed):
 
 
 def cluster_facts(services: Services) -> Steps[ClusterFacts]:
-    """What the catalog says of all brokers."""
+    """The state of all brokers in the catalog."""
     pace = Pace(CHECKS_PER_STEP)
     leads: Counter[int] = Counter()
     holds: Counter[int] = Counter()

@@ -7,7 +7,7 @@ class OfCluster(TypedDict, total=False):
     """What an answer has that several brokers give together."""
 
     unanswered: list[int]
-    """Ids of the brokers that did not answer: what is theirs is missing."""
+    """Ids of the brokers that did not answer: their data is missing."""
 
 
 class Listed(TypedDict):

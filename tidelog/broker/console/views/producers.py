@@ -64,7 +64,7 @@ class Producer(TypedDict):
     coordinator_epoch: int
     current_txn_start_offset: int
     is_known: bool
-    """False: the partition has nothing of it, and refused what it sent."""
+    """False: the partition does not know it, and refused its batches."""
     last_append_ms: int
     """When it last wrote, by the broker's clock."""
     batches: list[CachedBatch]

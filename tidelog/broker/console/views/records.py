@@ -4,8 +4,8 @@ Owns `Records`, what one broker's console knows beside its services: the reading
 the search of each visitor.
 
 Invariants: a caller gets what Fetch would give, in answers whose records and bytes are bounded. One search
-per visitor: a new one ends the one before. What is computed of many bytes runs in a thread, in turn. To stop
-iterating ends the work.
+per visitor: a new search ends the earlier one. What is computed of many bytes runs in a thread, in turn. To
+stop iterating ends the work.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class BatchRow(TypedDict):
     is_aborted: bool
     """Whether consumers of committed records leave it out."""
     control: str
-    """What a control batch says: commit, abort, or unknown; empty for a batch of records."""
+    """The kind of a control batch: commit, abort, or unknown; empty for a batch of records."""
     delete_horizon_ms: int | None
     """From when on tombstones in it may be removed."""
 
@@ -301,7 +301,7 @@ class Records:
                 state["partition"], state["begin_offset"] = partition, offset
                 state["offset"], state["end_offset"] = offset, end
                 while offset < end:
-                    offset = max(offset, start_of(replica))  # Retention goes on meanwhile.
+                    offset = max(offset, start_of(replica))  # Retention continues meanwhile.
                     limits = Limits(min(STEP_RECORDS, most - state["found"]), MOST_PAGE_BYTES)
                     step = await self.reader.step(
                         replica, offset, end, reading.isolation_level, limits, reading.wanted
@@ -358,7 +358,7 @@ class Records:
         end = replica.ends.visible(reading.isolation_level)
         offset = await self._begin(replica, Place(0) if place == Place() else place, end)
         while offset < end:
-            offset = max(offset, start_of(replica))  # Retention goes on meanwhile.
+            offset = max(offset, start_of(replica))  # Retention continues meanwhile.
             step = await self.reader.step(
                 replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
             )

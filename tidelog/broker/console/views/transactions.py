@@ -168,7 +168,7 @@ AskOpen: TypeAlias = Callable[[Sequence[int]], Awaitable[tuple[dict[int, OpenTra
 
 
 async def open_here(services: Services, producer_ids: Collection[int]) -> tuple[list[OpenTransaction], bool]:
-    """Those of these producers that this broker coordinates, and whether all its partitions could say so."""
+    """Those of these producers that this broker coordinates, and whether all its partitions answered."""
     found, is_complete = [], True
     async for held in services.transactions.listed(only_active=True):
         if isinstance(held, ApiError):

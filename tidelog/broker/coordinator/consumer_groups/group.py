@@ -66,7 +66,7 @@ class ClassicMember(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What a member says of itself. `topic_names` are sorted. `classic`: None for the consumer protocol."""
+    """The metadata of a member. `topic_names` are sorted. `classic`: None for the consumer protocol."""
 
     instance_id: str | None = None
     rack_id: str | None = None

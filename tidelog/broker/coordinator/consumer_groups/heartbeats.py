@@ -95,7 +95,7 @@ def heartbeat(update: GroupUpdate, request: MemberHeartbeat, free_bytes: int) ->
 
 
 def _joined(update: GroupUpdate, request: MemberHeartbeat) -> Current:
-    """Where the member is. It may join if its epoch says so. Raises ApiError."""
+    """Where the member is. It may join if its epoch allows it. Raises ApiError."""
     group = update.group
     is_joining = request.member_epoch == JOINING_EPOCH
     owner = None if request.instance_id is None else group.static_members.get(request.instance_id)

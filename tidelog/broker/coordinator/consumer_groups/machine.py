@@ -42,7 +42,7 @@ class ConsumerGroups:
     def __init__(
         self, settings: messages.ConsumerGroupSettings, topics: messages.TopicsView, downgrade: Downgrade
     ) -> None:
-        """`downgrade` decides what becomes of a group that lost its last member of the consumer protocol."""
+        """`downgrade` decides about a group that lost its last member of the consumer protocol."""
         self.settings = settings
         self._downgrade = downgrade
         self.held_bytes = 0

@@ -19,7 +19,7 @@ IsOwned = Callable[[UUID, int], bool]
 def reconciled(
     current: Current, target_epoch: int, target: Assignment, owned: Assignment | None, is_owned: IsOwned
 ) -> Current:
-    """`owned`: what the member says that it owns; None if it did not say it.
+    """`owned`: the partitions that the member reports; None if it reported none.
 
     Raises ApiError(FENCED_MEMBER_EPOCH) for a member in an unknown state that owns partitions.
     """

@@ -152,7 +152,7 @@ class GroupUpdate:
     # Members
 
     def subscribe(self, member_id: str, wanted: Subscription, regex: ResolvedRegex | None = None) -> bool:
-        """Store what a member says of itself; whether that changed. `regex`: what its expression matches."""
+        """Store the metadata of a member; whether that changed. `regex`: what its expression matches."""
         before = self.group.members.get(member_id)
         if before == wanted:
             return False

@@ -154,7 +154,7 @@ def _take_over(
 
 
 def _answer_without_rebalance(group: Group, member: Member, old_id: str, request: JoinRequest) -> JoinAnswer:
-    """The group stays as it is, so no member is to assign.
+    """The group does not change, so no member has to assign.
 
     A leader that does not support that is answered that its old id leads.
     """

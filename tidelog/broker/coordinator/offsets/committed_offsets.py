@@ -12,8 +12,8 @@ Invariants:
 - one step of a sweep examines some thousand offsets, however many exist;
 - what a transaction commits is seen once its marker is written. An offset that an open transaction may
   replace does not expire, and `sweep` does not remove it;
-- a deletion also removes what open transactions have committed so far. The log says so too: a cleaner keeps
-  the later of the two records.
+- a deletion also removes what open transactions have committed so far. This also holds in the log: a cleaner
+  keeps the later of the two records.
 
 Pure. Source: Kafka's OffsetMetadataManager, KIP-211, KIP-447, KIP-496.
 """

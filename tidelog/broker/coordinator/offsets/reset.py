@@ -36,7 +36,7 @@ class PartitionFacts(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """What an operator wants. `value` is the offset, the time or the shift; the others have none."""
+    """The request of an operator. `value` is the offset, the time or the shift; the others have none."""
 
     to: ResetTo
     value: int = 0

@@ -105,7 +105,7 @@ class Compactable:
         first = old[0]
         try:
             self._cleaned.save(old[-1].end_offset)
-            # Before the markers go. In memory it is right from now on, whatever becomes of the file.
+            # Before the markers go. In memory it is right from now on, also if the file cannot be written.
             self._has_lost_aborted |= new.transaction_index.count < first.transaction_index.count
             first.transaction_index = new.transaction_index
             new.transaction_index.save()

@@ -7,8 +7,8 @@ Two keys with the same 128 bits of hash would be taken for one. The hashes are t
 (SipHash, keyed by a secret of the process), so no client can choose such keys.
 
 Invariants: an offset that is put is not smaller than any before it; `latest_offset` is the last one for which
-the map has the answer: it knows nothing of records after it. A map that is full takes no further keys, and
-still takes newer offsets of those that it has.
+the map has the answer: it has no records after it. A map that is full takes no further keys, and still takes
+newer offsets of those that it has.
 
 Pure. Source: Kafka's SkimpyOffsetMap.
 """

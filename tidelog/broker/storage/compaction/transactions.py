@@ -36,7 +36,7 @@ class Transactions:
             self._markers += 1
 
     def outcome_of(self, header: BatchHeader) -> Outcome:
-        """What became of the transaction of a batch of the stretch: its producer's next marker says it."""
+        """The end of the transaction of a batch of the stretch: that of its producer's next marker."""
         if not header.is_transactional:
             return Outcome.NONE
         offsets, commits = self._ends.get(header.producer_id, ((), ()))

@@ -30,7 +30,7 @@ _ASIDE_SUFFIXES = (".damaged", CORRUPT_SUFFIX)
 
 
 class PartitionFacts(NamedTuple):
-    """What the rest of the data folder says of a partition; None where it says nothing."""
+    """Facts about a partition from the rest of the data folder; None where it says nothing."""
 
     is_clean: bool
     """The last broker shut down cleanly."""
