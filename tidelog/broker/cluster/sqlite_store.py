@@ -224,7 +224,8 @@ class SqliteStore:
             )
         if not self._may_begin:
             raise StoreError(
-                f"{self._path} and its copy {self._copy_path.name} are missing. {advice(self._path)}"
+                f"{self._path} and its copy {self._copy_path.name} are missing. {advice(self._path)}. "
+                "If the catalog is in etcd, set cluster.store instead"
             )
         return StoredCluster(Catalog(self._wanted_cluster_id or new_cluster_id()), self._node_id)
 

@@ -51,8 +51,9 @@ def claim(disk: Disk, data_dir: Path, identity: checkpoints.FolderIdentity) -> N
     elif found != identity:
         raise DataFolderError(
             f"{path} says that the folder belongs to cluster.id {found.cluster_id}, node.id {found.node_id}, "
-            f"and the catalog in it is of cluster.id {identity.cluster_id}, node.id {identity.node_id}; put "
-            f"back the catalog that belongs here, or remove {path} if this one does"
+            f"but the catalog is of cluster.id {identity.cluster_id}, and this broker is node.id "
+            f"{identity.node_id}; set the data.dir, node.id and cluster.store that belong together, or put "
+            "back the catalog of this folder"
         )
 
 

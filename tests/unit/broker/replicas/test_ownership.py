@@ -192,7 +192,7 @@ async def test_a_folder_names_its_cluster_and_takes_no_other_catalog(tmp_path: P
     assert (tmp_path / "one" / META_PROPERTIES).read_text().startswith("version=1\ncluster.id=")
     forget(tmp_path / "one", catalog_files(tmp_path / "other"))
     with pytest.raises(
-        DataFolderError, match=r"meta\.properties says that the folder belongs to cluster\.id"
+        DataFolderError, match=r"meta\.properties says .* set the data\.dir, node\.id and cluster\.store"
     ):
         await opened(tmp_path / "one")
 
