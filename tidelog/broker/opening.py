@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 logger = structlog.get_logger(__name__)
 _READ_FOR_IDS = (
     "nothing to do, but with much data this start takes longer: the catalog may be an older one, so all "
-    "batches are read to give no producer id twice"
+    "batches are read, so that no producer id is assigned twice"
 )
 
 

@@ -195,7 +195,7 @@ class Membership:
                     raise
             if not is_told:
                 is_told = True
-                advice = "nothing to do after a kill: the session of before ends by itself"
+                advice = "nothing to do after a kill: the earlier session ends by itself"
                 logger.warning("broker_session_awaited", node_id=session.node_id, advice=advice)
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -310,7 +310,7 @@ class Membership:
         problem, self._problem = self._problem, repr(error)
         if self._problem != problem:
             is_known = isinstance(error, _STORE_ERRORS)
-            advice = "check that the store answers; it is tried again" if is_known else "report this"
+            advice = "check that the store answers; the broker tries again" if is_known else "report this"
             exc_info = None if is_known else error
             logger.warning("membership_not_settled", error=str(error), advice=advice, exc_info=exc_info)
 
@@ -435,7 +435,7 @@ class Membership:
                     if not gone:
                         await self._elect_by_log(end_of_log, topic, index, assigned)
         if waiting:
-            advice = "start these brokers; if one is lost, elect leaders of its partitions uncleanly"
+            advice = "start these brokers; if one is lost, order an unclean election of its partitions"
             logger.warning(
                 "leaders_wait_for_replicas", partitions=waiting, brokers=sorted(missing), advice=advice
             )

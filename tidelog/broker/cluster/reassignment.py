@@ -105,7 +105,7 @@ def cancelled(assigned: PartitionAssignment, able: Set[int], least: int) -> Part
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"of the replicas of before, {list(now.replicas)}, none that lives has all acknowledged records:"
-            " start their brokers, then ask again",
+            " start their brokers, then try again",
         )
     return now
 

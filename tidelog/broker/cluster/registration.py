@@ -117,8 +117,8 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
     if held:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"it has replicas of {_some([name for name, _ in held])}: move them to other "
-            "brokers by `tidelog reassign`, then ask again",
+            f"it has replicas of {_some([name for name, _ in held])}: move them to other brokers by "
+            "`tidelog reassign`, then try again",
         )
     return BrokerUnregistered(node_id)
 

@@ -1,11 +1,11 @@
-"""An older catalog that is used again: which in-sync sets it may not name, and who leads then.
+"""An older catalog that is used again: which in-sync sets are invalid, and which replica leads then.
 
 Owns both rules. A replica that is in sync in such a catalog may have left the set since, so its sets are
 ignored: no replica of a partition with several is in sync or eligible. The longest log by leader epoch, then
 by end, has all that is committed, if all replicas are asked: one of them was in sync, and has it.
 
-Invariants: an epoch that a log knows never begins again; a partition waits until all its replicas live, or
-an operator elects a leader uncleanly.
+Invariants: an epoch that a log knows never begins again; a partition waits until all its replicas are live,
+or until an unclean election by an operator.
 
 Pure. Source: KIP-966 (unclean recovery), Raft (which log is up to date).
 """

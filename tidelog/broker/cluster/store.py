@@ -22,7 +22,7 @@ from uuid import UUID
 from tidelog.broker.cluster.catalog import Catalog, Delta
 
 STORE_FAILED_ADVICE: Final = (
-    "check what cluster.store names, or the disk of the data folder where it names nothing; then ask again"
+    "check what cluster.store names, or the disk of the data folder where it names nothing; then try again"
 )
 
 

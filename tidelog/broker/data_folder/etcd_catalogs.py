@@ -132,7 +132,7 @@ async def _until_stopped(store: SharedStore, patience_s: float) -> None:
     except TimeoutError:
         names = ", ".join(str(node_id) for node_id in sorted(each.node_id for each in living))
         raise StoreError(
-            f"expected that no broker runs, and these do: {names}. Stop them, and run the command again. "
+            f"expected no running broker, but these run: {names}. Stop them, and run the command again. "
             "Nothing was changed"
         ) from None
 

@@ -199,7 +199,7 @@ class Topics:
             def unchanged(catalog: Catalog) -> Topic:
                 topic = catalog.topic_by_id(delta.topic_id)
                 if topic is None or len(topic.partitions) + len(delta.partitions) != total:
-                    raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} has changed meanwhile; ask again.")
+                    raise ApiError(ErrorCode.INVALID_PARTITIONS, f"{name} has changed meanwhile; try again.")
                 return topic
 
             def again(catalog: Catalog) -> PartitionsAdded:
@@ -344,7 +344,7 @@ class Topics:
                 _NO_PEER,
                 topic=topic.name,
                 error=str(error),
-                advice=advice_on(error, "nothing was changed; free space on the disk, then ask again"),
+                advice=advice_on(error, "nothing was changed; free space on the disk, then try again"),
             )
             # A disk may recover, and handles become free, while the client tries again; the limit stays.
             is_lasting = isinstance(error, HandleLimitError)

@@ -248,8 +248,8 @@ class Admin:
         return ClusterDescription(image.cluster_id or "", image.controller_id, brokers)
 
     async def unregister_broker(self, node_id: int) -> None:
-        """Let the cluster forget a broker that will not come back (KIP-631). It may not live, nor have
-        replicas: else, and where there is no such broker, it raises BrokerError."""
+        """Remove a broker that will not come back from the cluster (KIP-631). Raises BrokerError if the
+        broker is live, has replicas or does not exist."""
         await self._requests.to_controller(
             ApiKey.UNREGISTER_BROKER, {"broker_id": node_id}, itself, lambda _: f"broker {node_id}"
         )
@@ -311,7 +311,7 @@ class Admin:
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """The resources by the broker that has to be asked: only itself knows its settings. None: any broker."""
+    """The resources by the broker to ask: a broker's settings are known to itself only. None: any broker."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for each in resources:
         is_broker = each.resource_type == ConfigResourceType.BROKER and each.name.isdecimal()
@@ -320,8 +320,8 @@ def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[Con
 
 
 def _without_done(topics: list[Any], results: Any) -> Any:
-    """The results; the topics that are done are not asked for again, where others must be (a second creation
-    would find that they exist)."""
+    """The results; a retry for some topics leaves out the finished ones (a second creation would find that
+    they exist)."""
     done = {each.name for each in results if not each.error_code}
     topics[:] = [each for each in topics if each["name"] not in done]
     return results

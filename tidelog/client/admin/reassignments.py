@@ -24,7 +24,7 @@ class ReassignmentAdmin:
 
     async def alter(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
         """Begin to give each partition the replicas on these brokers, the preferred leader first. None
-        cancels what is under way. The brokers complete it by and by: see `list`.
+        cancels a reassignment. The brokers complete it later: see `list`.
 
         Raises BrokerError, which names those that are refused, after it has asked for all partitions.
         """
@@ -53,7 +53,7 @@ class ReassignmentAdmin:
         await self._ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, values, results, lambda _: what)
 
     async def list(self) -> dict[TopicPartition, Reassignment]:
-        """Those that are under way."""
+        """The reassignments in progress."""
         answer: types.ListPartitionReassignmentsResponse = await self._ask(
             ApiKey.LIST_PARTITION_REASSIGNMENTS,
             {"topics": None},

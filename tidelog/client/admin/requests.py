@@ -58,7 +58,7 @@ class Requests:
     async def to_broker(
         self, node_id: int | None, api_key: ApiKey, values: Mapping[str, object], results: Results, name: Name
     ) -> Any:
-        """To this broker; None: to any. So is it where none has the id: the answer says that."""
+        """To this broker; None: to any. If no broker has the id, any broker answers, with an error."""
 
         async def ask() -> Any:
             if node_id is not None and node_id not in self.cluster.image.nodes:
