@@ -323,7 +323,7 @@ class _Opening:
     ) -> Membership:
         """The broker with a session, registered as one that does not serve yet.
 
-        Raises StoreError where another broker is the one of this id, or this data folder is not its last one;
+        Raises StoreError if another broker is the one of this id, or this data folder is not its last one;
         DataFolderError where the catalog is an older one, or another cluster's; OSError.
         """
         from tidelog.broker.cluster.membership import Membership
@@ -439,7 +439,7 @@ def _replication_quotas(settings: BrokerSettings) -> tuple[ReplicationQuota, Rep
 
 
 def _remote_store(config: BrokerConfig, catalog: Catalog) -> ObjectStore | None:
-    """None where remote storage is not enabled. Raises DataFolderError where it cannot be used, or topics
+    """None if remote storage is not enabled. Raises DataFolderError if it cannot be used, or topics
     need it and it is not enabled."""
     if config.remote_log_storage_system_enable:
         from tidelog.broker.tiering.tiering import remote_store

@@ -85,10 +85,10 @@ class Services:
     remote: InitVar[RemoteTransactions]
     peers: Peers
     membership: Membership | None
-    """None where the catalog is in the own data folder; likewise the next three."""
+    """None if the catalog is in the own data folder; likewise the next three."""
     in_sync_sets: InSyncSets | None
     leader_quota: ReplicationQuota | None
-    """Of what followers read; None where there are none."""
+    """Of what followers read; None if there are none."""
     fetchers: Fetchers | None
     maintenance: Maintenance
     cleaner: LogCleaner
@@ -159,7 +159,7 @@ class Services:
             raise still_lives() from None
 
     def check_not_replaced(self, replica: Replica) -> None:
-        """Raise ApiError where this broker is cut off, and another one may lead by now: see
+        """Raise ApiError if this broker is cut off, and another one may lead by now: see
         `handlers.cut_off`."""
         if self.is_cut_off:
             replica.check_not_replaced(self.config.broker_session_timeout_ms / 2)

@@ -65,7 +65,7 @@ class NoAnswerError(Failure):
 
 
 async def find(admin: Admin) -> str | None:
-    """HOST:PORT of the HTTP port of the broker that `admin` reached first; None where it has none."""
+    """HOST:PORT of the HTTP port of the broker that `admin` reached first; None if it has none."""
     from tidelog.client import ClientError, ConfigResource, ConfigResourceType
 
     cluster = await admin.describe_cluster()

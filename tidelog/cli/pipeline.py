@@ -58,7 +58,7 @@ def _parameters(table: Any) -> Iterator[Parameter]:
 
 
 def _flag(name: str, each: Setting) -> Parameter:
-    """The argument or option of a setting, None where it is left out."""
+    """The argument or option of a setting, None if it is left out."""
     shown: dict[str, Any] = {
         "help": each.description,
         "metavar": each.extras.get("metavar"),

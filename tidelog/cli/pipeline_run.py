@@ -43,7 +43,7 @@ _DYING_S = 0.5
 
 
 def run_job(job: str, given: Mapping[str, Any]) -> None:
-    """Run a job; `given` are its command's arguments by name, None where a flag was left out."""
+    """Run a job; `given` are its command's arguments by name, None if a flag was left out."""
     from tidelog.pipeline.spark.spark_session import require_extra, start_session
 
     try:
@@ -157,7 +157,7 @@ def _reach_brokers(settings: Any) -> None:
 
 
 async def _find(topics: Sequence[str], cluster: ClusterConfig) -> None:
-    """Raises ClientError where the broker does not have one of the topics."""
+    """Raises ClientError if the broker does not have one of the topics."""
     from tidelog.client import Admin
 
     if topics:

@@ -72,7 +72,7 @@ def _schema_of(columns: Iterable[str]) -> StructType:
 
 
 def _checked(options: source.SourceOptions, schema: StructType) -> source.SourceOptions:
-    """Raises OptionError where the user gave a schema of their own."""
+    """Raises OptionError if the user gave a schema of their own."""
     if schema != _schema_of(options.columns):
         raise OptionError(
             "the columns of this source are fixed: leave out .schema(...), and select or convert columns"

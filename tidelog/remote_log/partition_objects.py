@@ -93,7 +93,7 @@ class PartitionObjects:
 
     def sweep(self, manifest: Manifest) -> int:
         """Delete what the manifest does not name; only its writer may call this, while it copies nothing.
-        Returns how many objects there were. Raises ManifestConflictError where a later one counts: its writer
+        Returns how many objects there were. Raises ManifestConflictError if a later one counts: its writer
         put that before anything else, so a list shows it beside any object of that writer."""
         left = self.unnamed(manifest)
         if any((manifest_number(name) or 0) > manifest.number for name in left):

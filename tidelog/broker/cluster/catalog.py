@@ -474,7 +474,7 @@ class Catalog:
 
 
 def _with_partitions(topic: Topic, changed: Mapping[int, PartitionAssignment]) -> Topic:
-    """A topic of which some partitions changed. Raises ValueError where they cannot have."""
+    """A topic of which some partitions changed. Raises ValueError if they cannot have."""
     partitions = list(topic.partitions)
     for index, now in changed.items():
         if not 0 <= index < len(partitions):

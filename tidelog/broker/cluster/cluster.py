@@ -327,7 +327,7 @@ class Cluster:
         return True
 
     async def _reached(self, revision: int) -> None:
-        """Return once the image is at `revision`. Raises StoreError where it never will be."""
+        """Return once the image is at `revision`. Raises StoreError if it never will be."""
         while self.catalog.revision < revision:
             if self._failure is not None:
                 raise again(self._failure)

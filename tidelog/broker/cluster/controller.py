@@ -85,7 +85,7 @@ def without_session(catalog: Catalog, sessions: Set[BrokerSession]) -> list[Brok
 
 
 def fencing(catalog: Catalog, broker: BrokerRegistration) -> BrokerRegistered:
-    """The delta that fences a broker. Raises NothingToChange where it was fenced or registered again."""
+    """The delta that fences a broker. Raises NothingToChange if it was fenced or registered again."""
     if broker.is_fenced or catalog.brokers.get(broker.node_id) != broker:
         raise NothingToChange
     return BrokerRegistered(broker._replace(is_fenced=True))
@@ -193,7 +193,7 @@ def election_as_asked(
 
 
 def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
-    """A partition led by the first of its replicas; None where that leads already, or may not."""
+    """A partition led by the first of its replicas; None if that leads already, or may not."""
     preferred = assigned.replicas[0]
     if assigned.leader_id == preferred or preferred not in live or preferred not in assigned.isr:
         return None
@@ -202,7 +202,7 @@ def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> Parti
 
 def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
     """The unclean election of an operator: a partition without an eligible leader gets a live replica that
-    may lack acknowledged records. None where it needs none, or no replica lives."""
+    may lack acknowledged records. None if it needs none, or no replica lives."""
     # One that is being added may have nothing at all.
     replicas = sorted(assigned.replicas, key=assigned.adding.__contains__)
     leader_id = next((each for each in replicas if each in live), NO_LEADER)

@@ -212,7 +212,7 @@ def revision_in(answer: Mapping[str, Any]) -> int:
 
 
 def head_of(kvs: Sequence[Mapping[str, Any]]) -> Head | None:
-    """None where there is no catalog. Raises StoreError for one of another release, ValueError, KeyError."""
+    """None if there is no catalog. Raises StoreError for one of another release, ValueError, KeyError."""
     if not kvs:
         return None
     fields = json.loads(value_of(kvs[0]))

@@ -183,7 +183,7 @@ class EtcdStore:
         await self._transaction(self._layout.new(self._wanted_cluster_id or new_cluster_id()))
 
     async def held_cluster_id(self) -> str | None:
-        """Of which cluster there is a catalog; None where there is none."""
+        """Of which cluster there is a catalog; None if there is none."""
         answer = await self._transaction({"success": [layout.get(self._layout.head)]})
         try:
             head = layout.head_of(layout.found(answer, 0))
@@ -192,7 +192,7 @@ class EtcdStore:
         return None if head is None else head.cluster_id
 
     async def begin_with(self, catalog: Catalog) -> None:
-        """Store a whole catalog where none is. Raises StoreError where one is; nothing is changed then."""
+        """Store a whole catalog where none is. Raises StoreError if one is; nothing is changed then."""
         image, _ = await self._put_chunks(catalog)
         answer = await self._transaction(self._layout.begun(catalog.cluster_id, image))
         if not answer.get("succeeded") and await self.held_cluster_id() != catalog.cluster_id:
@@ -217,7 +217,7 @@ class EtcdStore:
     async def _entries(self, revision: int, newest: int, at: int) -> AsyncIterator[Commit]:
         """The commits from `revision` to `newest`, as etcd had them at its revision `at`.
 
-        Raises StoreError where they are not all kept, EtcdCompacted.
+        Raises StoreError if they are not all kept, EtcdCompacted.
         """
         while revision < newest:
             wanted = {**self._layout.entries_after(revision), "limit": str(_PAGE), "revision": str(at)}

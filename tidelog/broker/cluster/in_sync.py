@@ -92,7 +92,7 @@ def in_sync_change(
 
 
 def topic_to_change(catalog: Catalog, topic_id: UUID) -> Topic:
-    """Raises NothingToChange where it is deleted."""
+    """Raises NothingToChange if it is deleted."""
     topic = catalog.topic_by_id(topic_id)
     if topic is None:
         raise NothingToChange
@@ -100,7 +100,7 @@ def topic_to_change(catalog: Catalog, topic_id: UUID) -> Topic:
 
 
 def partitions_changed(topic_id: UUID, changed: Mapping[int, PartitionAssignment]) -> PartitionsChanged:
-    """The delta that changes these. Raises NothingToChange where there are none."""
+    """The delta that changes these. Raises NothingToChange if there are none."""
     if not changed:
         raise NothingToChange
     return PartitionsChanged(topic_id, changed)

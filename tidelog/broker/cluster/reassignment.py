@@ -46,7 +46,7 @@ def reassigned(
     may_change_factor: bool = True,
 ) -> PartitionsChanged:
     """The delta that begins or cancels reassignments of partitions, by their numbers; `refused` gets those
-    that are not possible, and is emptied before. Raises NothingToChange where no partition changes, and
+    that are not possible, and is emptied before. Raises NothingToChange if no partition changes, and
     ApiError where the topic is gone."""
     refused.clear()
     topic = catalog.topic_by_id(topic_id)

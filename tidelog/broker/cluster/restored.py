@@ -48,7 +48,7 @@ def elected_by_logs(
     assigned: PartitionAssignment, live: Set[int], *, asked: PartitionAssignment, ends: Mapping[int, LogEnd]
 ) -> PartitionAssignment | None:
     """A partition led by the replica with the longest log, `ends` being those of all replicas when the
-    partition was as `asked`. None where it has changed since, or a replica does not live."""
+    partition was as `asked`. None if it has changed since, or a replica does not live."""
     if assigned != asked or not {*assigned.replicas} <= live:
         return None
     leader_id = max(assigned.replicas, key=ends.__getitem__)

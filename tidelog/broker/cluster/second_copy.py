@@ -155,7 +155,7 @@ def _size_in(lines: Sequence[Mapping[str, Any] | None]) -> int:
 
 
 def _fields_of(line: bytes) -> Mapping[str, Any] | None:
-    """What a line holds; None where its checksum says that it is damaged."""
+    """What a line holds; None if its checksum says that it is damaged."""
     with suppress(ValueError):
         if line[8:9] == b" " and int(line[:8], 16) == crc32c(line[9:]):
             return decoded(line[9:])

@@ -115,7 +115,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def read_cluster(connection: sqlite3.Connection) -> facts.StoredCluster | None:
-    """All that was committed; None where nothing ever was. Raises Damaged, StoreError for a file of another
+    """All that was committed; None if nothing ever was. Raises Damaged, StoreError for a file of another
     schema version, sqlite3.Error."""
     with _damage_named():
         return _proven(connection)
@@ -380,7 +380,7 @@ def _client_quotas(
 
 
 def _partitions(rows: Sequence[Any]) -> tuple[PartitionAssignment, ...]:
-    """Of the rows of one topic, in order. Raises ValueError where one is missing or no assignment."""
+    """Of the rows of one topic, in order. Raises ValueError if one is missing or no assignment."""
     if [row[0] for row in rows] != list(range(len(rows))):
         raise ValueError(f"the numbers of {len(rows)} partitions are not 0 to {len(rows) - 1}")
     return tuple(_assignment(*row[1:]) for row in rows)

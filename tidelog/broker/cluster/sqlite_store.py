@@ -424,7 +424,7 @@ def set_aside(path: Path) -> Path | None:
 def read_store(path: Path) -> tuple[Found, Found]:
     """What the store of a broker that does not run holds, in SQLite and in the copy.
 
-    Nothing in the folder is changed. Raises StoreError where it cannot be read, OSError.
+    Nothing in the folder is changed. Raises StoreError if it cannot be read, OSError.
     """
     import shutil
     import tempfile

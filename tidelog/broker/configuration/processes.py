@@ -25,7 +25,7 @@ _LARGEST_PORT: Final = 65535
 
 
 def of_processes(config: BrokerConfig, count: int) -> list[BrokerConfig]:
-    """The settings of each process. Raises ConfigError where their ports meet, or another store is set."""
+    """The settings of each process. Raises ConfigError if their ports meet, or another store is set."""
     if config.cluster_store:
         raise ConfigError(
             f"processes: several share a catalog in the data folder; cluster.store is {config.cluster_store}:"

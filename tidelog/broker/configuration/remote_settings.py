@@ -11,7 +11,7 @@ from tidelog.protocol.settings import setting as _setting
 
 
 def check_remote_storage(is_enabled: bool, url: str) -> None:
-    """Raise ConfigError where remote storage is enabled without a place."""
+    """Raise ConfigError if remote storage is enabled without a place."""
     if is_enabled and not url:
         raise ConfigError(
             "remote.log.storage.system.enable needs remote.storage.url: set it to s3://BUCKET/PREFIX or "

@@ -83,7 +83,7 @@ def parse_value(setting: Setting, text: str) -> Any:
 
 
 def check_compaction_lags(min_compaction_lag_ms: int, max_compaction_lag_ms: int) -> None:
-    """Raise ConfigError where a record could not be compacted before it has to be."""
+    """Raise ConfigError if a record could not be compacted before it has to be."""
     if min_compaction_lag_ms > max_compaction_lag_ms:
         raise ConfigError(
             f"min.compaction.lag.ms ({min_compaction_lag_ms}) > "

@@ -192,7 +192,7 @@ class TakenStreams:
         self._ending: set[asyncio.Task[None]] = set()
 
     def begin(self, values: AsyncGenerator[Any, None]) -> int:
-        """The id by which they are taken. Raises ApiError where too many are."""
+        """The id by which they are taken. Raises ApiError if too many are."""
         if len(self._streams) >= _MOST_STREAMS:
             message = f"{_MOST_STREAMS} streams of this broker are followed at others: close a page"
             raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)

@@ -40,7 +40,7 @@ class Console:
     """What routes work on."""
 
     def __init__(self, services: Services, server: Server, faults: FaultInjector | None) -> None:
-        """`server` has the connections of clients. `faults` is None where faults are not enabled."""
+        """`server` has the connections of clients. `faults` is None if faults are not enabled."""
         self.services = services
         self.server = server
         self.faults = faults

@@ -130,7 +130,7 @@ class Watch:
 
 
 def resident_bytes() -> int | None:
-    """Memory of this process; None where the system does not say."""
+    """Memory of this process; None if the system does not say."""
     try:
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     except OSError:

@@ -115,7 +115,7 @@ class GroupCoordinator:
         return [shard.machine for shard in self._shards.loaded()]
 
     def machine_of(self, group_id: str) -> GroupMachine | None:
-        """That of the group's partition; to read from, not to change. None where it is not replayed."""
+        """That of the group's partition; to read from, not to change. None if it is not replayed."""
         try:
             shard = self._shards.of(group_id)
         except ApiError:

@@ -21,7 +21,7 @@ from tidelog.broker.replicas.replica import Replica
 
 Lag = tuple[int, CommittedOffset, int | None, int | None]
 """Of a group in a partition: its number, what is committed, the high watermark, and the records between the
-two. The last two are None where this broker does not serve it. A plain tuple, because a scrape makes one for
+two. The last two are None if this broker does not serve it. A plain tuple, because a scrape makes one for
 each committed offset."""
 
 

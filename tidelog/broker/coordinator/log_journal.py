@@ -149,7 +149,7 @@ class LogJournal(Generic[RecordT]):
         return self._replica.append_as_coordinator(batch, now_ms, may_wait=may_wait)
 
     def _check_epoch(self) -> None:
-        """Raise ApiError where another epoch has begun, also one in which this broker leads again: what is
+        """Raise ApiError if another epoch has begun, also one in which this broker leads again: what is
         written was decided without what others have written between the two."""
         if self._replica.leader_epoch != self._leader_epoch:
             raise ApiError(

@@ -163,7 +163,7 @@ class Shards(Generic[MachineT]):
         return self.of_partition(self.partition_of(key))
 
     def partition_of(self, key: str) -> int:
-        """The partition of a key, whichever broker leads it. Raises ApiError where there is no topic."""
+        """The partition of a key, whichever broker leads it. Raises ApiError if there is no topic."""
         count = self.partition_count
         if not count:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self._kind.topic} does not exist")

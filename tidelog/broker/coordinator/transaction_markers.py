@@ -74,7 +74,7 @@ class TransactionMarkers:
         return failed
 
     def _leader_of(self, where: TopicPartition) -> int | None:
-        """The broker that leads a partition, -1 for none; None where there is no such partition."""
+        """The broker that leads a partition, -1 for none; None if there is no such partition."""
         topic = self._catalog.topic(where.topic)
         if topic is None or not topic.has_partition(where.partition):
             return None

@@ -138,7 +138,7 @@ async def _until_stopped(store: SharedStore, patience_s: float) -> None:
 
 
 def _check_held(catalog: Catalog, node_id: int, found: Iterable[FoundPartition]) -> None:
-    """Raise StoreError where the catalog was saved before partitions were moved to this broker."""
+    """Raise StoreError if the catalog was saved before partitions were moved to this broker."""
     moved = [
         f"{each.topic}-{each.partition}"
         for each in found

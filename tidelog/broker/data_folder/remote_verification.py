@@ -4,7 +4,7 @@ Owns what manifest, objects and local files have to agree on: each object that t
 its size and checksum, and its batches are whole and in order; no offset between remote and local segments is
 missing. Objects that no manifest names are a warning: the next leader deletes them.
 
-Blocking. Raises OSError where the store cannot be asked.
+Blocking. Raises OSError if the store cannot be asked.
 """
 
 from __future__ import annotations

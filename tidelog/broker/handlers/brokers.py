@@ -33,7 +33,7 @@ def reachable(
 
 
 def address_of(services: Services, context: RequestContext, node_id: int) -> Listener | None:
-    """The address of a broker; None where it is unknown, or has no such listener."""
+    """The address of a broker; None if it is unknown, or has no such listener."""
     own = context.connection.listener
     if node_id == services.node_id:
         return own

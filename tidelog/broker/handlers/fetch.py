@@ -617,7 +617,7 @@ def _diverging(
 ) -> FetchPartitionResult | None:
     """Where the reader's log diverges from this one, if it does (KIP-595), so that it can truncate there.
 
-    Raises ApiError where this replica does not serve that reader.
+    Raises ApiError if this replica does not serve that reader.
     """
     replica.check_leader_epoch(wanted.current_leader_epoch)
     if request.replica_id >= 0:

@@ -284,6 +284,6 @@ def _as_named(wanted: types.MetadataRequestTopic) -> types.MetadataResponseTopic
 
 
 def _name_of(wanted: types.MetadataRequestTopic) -> str | None:
-    """None where the id decides. Java's admin sends an empty name, not a null one, beside an id: the id
+    """None if the id decides. Java's admin sends an empty name, not a null one, beside an id: the id
     decides, as it does in Kafka."""
     return wanted.name if wanted.topic_id == NO_TOPIC_ID else None

@@ -59,7 +59,7 @@ class Bucket:
 
 
 class ClientBuckets(NamedTuple):
-    """What one client uses of its quotas; None where it has no such quota."""
+    """What one client uses of its quotas; None if it has no such quota."""
 
     produced_bytes: Bucket | None
     fetched_bytes: Bucket | None

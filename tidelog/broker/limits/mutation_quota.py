@@ -25,7 +25,7 @@ class MutationQuota:
     def __init__(
         self, bucket: Bucket | None, api_key: int, api_version: int, now: Callable[[], float]
     ) -> None:
-        """`bucket` is None where the client has no such quota."""
+        """`bucket` is None if the client has no such quota."""
         first_strict = _STRICT_FROM.get(ApiKey(api_key))
         self._is_strict = first_strict is not None and api_version >= first_strict
         self._bucket = bucket

@@ -25,7 +25,7 @@ _WHEN: Final = {
 
 
 def refusal(api_key: ApiKey, step: AuthenticationStep) -> ApiError | None:
-    """Why this API is refused at this step; None where it is open."""
+    """Why this API is refused at this step; None if it is open."""
     if step in SERVED_APIS[api_key].open_at:
         return None
     if step is AuthenticationStep.NOT_REQUIRED:

@@ -30,7 +30,7 @@ _PRODUCER_FAULTS = ("forget", "expire", "sequence")
 
 
 class FaultRoutes:
-    """The routes of one broker; `injector` is None where faults are not enabled."""
+    """The routes of one broker; `injector` is None if faults are not enabled."""
 
     def __init__(self, injector: FaultInjector | None) -> None:
         self._injector = injector

@@ -92,7 +92,7 @@ class Route:
         self.error_answer: ErrorAnswer = served.error_answer
         self.count_errors: ErrorCount = error_count_of(api_key)
         self.throttle_position = _throttle_position(api_key, version)
-        """Of throttle_time_ms in an encoded answer, from its end where negative; None where it has none."""
+        """Of throttle_time_ms in an encoded answer, from its end where negative; None if it has none."""
 
 
 def _throttle_position(api_key: ApiKey, version: int) -> int | None:

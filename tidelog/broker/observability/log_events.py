@@ -122,7 +122,7 @@ def set_level(level: str) -> None:
 
 def recent() -> Sequence[tuple[int, Mapping[str, str]]]:
     """The last events of this process, oldest first: the number of each, counted from 1, and its fields as
-    text. Empty where `configure` did not set this process up.
+    text. Empty if `configure` did not set this process up.
     """
     return list(_recent)
 

@@ -75,7 +75,7 @@ class ProducerOutcomes:
         refused[code] = Refused(batches, producer_epoch, now_ms, message[:_LONGEST_MESSAGE])
 
     def get(self, place: Place, producer_id: int) -> ProducerOutcome | None:
-        """None where nothing is known to have happened."""
+        """None if nothing is known to have happened."""
         return self._held.get((place, producer_id))
 
     def latest(self) -> Iterator[tuple[Place, int, ProducerOutcome]]:

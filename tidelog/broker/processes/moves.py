@@ -176,7 +176,7 @@ def _divided(offsets: _Offsets | None, keys: Container[TopicPartition]) -> tuple
 
 
 def _offsets(disk: Disk, path: Path) -> _Offsets | None:
-    """The contents of a checkpoint; None where it cannot be understood."""
+    """The contents of a checkpoint; None if it cannot be understood."""
     try:
         return read_offsets(disk, path)
     except CheckpointError as error:

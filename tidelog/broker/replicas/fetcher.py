@@ -190,7 +190,7 @@ class Fetcher:
             pass
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
-        """The answer; None where the request was given up. Raises ApiError, ProtocolError."""
+        """The answer; None if the request was given up. Raises ApiError, ProtocolError."""
         self._asking = asyncio.ensure_future(self._fetch(self._leader_id, request))
         try:
             await asyncio.wait([self._asking])

@@ -144,7 +144,7 @@ class LeaderFollowers(ReplicaLog):
             )
 
     def check_not_replaced(self, within_ms: float) -> None:
-        """Raise ApiError where another broker may have been elected longer than `within_ms` ago."""
+        """Raise ApiError if another broker may have been elected longer than `within_ms` ago."""
         leadership, now_ms = self.leadership, self._loop.time() * 1000
         if leadership is not None and leadership.may_have_ended(now_ms - within_ms):
             raise ApiError(

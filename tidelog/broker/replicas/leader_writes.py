@@ -88,7 +88,7 @@ class LeaderWrites(ReplicaLog):
 
     def append_run(self, batches: Sequence[Buffer], now_ms: int) -> tuple[int, Written] | None:
         """Append those of a client's batches, from the first on, that one write can store; how many, and
-        what `append_as_leader` returns, for all of them. None where that has to judge the first.
+        what `append_as_leader` returns, for all of them. None if that has to judge the first.
 
         Raises ApiError; then nothing was stored, and `append_as_leader` says why.
         """
@@ -120,7 +120,7 @@ class LeaderWrites(ReplicaLog):
         """Write a batch of this broker's own: see AppendOrigin.COORDINATOR. With `may_wait` it becomes
         durable as `soon_durable` says.
 
-        Its offsets are known at once, and given when it is committed. Raises ApiError where it is refused,
+        Its offsets are known at once, and given when it is committed. Raises ApiError if it is refused,
         then nothing was written; the future raises it where the batch was written and is not committed.
         """
         written = self.append_as_leader(batch, now_ms, origin=AppendOrigin.COORDINATOR)

@@ -92,7 +92,7 @@ def note_start(
 
 
 def check_revision(data_dir: Path, starts: checkpoints.FolderStarts, revision: int) -> None:
-    """Raise DataFolderError where the catalog is older than the one with which the last start began."""
+    """Raise DataFolderError if the catalog is older than the one with which the last start began."""
     if revision < starts.revision:
         raise DataFolderError(
             f"the catalog is older than {data_dir}: it is at revision {revision}, and this broker was "
@@ -109,7 +109,7 @@ def accept_revision(disk: Disk, data_dir: Path) -> None:
 
 
 def ended_start(disk: Disk, data_dir: Path, starts: checkpoints.FolderStarts) -> UUID | None:
-    """The last start with this folder, whose process has certainly ended; None where that is not certain.
+    """The last start with this folder, whose process has certainly ended; None if that is not certain.
 
     The caller holds the lock of the folder. A process keeps its lock until it ends, and all of one machine
     see it: so who gets the same lock, since the machine was started, comes after that process. A copy of the

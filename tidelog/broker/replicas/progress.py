@@ -132,7 +132,7 @@ class Progress:
         return first_unstable if first_unstable > start_offset else start_offset
 
     def check(self, start_offset: int) -> None:
-        """Raise InvariantError where the last stable offset has fallen since the last call."""
+        """Raise InvariantError if the last stable offset has fallen since the last call."""
         last_stable = self.last_stable(start_offset)
         check_last_stable(self._last_stable, last_stable, self.high_watermark)
         self._last_stable = last_stable

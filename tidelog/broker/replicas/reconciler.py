@@ -52,7 +52,7 @@ STEP_COST_REPLICA = 4
 _OPENED_AT_ONCE = 64
 """Logs: then their replicas begin, and other work on the disk has its turn."""
 _Work: TypeAlias = Iterator[Awaitable[None] | None]
-"""Yields None where other work may run, else what it has to wait for."""
+"""Yields None if other work may run, else what it has to wait for."""
 
 
 class _Leaving(NamedTuple):

@@ -110,7 +110,7 @@ class ReplicaLog:
         committed_end: int | None = None,
         when_troubled: Callable[[Self], None] = lambda _: None,
     ) -> None:
-        """`committed_end`: all before it is known to be committed; None where this replica alone decides.
+        """`committed_end`: all before it is known to be committed; None if this replica alone decides.
         `when_troubled` is called where the log failed, or has no space."""
         self.topic = log.topic
         self.topic_id = topic_id

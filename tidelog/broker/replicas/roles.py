@@ -30,7 +30,7 @@ def is_unclean(before: Role, now: Role) -> bool:
 
 
 def role_of(assigned: catalog.PartitionAssignment, node_id: int) -> Role | None:
-    """The role of a broker; None where it holds no replica."""
+    """The role of a broker; None if it holds no replica."""
     if node_id not in assigned.replicas:
         return None
     return Role(assigned.leader_id == node_id, assigned)

@@ -26,7 +26,7 @@ _CHANGED_AT_ONCE: Final = 500
 
 
 class Acls:
-    """All ACLs of one cluster. `authorizer` is None where none is configured."""
+    """All ACLs of one cluster. `authorizer` is None if none is configured."""
 
     def __init__(self, cluster: Cluster, authorizer: Authorizer | None) -> None:
         self.authorizer = authorizer

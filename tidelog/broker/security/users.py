@@ -59,7 +59,7 @@ class Users:
                 self._brokers[mechanism] = await asyncio.to_thread(broker_credential, secret, mechanism)
 
     def of_brokers(self, mechanism: scram.ScramMechanism) -> KnownOrNot | None:
-        """The credential of the other brokers; None where they are not admitted."""
+        """The credential of the other brokers; None if they are not admitted."""
         held = self._brokers.get(mechanism)
         return None if held is None else KnownOrNot(held, is_known=True)
 

@@ -223,7 +223,7 @@ def write_identity(
 def is_same_boot(disk: Disk, folder: Path) -> bool:
     """Whether the machine has not started again since `note_boot` was called for `folder`. Raises OSError.
 
-    If so, everything that a process wrote still exists, durable or not. False where it is not known, as
+    If so, everything that a process wrote still exists, durable or not. False if it is not known, as
     after a failed write: a start needs the answer only to report what probably happened.
     """
     path, boot_id = folder / BOOT_ID, disk.boot_id().encode()

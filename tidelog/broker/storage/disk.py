@@ -96,7 +96,7 @@ class Disk:
         os.fdatasync(fd)
 
     def sync_queue(self) -> SyncQueue | None:
-        """The kernel's own way to `fdatasync` without a thread; None where there is none.
+        """The kernel's own way to `fdatasync` without a thread; None if there is none.
 
         None too if a test has replaced `fdatasync`, so that the replacement is called.
         """

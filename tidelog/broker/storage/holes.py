@@ -79,7 +79,7 @@ def number_of(segments: Sequence[Extent], offset: int) -> int:
 
 
 def holding(segments: Sequence[SegmentT], offset: int) -> SegmentT:
-    """The segment that holds `offset`. Raises LogHoleError where none does."""
+    """The segment that holds `offset`. Raises LogHoleError if none does."""
     number = number_of(segments, offset)
     segment = segments[number]
     if offset < segment.base_offset:
@@ -90,7 +90,7 @@ def holding(segments: Sequence[SegmentT], offset: int) -> SegmentT:
 
 
 def joined(segments: Sequence[SegmentT], start_offset: int) -> Iterator[SegmentT]:
-    """The segments that reach beyond `start_offset`. Raises LogHoleError where one does not join the last."""
+    """The segments that reach beyond `start_offset`. Raises LogHoleError if one does not join the last."""
     reached = start_offset
     for segment in segments:
         if segment.base_offset > reached:

@@ -32,14 +32,14 @@ def check_ends(start: int, flushed_end: int, end: int, last_file_end: int) -> No
 
 
 def check_leader_epoch(latest: int, leader_epoch: int) -> None:
-    """Raise InvariantError where a batch is to get an older epoch than the last one: a start after a crash
+    """Raise InvariantError if a batch is to get an older epoch than the last one: a start after a crash
     would take it for damage, and cut the log before it."""
     if leader_epoch < latest:
         raise InvariantError("leader epochs never go back", written=latest, now=leader_epoch)
 
 
 def check_last_stable(before: int, now: int, high_watermark: int) -> None:
-    """Raise InvariantError where the last stable offset went back, or passed the high watermark: consumers
+    """Raise InvariantError if the last stable offset went back, or passed the high watermark: consumers
     would miss records, or read some that are not committed."""
     if not before <= now <= high_watermark:
         raise InvariantError(
@@ -51,7 +51,7 @@ def check_last_stable(before: int, now: int, high_watermark: int) -> None:
 
 
 def check_producers(latest: ProducerEntry | None, transactions: OpenTransactions, end: int) -> None:
-    """Raise InvariantError where the producer that appended last, or the oldest open transaction, knows more
+    """Raise InvariantError if the producer that appended last, or the oldest open transaction, knows more
     than the log holds."""
     if latest is not None and latest.batches and latest.batches[-1].last_offset >= end:
         raise InvariantError(
@@ -70,7 +70,7 @@ def check_producers(latest: ProducerEntry | None, transactions: OpenTransactions
 
 
 def check_segments(segments: Sequence[Extent], start: int, known: Sequence[Hole]) -> None:
-    """Raise InvariantError where segments of a log from `start` on do not join, but for the holes known."""
+    """Raise InvariantError if segments of a log from `start` on do not join, but for the holes known."""
     for hole in holes_between(segments, max(start, segments[0].base_offset)):
         if hole.end_offset not in {each.end_offset for each in known}:
             raise InvariantError("segments join", end_offset=hole[0], next_base_offset=hole[1])

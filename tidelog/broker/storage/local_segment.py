@@ -350,7 +350,7 @@ class LocalSegment(SegmentReader):
     def load_end(self, index_interval: int) -> bool:
         """Find the end of the last batch, reading from the last index entry, never beyond the tail's.
 
-        False where headers are wrong, or where a batch must have an entry and there is none.
+        False if headers are wrong, or where a batch must have an entry and there is none.
         """
         end, last = (0, self.base_offset), self.offset_index.last()
         try:
@@ -366,7 +366,7 @@ class LocalSegment(SegmentReader):
     def rebuild_indexes(self, index_interval: int) -> None:
         """Write both indexes again from the headers, and end after the last good batch.
 
-        Raises CorruptSegmentError where the file does not end there.
+        Raises CorruptSegmentError if the file does not end there.
         """
         self.offset_index.truncate(0)
         self.time_index.truncate(0)

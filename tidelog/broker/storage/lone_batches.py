@@ -33,7 +33,7 @@ _new_tuple = tuple.__new__
 
 def lone_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> list[BatchHeader]:
     """The headers of the first of `batches`: of those that have one record each, which is stored as it is,
-    and that one producer (or none) sent one after the other. Empty where already the first is another."""
+    and that one producer (or none) sent one after the other. Empty if already the first is another."""
     headers: list[BatchHeader] = []
     if config.compression_type not in _AS_SENT or config.message_timestamp_type != "CreateTime":
         return headers

@@ -73,7 +73,7 @@ class OffsetCheckpoints:
         return self._recovery_points.get(key, 0)
 
     def start_offset(self, key: TopicPartition) -> int | None:
-        """As the last process left it; None where it is not known."""
+        """As the last process left it; None if it is not known."""
         return self._start_offsets.get(key)
 
     def note(self, key: TopicPartition, recovery_point: int, start_offset: int) -> None:

@@ -32,7 +32,7 @@ class EpochsUnknownError(ApiError):
 def follow(
     header: BatchHeader, partition: str, end_offset: int, epochs: LeaderEpochs, cleaned: CleanedOffset
 ) -> tuple[int, int]:
-    """Allow the gaps of the leader's batch. Returns its offset and leader epoch. Raises ApiError where it
+    """Allow the gaps of the leader's batch. Returns its offset and leader epoch. Raises ApiError if it
     cannot come after the last one, which ends at `end_offset`, and EpochsUnknownError."""
     base_offset, epoch = header.base_offset, header.partition_leader_epoch
     if not end_offset <= base_offset <= end_offset + _LARGEST_GAP or epoch < epochs.latest:
@@ -53,7 +53,7 @@ def follow(
 def admit_for_producer(
     batch: Buffer, header: BatchHeader, origin: AppendOrigin, producers: ProducerStates
 ) -> EndTransactionMarker | None:
-    """What a batch that names a producer says as a marker, if it is one. Raises ApiError where a coordinator
+    """What a batch that names a producer says as a marker, if it is one. Raises ApiError if a coordinator
     may not write it."""
     is_leaders = origin is AppendOrigin.LEADER
     if not header.is_control:

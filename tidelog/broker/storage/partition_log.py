@@ -256,7 +256,7 @@ class PartitionLog(ReadableLog):
 
     def append_run(self, batches: Sequence[Buffer], leader_epoch: int, now_ms: int) -> AppendResult | None:
         """Store those of a client's batches, from the first on, that are plain and follow each other, with
-        one write: as many as the result has offsets. None where `append` has to judge the first.
+        one write: as many as the result has offsets. None if `append` has to judge the first.
 
         Raises ApiError as `append`; then nothing was stored.
         """
@@ -430,7 +430,7 @@ class PartitionLog(ReadableLog):
     def begin_checkpoint(self) -> CheckpointWork | None:
         """Indexes, and a snapshot when one is due; None when there is nothing to do or one is under way.
 
-        `run` it in a thread, then `finish_checkpoint`, whether it raised or not. Raises OSError where an
+        `run` it in a thread, then `finish_checkpoint`, whether it raised or not. Raises OSError if an
         index cannot be opened, and InvariantError; then nothing has begun.
         """
         if self.failure is not None:
@@ -500,7 +500,7 @@ class PartitionLog(ReadableLog):
         return None
 
     def batch_at(self, offset: int) -> Place | None:
-        """Where the batch that holds `offset` is; None where it is not here, or damaged. In any thread."""
+        """Where the batch that holds `offset` is; None if it is not here, or damaged. In any thread."""
         with suppress(OSError):
             segments = self._segments.segments
             if segments[0].base_offset <= offset < self.end_offset:

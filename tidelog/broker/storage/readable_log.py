@@ -48,7 +48,7 @@ class RemotePart(Protocol):
         ...
 
     def segments(self) -> Sequence[Segment]:
-        """In a thread. Raises OSError where it is not known."""
+        """In a thread. Raises OSError if it is not known."""
         ...
 
 

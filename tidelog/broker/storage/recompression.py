@@ -103,7 +103,7 @@ def admitted(
 
 
 def header_to_store(batch: Buffer, config: LogConfig) -> BatchHeader:
-    """The header of a batch that was compressed again. Raises ApiError where it became too large."""
+    """The header of a batch that was compressed again. Raises ApiError if it became too large."""
     check_size(len(batch), config)
     return read_batch_header(batch)
 

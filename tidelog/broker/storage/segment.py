@@ -79,7 +79,7 @@ class Segment(Protocol):
     def transaction_index(self) -> AbortedTransactions: ...
 
     def read(self, wanted: Read, start: int | None = None) -> Slice | None:
-        """Whole batches from the one that holds `wanted.offset`; None where not one qualifies.
+        """Whole batches from the one that holds `wanted.offset`; None if not one qualifies.
 
         `start` is the position of the batch that begins at this offset, where the caller knows it: the `end`
         of an earlier Slice.

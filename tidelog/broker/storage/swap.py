@@ -41,7 +41,7 @@ def swap_in(disk: Disk, folder: Path, old: Sequence[LocalSegment], new: LocalSeg
     """Put `new`, which is synced and has CLEANED_SUFFIX, in the place of the old ones. Returns files to
     unlink.
 
-    Raises OSError where nothing has changed, then `new` is discarded; and HalfSwappedError.
+    Raises OSError if nothing has changed, then `new` is discarded; and HalfSwappedError.
     """
     try:
         new.rename_to(SWAP_SUFFIX)

@@ -8,7 +8,7 @@ Invariants: it gives the guarantee of the call: a worker of the kernel runs the 
 file, and its error is the answer; the caller keeps the descriptor open until then. The answer ECANCELED says
 that no worker could be started: nothing was done, and the caller syncs itself. Where the kernel does not
 accept a request (too many are under way), `submit` returns None, and the caller syncs itself. `open` returns
-None where the kernel or a sandbox (the usual one of containers) lacks or refuses any of the calls.
+None if the kernel or a sandbox (the usual one of containers) lacks or refuses any of the calls.
 
 For the event loop only. Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2): libc has no
 wrapper. Needs Linux 5.6.
@@ -65,7 +65,7 @@ class SyncQueue:
 
     @classmethod
     def open(cls) -> Self | None:
-        """A queue, or None where the kernel gives none."""
+        """A queue, or None if the kernel gives none."""
         # The order in which a queue's fields are read here needs a processor that keeps it.
         if sys.platform != "linux" or platform.machine() != "x86_64":
             return None
@@ -107,7 +107,7 @@ class SyncQueue:
         return self._tickets
 
     def finished(self) -> list[tuple[int, OSError | None]]:
-        """Ticket and error, or None where it went well, of each that finished since it was last asked."""
+        """Ticket and error, or None if it went well, of each that finished since it was last asked."""
         try:
             os.eventfd_read(self._eventfd)
         except BlockingIOError:

@@ -4,7 +4,7 @@ Owns the caches of a broker: blocks of segments, so that a consumer that reads o
 `BLOCK_BYTES`, and indexes, whole. Invariants: each cache holds at most its limit, and one entry at least;
 what is read is checked (CRC and offsets) each time, as of a local segment that was never read.
 
-In any thread. Raises OSError where the store fails, CorruptSegmentError for damage.
+In any thread. Raises OSError if the store fails, CorruptSegmentError for damage.
 """
 
 from __future__ import annotations

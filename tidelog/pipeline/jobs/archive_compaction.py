@@ -53,7 +53,7 @@ def _without_large(files: list[DraftFile]) -> list[list[DraftFile]]:
 def compact(root: Path, workspace: Path, rows_per_file: int, compression: str) -> int:
     """Join the files of all dates below `root`. Returns how many fewer there are.
 
-    `workspace` is a folder in the same file system that no reader sees. Raises ArchiveError where folders
+    `workspace` is a folder in the same file system that no reader sees. Raises ArchiveError if folders
     cannot be exchanged, or where a file does not hold what its name says.
     """
     gone = 0
@@ -67,7 +67,7 @@ def compact(root: Path, workspace: Path, rows_per_file: int, compression: str) -
 def _files_in(folder: Path) -> list[DraftFile]:
     """The folder's files; none where it holds anything else, or too few to be joined.
 
-    Raises ArchiveError where a file does not hold what its name says.
+    Raises ArchiveError if a file does not hold what its name says.
     """
     paths = sorted(folder.iterdir())
     offsets = [found for path in paths if (found := offsets_in_name(path.name)) is not None]

@@ -100,7 +100,7 @@ def describe(draft: Path) -> DraftFile:
 
 def join_files(files: Sequence[Path], target: Path, compression: str) -> None:
     """Write the records of files of one topic, partition and date, which are in the order of their offsets,
-    into `target`. It is durable. Raises ArchiveError where their offsets do not ascend."""
+    into `target`. It is durable. Raises ArchiveError if their offsets do not ascend."""
     last = -1
     with pq.ParquetWriter(target, FILE_SCHEMA, compression=compression) as writer:
         for table in _groups(files):

@@ -84,7 +84,7 @@ class MetricsFile:
         self._began = time.time()
 
     def check(self) -> None:
-        """Raises OptionError where the file could not be written."""
+        """Raises OptionError if the file could not be written."""
         folder = self._path.parent
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise OptionError(f"metrics_file: {folder} is not a folder that can be written")

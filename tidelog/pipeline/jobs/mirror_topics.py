@@ -62,7 +62,7 @@ async def prepare_topics(settings: "MirrorSettings", session: MirrorSession) -> 
 
 
 def check_targets(settings: "MirrorSettings", targets: dict[str, str], *, is_same_cluster: bool) -> None:
-    """Raises OptionError where two topics have one copy, or a copy would be mirrored again. `targets` holds
+    """Raises OptionError if two topics have one copy, or a copy would be mirrored again. `targets` holds
     the names of copies by those of their sources."""
     if twice := [copy for copy, sources in Counter(targets.values()).items() if sources > 1]:
         raise OptionError(f"two topics would be mirrored to {twice[0]!r}: give each its own name")

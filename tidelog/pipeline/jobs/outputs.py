@@ -16,7 +16,7 @@ _OF_RESULTS = re.compile(r"\.?(part-.*|_SUCCESS.*)|_temporary|\.spark-staging.*"
 
 
 def check_folder(name: str, text: str) -> None:
-    """Raises OptionError where the setting `name` names no folder that a result can be written to."""
+    """Raises OptionError if the setting `name` names no folder that a result can be written to."""
     if (path := local_path(text)) is None:
         return
     if not _check_parents(name, path):
@@ -32,14 +32,14 @@ def check_folder(name: str, text: str) -> None:
 
 
 def check_file(name: str, text: str) -> None:
-    """Raises OptionError where the setting `name` names no file that can be written."""
+    """Raises OptionError if the setting `name` names no file that can be written."""
     path = Path(text)
     if _check_parents(name, path) and not path.is_file():
         raise OptionError(f"{name}: {path} is a folder. Name a file in it")
 
 
 def _check_parents(name: str, path: Path) -> bool:
-    """Whether `path` exists. Raises OptionError where nothing can be made in the nearest folder above it."""
+    """Whether `path` exists. Raises OptionError if nothing can be made in the nearest folder above it."""
     folder = next(each for each in path.absolute().parents if each.exists())
     try:
         with tempfile.TemporaryFile(dir=folder):

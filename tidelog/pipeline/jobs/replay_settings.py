@@ -84,7 +84,7 @@ class ReplaySettings:
 
     @property
     def leaves_out(self) -> bool:
-        """True where offsets may be missing in what is replayed."""
+        """True if offsets may be missing in what is replayed."""
         return self.allow_gaps or bool(self.where or self.start_time or self.end_time)
 
     def check(self) -> None:

@@ -37,7 +37,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 class Records(Protocol):
     """Where a replay reads from."""
 
-    # True where each task's rows come in the order of one partition's offsets.
+    # True if each task's rows come in the order of one partition's offsets.
     is_ordered: bool
 
     def topic_ids(self) -> dict[str, str]:

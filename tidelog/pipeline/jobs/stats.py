@@ -6,7 +6,7 @@ Owns the meaning of the numbers:
   last window are partial); in a total, by the time from the first to the last record, or the time watched;
 - lag, where the topic is read as it is (a log holds one timestamp per record, not when it came):
   how far a record's timestamp lies behind the newest one before it in its partition. It came after that
-  one, so it was at least this late. None where the timestamp is the broker's (LogAppendTime);
+  one, so it was at least this late. None if the timestamp is the broker's (LogAppendTime);
 - lag, where the topic is watched (`follow_seconds`): the time at which a reader that never pauses saw the
   record, less its timestamp. At most one micro-batch too long;
 - newest_age_ms: the run's start less the newest timestamp.

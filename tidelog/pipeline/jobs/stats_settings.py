@@ -38,7 +38,7 @@ class StatsSettings:
 
     @property
     def window_seconds(self) -> int:
-        """Raises OptionError where `window` is none."""
+        """Raises OptionError if `window` is none."""
         match = re.fullmatch(r"([1-9]\d{0,8}) *(second|minute|hour|day|week)s?", self.window.strip())
         if match is None:
             raise OptionError(f'window: {self.window!r} is not like "10 seconds", "1 minute" or "2 hours"')

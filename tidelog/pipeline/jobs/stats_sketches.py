@@ -100,7 +100,7 @@ def metrics(parts: "DataFrame", seconds: "float | Column", *keys: str) -> "DataF
 
 
 def _quantile(sketch_column: str, rank: float) -> "Column":
-    """None where the sketch has seen no value, which the function itself takes for an error."""
+    """None if the sketch has seen no value, which the function itself takes for an error."""
     from pyspark.sql import functions as f
 
     has_any = f.kll_sketch_get_n_bigint(sketch_column) > 0

@@ -87,7 +87,7 @@ def count_of(name: str, text: str) -> int:
 
 
 def read_cluster(given: Mapping[str, str], *, client_id: str) -> ClusterConfig | None:
-    """The way to the cluster that options say, None where they name no server.
+    """The way to the cluster that options say, None if they name no server.
 
     `client_id` holds where the options name none. Raises OptionError.
     """

@@ -161,7 +161,7 @@ def _node_id(home: Path) -> int | None:
 def logs_without_broker(options: SourceOptions, folders: Sequence[Path]) -> Logs:
     """The logs of the partitions that `options` select in `folders`.
 
-    Raises OptionError where the end is not known, or a topic or partition is not there, and
+    Raises OptionError if the end is not known, or a topic or partition is not there, and
     FileNotFoundError where no partition is.
     """
     ends = None
@@ -196,7 +196,7 @@ def bounds_in_files(
     """Where the log of each partition starts and ends: at its end in `ends`, if it exists, else after the
     last whole batch.
 
-    Raises SegmentCutError where that is before what the broker had made durable.
+    Raises SegmentCutError if that is before what the broker had made durable.
     """
     homes = {
         home: (
@@ -248,7 +248,7 @@ def _end_by_file(path: Path, flushed: int) -> int:
 
 def offset_at(segments: Sequence[Segment], bounds: tuple[int, int], timestamp: int) -> int:
     """The first offset within `bounds` whose timestamp is not before the given one (ms), -1 where there is
-    none. Raises SegmentCutError where it may have been among offsets that no file holds any more."""
+    none. Raises SegmentCutError if it may have been among offsets that no file holds any more."""
     start, end = bounds
     reached = start
     for segment in segments:

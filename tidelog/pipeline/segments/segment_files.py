@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class SegmentFile:
-    """An open `.log` file. Raises FileNotFoundError where it is gone. Close it, or use it in a `with`."""
+    """An open `.log` file. Raises FileNotFoundError if it is gone. Close it, or use it in a `with`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -73,7 +73,7 @@ def start_session(
 
 
 def require_extra() -> None:
-    """Raises ModuleNotFoundError where the package was installed without what Spark needs."""
+    """Raises ModuleNotFoundError if the package was installed without what Spark needs."""
     missing = [library for library in ("numpy", "pyarrow", "pyspark") if find_spec(library) is None]
     if missing:
         raise ModuleNotFoundError(

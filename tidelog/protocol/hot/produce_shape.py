@@ -60,7 +60,7 @@ class ProduceShape:
 
     @classmethod
     def of(cls, version: int, frame: memoryview, request: ProduceRequest) -> Self | None:
-        """The shape of `frame`, which was decoded to `request`; None where it is of another kind: with a
+        """The shape of `frame`, which was decoded to `request`; None if it is of another kind: with a
         transactional id, with more or less than one batch, or of an old version."""
         transactional_id, _, _, topics = request
         if version < _FIRST_VERSION or transactional_id is not None or len(topics) != 1:

@@ -56,7 +56,7 @@ class ResetAsked(Parameters, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> group_reset.Wanted:
-        """Raises ApiError where `value` is missing, or has no use."""
+        """Raises ApiError if `value` is missing, or has no use."""
         if (self.value is None) == (self.to in _WITH_VALUE):
             needs = "needs" if self.value is None else "has no"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"to={self.to} {needs} value")

@@ -152,7 +152,7 @@ async def _rows(
 def _places(
     services: Services, caller: Caller, wanted: Wanted, committed: Iterable[tuple[str, int]]
 ) -> Places:
-    """Raises ApiError where there is nothing to reset."""
+    """Raises ApiError if there is nothing to reset."""
     places: dict[str, list[int]] = {}
     for name in dict.fromkeys(wanted.topics):
         caller.check(DESCRIBE_TOPIC, name)

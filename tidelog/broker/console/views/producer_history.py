@@ -156,7 +156,7 @@ async def history(
 ) -> AsyncGenerator[HistoryPiece, None]:
     """The history of a producer up to what is committed now, piece by piece.
 
-    Raises ApiError where the log cannot be read on.
+    Raises ApiError if the log cannot be read on.
     """
     log, end_offset = replica.log, replica.progress.committed.offset
     start_offset = offset = log.start_offset

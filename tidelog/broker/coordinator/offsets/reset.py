@@ -42,7 +42,7 @@ class Reset(NamedTuple):
     value: int = 0
 
     def new_offset(self, facts: PartitionFacts) -> int | None:
-        """None where a shift has nothing to begin from."""
+        """None if a shift has nothing to begin from."""
         if self.to is ResetTo.EARLIEST:
             wanted = facts.start_offset
         elif self.to is ResetTo.LATEST:

@@ -101,7 +101,7 @@ class Compactable:
         return True
 
     def swap(self, old: Sequence[LocalSegment], new: LocalSegment) -> None:
-        """Change the files. Raises OSError where nothing has changed, and HalfSwappedError."""
+        """Change the files. Raises OSError if nothing has changed, and HalfSwappedError."""
         first = old[0]
         try:
             self._cleaned.save(old[-1].end_offset)
@@ -115,7 +115,7 @@ class Compactable:
         self._deleted += swap_in(self._disk, self._folder, old, new)
 
     def finish_swap(self, old: Sequence[LocalSegment], new: LocalSegment | None) -> None:
-        """`swap` has returned; None where it raised."""
+        """`swap` has returned; None if it raised."""
         self._segments.finish_swap(old, new)
 
     def needs_snapshot(self) -> bool:

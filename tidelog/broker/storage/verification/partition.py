@@ -30,7 +30,7 @@ _ASIDE_SUFFIXES = (".damaged", CORRUPT_SUFFIX)
 
 
 class PartitionFacts(NamedTuple):
-    """Facts about a partition from the rest of the data folder; None where it says nothing."""
+    """Facts about a partition from the rest of the data folder; None if it says nothing."""
 
     is_clean: bool
     """The last broker shut down cleanly."""
