@@ -24,7 +24,7 @@
 - `replicas/`: the replicas of this broker: from a topic in the catalog to records in a log that are durable
 - `security/`: who a peer is, and what it may do
 - `storage/`: the log on disk
-- `tiering/`: closed segments in remote storage. It is imported only where remote.log.storage.system.enable is
+- `tiering/`: closed segments in remote storage. It is imported only if remote.log.storage.system.enable is
   set
 - `testing/`: a broker inside a test
 """

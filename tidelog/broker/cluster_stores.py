@@ -1,6 +1,6 @@
 """The store that a broker's settings name.
 
-Owns the choice. Invariant: what another store needs is imported only where the settings name it, so a broker
+Owns the choice. Invariant: what another store needs is imported only if the settings name it, so a broker
 with its catalog in the data folder starts as fast as without the others.
 """
 

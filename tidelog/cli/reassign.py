@@ -94,7 +94,7 @@ def start(
 
 @app.command()
 def status(wait: Wait = False, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Show the partitions that are being moved. Where there are none, end the throttle."""
+    """Show the partitions that are being moved. If there are none, end the throttle."""
     from tidelog.cli.tables import as_objects, print_table
 
     async def work(admin: Admin) -> Mapping[TopicPartition, Reassignment]:

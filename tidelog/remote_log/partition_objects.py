@@ -2,7 +2,7 @@
 
 Owns which of them counts: the manifest with the highest number, and what it names. Blocking; raises OSError.
 
-Compare-and-set: manifest N+1 is put only where there is none of this number, by who knows N. Older ones are
+Compare-and-set: manifest N+1 is put only if there is none of this number, by who knows N. Older ones are
 deleted, so a writer that knows a very old N may put the next number again; it finds the later ones when it
 lists, before it treats its own manifest as valid. Nobody else takes it: each later manifest was put before
 that.

@@ -133,7 +133,7 @@ def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> Partit
     """A partition with the leader and the in-sync set that it has to have; the same object where it has them.
 
     `least` is min.insync.replicas: if one of so many in sync can lead, other replicas may lack committed
-    records. Where none can, nothing was committed since others became eligible, also with another `least`.
+    records. If none can, nothing was committed since others became eligible, also with another `least`.
     """
     if _is_reassigned(assigned, live, least):
         return elected_without(assigned, assigned.removing, live, least)

@@ -78,7 +78,7 @@ class EtcdStore:
     """SharedStore in etcd."""
 
     is_newest = True
-    """etcd answers with what most of its members have. Where it was restored from an older backup, a broker
+    """etcd answers with what most of its members have. If it was restored from an older backup, a broker
     whose logs know more finds that at its start, and does not start (`broker.services`)."""
 
     def __init__(

@@ -236,7 +236,7 @@ class Membership:
     async def leave(self) -> None:
         """Be fenced, so that clients learn from others that the partitions have no leader.
 
-        The session ends with the store's. Where the store does not answer in time, the others fence this
+        The session ends with the store's. If the store does not answer in time, the others fence this
         broker after its session has ended.
         """
         await self.stop()

@@ -11,7 +11,7 @@ Invariants:
 - SQLite runs in one thread of its own, never on the event loop;
 - a watch gives the commits of this object. It does not give those of another process, because SQLite does
   not report them; none can be made, because the file is locked while it is open;
-- a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. Where the disk has no
+- a full disk does not keep a topic from being deleted: see `broker.cluster.disk_space`. If the disk has no
   space for the copy, the copy is marked as invalid, an event says so, and a later commit writes it again.
 """
 

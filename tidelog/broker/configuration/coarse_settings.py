@@ -24,7 +24,7 @@ COARSE_SETTINGS: Mapping[str, _Coarse] = {
 }
 """By name; of two for one setting the finer is first."""
 FINE_SETTINGS = frozenset(each.stands_for for each in COARSE_SETTINGS.values())
-"""Settings that have a value in Kafka only where they are set: the default is that of a coarse one."""
+"""Settings that have a value in Kafka only if they are set: the default is that of a coarse one."""
 BY_COARSE_NAME = " by a coarse name"
 """How a source ends that gives a fine setting by one of the others."""
 

@@ -43,7 +43,7 @@ _NO_LIMIT: Final = -1
 
 
 def leader(services: Services, topic: str, partition: int) -> int:
-    """The broker that leads a partition; this one also where there is none, because it says why.
+    """The broker that leads a partition; this one also if there is none, because it says why.
 
     Raises ApiError(LEADER_NOT_AVAILABLE).
     """

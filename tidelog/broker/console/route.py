@@ -68,7 +68,7 @@ class ApiRoute(NamedTuple):
     """A route of the API. `path` begins with /api/v1 and names parameters in braces: only those that are
     topics or numbers, because a segment of a path cannot be `..` or hold a slash.
 
-    `handle` gets the console, the caller and the parameters, and returns the answer. Where `stream` is a
+    `handle` gets the console, the caller and the parameters, and returns the answer. If `stream` is a
     media type, it returns an async generator of values of type `answer` (for JSON_LINES of whole lines, as
     bytes), which is closed when the visitor leaves. It raises ApiError for a refusal; what the generator
     raises comes too late for a status of HTTP.

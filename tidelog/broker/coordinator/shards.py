@@ -7,7 +7,7 @@ Invariants:
   clients get a retriable error;
 - a partition that cannot be read or written fails for its own keys alone; its replay is tried again, at most
   once per `RELOAD_AFTER_MS`;
-- a partition has a machine only where this broker leads it. It is replayed again when this broker leads it
+- a partition has a machine only if this broker leads it. It is replayed again when this broker leads it
   again: another broker may have led in between. When it stops leading, nothing continues, also no timer;
 - errors of the log are answered as those of a coordinator, after which clients look for it again;
 - nothing is answered while another broker may coordinate, however long ago it was asked.

@@ -343,7 +343,7 @@ class TransactionCoordinator:
                 await self._sweep(_forget_idle)
 
     async def _sweep(self, part: Callable[[_Shard], Awaitable[None]]) -> None:
-        # Transactions end also where no client asks: a partition that failed, or is led again, is replayed.
+        # Transactions end also if no client asks: a partition that failed, or is led again, is replayed.
         self._shards.start()
         advice = "the broker tries again at the next check"
         await self._shards.for_each(part, "transactions_not_swept", advice)

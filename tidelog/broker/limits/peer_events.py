@@ -27,7 +27,7 @@ class PeerEvents:
         self._timer: asyncio.TimerHandle | None = None
 
     def info(self, event: str, host: str, **fields: Any) -> None:
-        """`host` is the peer's, by which events are counted; it is logged only where `fields` name it."""
+        """`host` is the peer's, by which events are counted; it is logged only if `fields` name it."""
         if self._admit(event, host):
             logger.info(event, **_shortened(fields))
 

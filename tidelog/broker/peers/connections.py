@@ -83,7 +83,7 @@ class Connections:
             raise
 
     async def until_refused(self, host: str, port: int, *, has_to_answer: bool) -> None:
-        """Return when no process listens at an address; with `has_to_answer` only where it answered before.
+        """Return when no process listens at an address; with `has_to_answer` only if it answered before.
 
         Raises ClientError."""
         address, has_answered = Address(host, port, _WATCH_LANE), not has_to_answer

@@ -8,7 +8,7 @@ arrive meanwhile share the log's next flush.
 Invariants:
 - at most one flush of a log is under way, so flushes of a log finish in the order they began;
 - only `Work.run` runs in a thread, all else on the loop;
-- logs are flushed in parallel: a slow one delays no other. Only where the kernel has no queue, `MAX_THREADS`
+- logs are flushed in parallel: a slow one delays no other. Only if the kernel has no queue, `MAX_THREADS`
   slow ones delay the others;
 - a log's next flush begins before the waiters of the last one are answered, so that the disk works during the
   answers;
@@ -36,7 +36,7 @@ _NOT_DONE = (errno.ECANCELED, errno.EINTR)
 class Work(Protocol):
     """What has to reach the disk: `run` does it and may raise OSError.
 
-    Where `lone_fd` names a file, its fdatasync and then `after_sync` may stand in for `run`.
+    If `lone_fd` names a file, its fdatasync and then `after_sync` may stand in for `run`.
     """
 
     def run(self) -> None: ...

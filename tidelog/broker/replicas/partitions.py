@@ -150,7 +150,7 @@ class Partitions:
         return self._settings.log_config(topic.configs, self._base_config())
 
     def begin(self, topic: Topic, index: int, role: Role, committed_end: int = 0) -> None:
-        """Let the replica of an open log begin. Where no log is open, the partition is offline. What the log
+        """Let the replica of an open log begin. If no log is open, the partition is offline. What the log
         holds before `committed_end` is known to be committed."""
         key = (topic.name, index)
         log = self.logs.logs.get(key)

@@ -19,7 +19,7 @@ class Replica(LeaderWrites, LeaderFollowers, FollowerWrites):
     """The copy of one partition. It is the leader's until `follow` says that another broker leads it."""
 
     def lead(self, assigned: PartitionAssignment) -> None:
-        """Serve as the leader of this epoch, also where another broker led before."""
+        """Serve as the leader of this epoch, also if another broker led before."""
         if not self._has_ended:
             self.leader_epoch = assigned.leader_epoch
             self.leadership = self.stopped = None

@@ -392,7 +392,7 @@ class ReplicaLog:
         return self.log.end_offset_for_epoch(epoch, self.leader_epoch)
 
     def read(self, wanted: Read, *, may_follow: bool = False) -> ReadResult:
-        """As `ReadableLog.read`; the upper offset is one of `ends`. With `may_follow` also where it follows.
+        """As `ReadableLog.read`; the upper offset is one of `ends`. With `may_follow` also if it follows.
 
         Raises ApiError (OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR), and ColdRead.
         """

@@ -1,7 +1,7 @@
 """Whether bytes are the batch that belongs at their position.
 
 Owns the check of magic, length, CRC and offset. Recovery makes it for every batch that it reads; reads make
-it for batches that were not checked before. Offsets may be missing between two batches of a file only where a
+it for batches that were not checked before. Offsets may be missing between two batches of a file only if a
 log was cleaned. The CRC does not cover the leader epoch: a start sees only one that no leader had.
 
 Pure.

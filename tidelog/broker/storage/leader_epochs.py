@@ -4,7 +4,7 @@ Owns the list and its file, `leader-epoch-checkpoint`. Epochs ascend strictly, o
 
 Invariants: the file may lag behind the list until the next flush, never behind what was acknowledged with
 acks=all unless the disk is full; the batches themselves carry their epoch, so recovery finds what a crash
-took from the file. Where compaction has removed the first batches of an epoch, or all, those that a follower
+took from the file. If compaction has removed the first batches of an epoch, or all, those that a follower
 copies do not say where it began: the leader does, before they are written. A batch behind a gap counts after
 a crash only if the gap was stored as a legal one (`cleaned_offset`), and this file is written before that.
 """

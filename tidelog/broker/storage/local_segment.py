@@ -292,7 +292,7 @@ class LocalSegment(SegmentReader):
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError unless the batch at `offset` exists, is whole, and matches `sent`.
 
-        Where the log was cleaned, the batch or some of its records may be missing. Raises OSError.
+        If the log was cleaned, the batch or some of its records may be missing. Raises OSError.
         """
         first, end = self.unverified
         if first >= end:
@@ -422,7 +422,7 @@ class LocalSegment(SegmentReader):
         return [deleted for _, deleted in names if self._disk.exists(deleted)]
 
     def rename_from_deleted(self) -> None:
-        """Undo `rename_to_deleted`, also where that failed. Raises OSError."""
+        """Undo `rename_to_deleted`, also if that failed. Raises OSError."""
         for path, deleted in self._deleted_names():
             if self._disk.exists(deleted) and not self._disk.exists(path):
                 self._disk.rename(deleted, path)

@@ -33,7 +33,7 @@ class LogEnds(NamedTuple):
     committed: int
     """After the last one that no crash removes: each replica in sync holds it durably."""
     high_watermark: int
-    """After the last one that clients may read: beyond `committed` only where acks.all.durable is false."""
+    """After the last one that clients may read: beyond `committed` only if acks.all.durable is false."""
     last_stable: int
     """Before the first record of a transaction that is open."""
 

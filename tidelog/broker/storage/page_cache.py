@@ -1,6 +1,6 @@
 """How many pages of a file are in the page cache: asked of the kernel, which reads nothing for the answer.
 
-Owns the system call, which has no wrapper in libc. Where the kernel or a sandbox does not know it, the answer
+Owns the system call, which has no wrapper in libc. If the kernel or a sandbox does not know it, the answer
 is 0. A file system that keeps its pages elsewhere (overlayfs) gives 0 too.
 
 Safe in any thread. Source: cachestat(2), in Linux since 6.5.

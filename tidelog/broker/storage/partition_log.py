@@ -484,7 +484,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def _keeps_until_copied(self) -> bool:
-        """Whether local segments stay until their copy counts. Where nothing more is copied, they stay while
+        """Whether local segments stay until their copy counts. If nothing more is copied, they stay while
         older records are in remote storage."""
         if not self.config.remote_storage_enable:
             return False

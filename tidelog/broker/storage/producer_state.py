@@ -6,7 +6,7 @@ Invariants, in the order of the checks, which is Kafka's:
 - a batch with the epoch, last sequence and length of a remembered batch is a duplicate;
 - a producer's epoch never goes back;
 - sequences follow each other without a gap within an epoch, and begin at 0 in each;
-- a transaction begins only where the coordinator knows of it, and nothing else is written until it ends;
+- a transaction begins only if the coordinator knows of it, and nothing else is written until it ends;
 - an unknown producer also begins at 0, under an id that was issued, and not in the epoch in which the limit
   evicted it: it may be sending a stored batch again.
 

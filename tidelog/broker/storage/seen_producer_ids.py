@@ -3,7 +3,7 @@
 Reads every batch and every snapshot, also of logs that cannot be opened, and after damage. An id
 counts if the CRC of its batch or snapshot is right; those of mirrored sources (`FOREIGN_IDS_FROM`) do not.
 
-Blocking, and as slow as the disk: use it only where a plain start does not give a better answer.
+Blocking, and as slow as the disk: use it only if a plain start does not give a better answer.
 """
 
 import os

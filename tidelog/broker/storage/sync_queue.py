@@ -6,7 +6,7 @@ the flush waits for the interpreter.
 
 Invariants: it gives the guarantee of the call: a worker of the kernel runs the same fsync of the same open
 file, and its error is the answer; the caller keeps the descriptor open until then. The answer ECANCELED says
-that no worker could be started: nothing was done, and the caller syncs itself. Where the kernel does not
+that no worker could be started: nothing was done, and the caller syncs itself. If the kernel does not
 accept a request (too many are under way), `submit` returns None, and the caller syncs itself. `open` returns
 None if the kernel or a sandbox (the usual one of containers) lacks or refuses any of the calls.
 

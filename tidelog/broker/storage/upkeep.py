@@ -179,7 +179,7 @@ class Upkeep:
     def start(self, epochs: LeaderEpochs, report: RecoveryReport) -> None:
         """Write the results of recovery to the files, durably if the end was not clean. Raises OSError.
 
-        A log that never held anything has nothing to lose. Where one of the two snapshots was lost, another
+        A log that never held anything has nothing to lose. If one of the two snapshots was lost, another
         is written before the last one is. A full disk keeps no log from being read: only the records have to
         be durable, and the next start will have as much to read as this one.
         """

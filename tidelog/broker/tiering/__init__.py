@@ -1,4 +1,4 @@
-"""Closed segments in remote storage. It is imported only where remote.log.storage.system.enable is set.
+"""Closed segments in remote storage. It is imported only if remote.log.storage.system.enable is set.
 
 - `copying`: one closed segment becomes two objects
 - `fetches`: reads of remote segments for consumers: in threads of their own, within a time

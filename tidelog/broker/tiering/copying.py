@@ -26,7 +26,7 @@ def copy_segment(
     is_wanted: Callable[[], bool],
 ) -> CopiedSegment:
     """The copy's entry in the manifest. Raises OSError too once it is not wanted any more. All transactions
-    with records in it have ended, so that its index can name all aborted ones, also where their markers come
+    with records in it have ended, so that its index can name all aborted ones, also if their markers come
     later."""
     name = segment_name(segment.base_offset, leader_epoch, uuid4())
     size, end_offset = segment.tail

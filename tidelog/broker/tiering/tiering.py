@@ -208,7 +208,7 @@ class Tiering:
             self._swept[remote] = now
             await remote.sweep()
         if not manifest.segments and manifest.end_offset < log.start_offset:
-            await remote.delete_before(log.start_offset)  # Where nothing was copied, retention went on.
+            await remote.delete_before(log.start_offset)  # If nothing was copied, retention went on.
             manifest = await remote.claim()
         while not (self._wake.is_set() or config.remote_log_copy_disable) and remote.is_current:
             segment = log.copyable(manifest.end_offset, copyable_end(replica.ends))

@@ -488,7 +488,7 @@ class Consumer(Generic[KT, VT]):
             self._progress.finish()
 
     def _on_read(self) -> None:
-        """Bytes may have been read, also where they held no record to return."""
+        """Bytes may have been read, also if they held no record to return."""
         if self._fetcher is not None:
             self._fetcher.on_read()
 

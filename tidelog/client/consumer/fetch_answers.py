@@ -67,7 +67,7 @@ class FetchAnswers:
                 if key not in asked:
                     continue
                 reader, *at_request = asked[key]
-                # Where the position is in doubt, more records would change what is being validated.
+                # If the position is in doubt, more records would change what is being validated.
                 is_valid = reader.is_valid_in(self._cluster.image.leader_epoch(key))
                 if is_valid and [reader.generation, reader.fetch_offset, reader.valid_in] == at_request:
                     has_failed |= self._take_one(reader, result)

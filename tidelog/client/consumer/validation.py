@@ -36,7 +36,7 @@ async def validate(
 ) -> ClientError | None:
     """Validate the positions of these readers at their leader. Returns a retriable error, if there is one.
 
-    Where records are gone, a reader continues at the end of what is common, or fails if `reset_timestamp` is
+    If records are gone, a reader continues at the end of what is common, or fails if `reset_timestamp` is
     None. `lose` is called for one where that end is not known.
     """
     asked: dict[TopicPartition, tuple[PartitionReader, int, int]] = {}

@@ -68,7 +68,7 @@ class Report(Protocol):
 
 def use_in_this_thread(spark: "SparkSession") -> None:
     """Let rows be written to the sink from the calling thread: Spark finds data sources that are registered
-    in Python only where a session is the thread's own, and that is the one that made it."""
+    in Python only if a session is the thread's own, and that is the one that made it."""
     spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 

@@ -92,7 +92,7 @@ def run(
     session = MirrorSession(str(settings.session_path), "")
     with only_run(session):
         asyncio.run(prepare_topics(settings, session, records.topic_ids(), bounds))
-        # Also where nothing is left to be written: it would have been written otherwise.
+        # Also if nothing is left to be written: it would have been written otherwise.
         open_session(parse_sink_options(_sink_options(settings), is_stream=False))
         return _run(spark, settings, records, bounds, session, show, stop)
 

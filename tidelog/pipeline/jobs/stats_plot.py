@@ -2,7 +2,7 @@
 
 Owns the drawing, not the numbers. It shows the throughput in records and in bytes (thin lines: partitions),
 the size of records, and their lag. A window without records is zero in the rates and a gap in the others.
-Imports matplotlib, without a display: import this module only where a picture is drawn.
+Imports matplotlib, without a display: import this module only if a picture is drawn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -125,7 +125,7 @@ def _unit(panel: _Panel, rows: Rows) -> Unit:
 
 
 def _finish(axes: Axes, panel: _Panel, unit: Unit) -> None:
-    # Where all is zero, an axis of its own choice would be half below it.
+    # If all is zero, an axis of its own choice would be half below it.
     axes.set_ylim(bottom=0, top=None if axes.dataLim.ymax > 0 else 1)
     axes.set_ylabel(panel.label.format(unit.name))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))

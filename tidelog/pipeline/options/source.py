@@ -1,7 +1,7 @@
 """The source's options: Spark's texts in, `SourceOptions` out.
 
 Owns the parsing, which is pure. Names and meaning are those of Spark's own Kafka source, so that a job moves
-by changing its format. Where that source would silently read less than was asked for, this one refuses.
+by changing its format. If that source would silently read less than was asked for, this one refuses.
 """
 
 import json

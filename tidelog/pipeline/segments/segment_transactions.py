@@ -59,7 +59,7 @@ def _outcome(batch: bytes) -> bool | None:
 
 
 def _batches_from(folder: Path, offset: int) -> Iterator[tuple[SegmentFile, Batch]]:
-    """Each batch from the one with `offset` on, with its open file, up to the end of the log. Where a clean
+    """Each batch from the one with `offset` on, with its open file, up to the end of the log. If a clean
     replaces a file meanwhile, the new one continues at the same offset."""
     while True:
         try:

@@ -409,7 +409,7 @@ class Records:
     async def _last(
         self, replica: Replica, end: int, limit: int, reading: Reading
     ) -> Sequence[Record | Unreadable]:
-        """The last `limit` records, fewer if they are large. Where offsets have no records (markers, or after
+        """The last `limit` records, fewer if they are large. If offsets have no records (markers, or after
         compaction) it looks further back."""
         last: Sequence[Record | Unreadable] = ()
         for offsets in (max(1, limit // 16), limit, limit * 8, limit * 64):

@@ -93,7 +93,7 @@ class Subscription(NamedTuple):
 
 
 class Current(NamedTuple):
-    """Where a member is on its way to its target: `revoking` are partitions that it must stop to own."""
+    """If a member is on its way to its target: `revoking` are partitions that it must stop to own."""
 
     epoch: int = JOINING_EPOCH
     previous_epoch: int = JOINING_EPOCH

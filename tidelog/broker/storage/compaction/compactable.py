@@ -79,7 +79,7 @@ class Compactable:
     def begin(
         self, config: LogConfig, found: Cleanable, stable_offset: int, now_ms: int, map_bytes: int
     ) -> CleanTask:
-        """A clean of what was found. Where the log loses a segment meanwhile, any of its steps may fail."""
+        """A clean of what was found. If the log loses a segment meanwhile, any of its steps may fail."""
         segments = self._segments.segments
         return CleanTask(
             self._folder, self._disk, segments, self._cleaned, config, found, stable_offset, now_ms, map_bytes

@@ -4,7 +4,7 @@ Owns the order of the checks and what the parts have to agree on: segments join 
 reaches from the start offset to the recovery point that the checkpoints name, each snapshot fits the log at
 its offset, the file of leader epochs names what the batches carry.
 
-Raises OSError only where the folder itself cannot be read.
+Raises OSError only if the folder itself cannot be read.
 """
 
 from collections.abc import Callable
