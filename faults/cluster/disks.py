@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import os
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from faults.cluster.network import command
 from faults.process import BrokerProcessError
 
 _SIZE: Final = "512M"
-_TRIES: Final = 50
+_TRIES: Final = 300
 _AGAIN_S: Final = 0.2
 _LEFT_BYTES: Final = 1 << 20
 """Of a device that fails: where the file system's first blocks are."""
@@ -63,14 +64,14 @@ class LoopDisk:
 
     async def repair(self) -> None:
         """After `go_on`."""
-        await self._unmount()
+        await _once_free("umount", str(self.mounted))
         # Exit code 1: it mended something.
-        await command("e2fsck", "-fy", self._device, accepted=(0, 1))
+        await _once_free("e2fsck", "-fy", self._device, accepted=(0, 1))
         await command("mount", self._device, str(self.mounted))
 
     async def replace(self) -> None:
         """By an empty one."""
-        await self._unmount()
+        await _once_free("umount", str(self.mounted))
         await self._format()
 
     async def close(self) -> None:
@@ -78,19 +79,8 @@ class LoopDisk:
             await command("umount", str(self.mounted), accepted=(0, 32))
             await command("losetup", "-d", self._device)
 
-    async def _unmount(self) -> None:
-        """Whoever lists its folders in this process is soon done."""
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                await command("umount", str(self.mounted))
-                return
-            except BrokerProcessError:
-                if not tries_left:
-                    raise
-                await asyncio.sleep(_AGAIN_S)
-
     async def _format(self) -> None:
-        await command(
+        await _once_free(
             "mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0", "-J", "size=4", self._device
         )
         await command("mount", self._device, str(self.mounted))
@@ -103,3 +93,16 @@ class LoopDisk:
             fcntl.ioctl(device, _SET_STATUS, bytes(status))
         finally:
             os.close(device)
+
+
+async def _once_free(*words: str, accepted: Sequence[int] = (0,)) -> None:
+    """Others may use a disk for a while: who lists its folders in this process, and mount namespaces that
+    were made meanwhile, with copies of all mounts."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await command(*words, accepted=accepted)
+            return
+        except BrokerProcessError:
+            if not tries_left:
+                raise
+            await asyncio.sleep(_AGAIN_S)

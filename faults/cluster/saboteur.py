@@ -18,11 +18,8 @@ from faults.site import Node, Site
 from tidelog.protocol.schema import ApiKey
 
 _LARGEST_STEP_MS: Final = 3_600_000
-_ACCEPTED_SECONDS: Final = 180.0
 _PREFERRED: Final = 0
 _ELECT_VERSION: Final = 2
-_REASSIGN_VERSION: Final = 0
-_AGAIN_S: Final = 0.5
 
 
 def saboteur_of(site: Site) -> Saboteur:
@@ -146,21 +143,6 @@ class ClusterSaboteur(Saboteur):
         partition = step.pick(
             [(each.name, index) for each in metadata.topics for index in range(len(each.partitions))]
         )
-        await self._move(*partition, others)
+        await self._cluster.reassign(*partition, others)
         await asyncio.sleep(step.duration_ms / 1000)
-        async with asyncio.timeout(_ACCEPTED_SECONDS):
-            while not await self._move(*partition, [number, *others]):  # noqa: ASYNC110 (nobody says when)
-                await asyncio.sleep(_AGAIN_S)
-
-    async def _move(self, topic: str, partition: int, replicas: Sequence[int]) -> bool:
-        """Whether a broker has accepted it."""
-        wanted = {"name": topic, "partitions": [{"partition_index": partition, "replicas": replicas}]}
-        for machine in self._cluster.machines:
-            with suppress(OSError, EOFError):
-                values = {"timeout_ms": 1000, "topics": [wanted]}
-                answer = await ask(
-                    machine.broker, ApiKey.ALTER_PARTITION_REASSIGNMENTS, _REASSIGN_VERSION, values
-                )
-                if not answer.error_code and not answer.responses[0].partitions[0].error_code:
-                    return True
-        return False
+        await self._cluster.reassign(*partition, [number, *others])

@@ -6,8 +6,8 @@ other directly. Invariant: all of it has ended when the block has.
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ _MEMBERS: Final = (11, 12, 13)
 _PROXIED_PORT: Final = 9092
 _DIRECT_PORT: Final = 9093
 METADATA_VERSION: Final = 8
+_REASSIGN_VERSION: Final = 0
 _ANSWER_S: Final = 3.0
 _LOOK_S: Final = 0.2
 _SETTLE_SECONDS: Final = 300.0
@@ -58,8 +59,30 @@ class ClusterSite(Site):
 
     async def settle(self) -> None:
         async with asyncio.timeout(_SETTLE_SECONDS):
-            while not await self.is_in_sync():  # noqa: ASYNC110 (the brokers do not say when)
+            while not await self.is_in_sync():
+                await self._complete_replicas()
                 await asyncio.sleep(_LOOK_S)
+
+    async def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Ask one broker after the other until one has accepted it."""
+        wanted = {"name": topic, "partitions": [{"partition_index": partition, "replicas": replicas}]}
+        for broker in self.brokers:
+            with suppress(OSError, EOFError):
+                values = {"timeout_ms": 1000, "topics": [wanted]}
+                answer = await ask(broker, ApiKey.ALTER_PARTITION_REASSIGNMENTS, _REASSIGN_VERSION, values)
+                if not answer.error_code and not answer.responses[0].partitions[0].error_code:
+                    return
+
+    async def _complete_replicas(self) -> None:
+        """A request that takes a partition from a broker, and got no answer, may be carried out after the
+        request that gives it back."""
+        everywhere = [machine.number for machine in self.machines]
+        with suppress(OSError, EOFError):
+            metadata = await ask(self.brokers[0], ApiKey.METADATA, METADATA_VERSION, {"topics": None})
+            for topic in metadata.topics:
+                for partition in topic.partitions:
+                    if len(partition.replica_nodes) < len(everywhere):
+                        await self.reassign(topic.name, partition.partition_index, everywhere)
 
     async def _says_in_sync(self, machine: Machine) -> bool:
         try:
