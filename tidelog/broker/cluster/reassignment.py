@@ -24,7 +24,6 @@ from tidelog.broker.cluster.controller import (
     live_brokers,
     offline_replicas,
 )
-from tidelog.broker.cluster.in_sync import partitions_changed
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 Wanted = Sequence[int] | None
@@ -46,8 +45,9 @@ def reassigned(
     may_change_factor: bool = True,
 ) -> PartitionsChanged:
     """The delta that begins or cancels reassignments of partitions, by their numbers; `refused` gets those
-    that are not possible, and is emptied before. Raises NothingToChange if no partition changes, and
-    ApiError where the topic is gone."""
+    that are not possible, and is emptied before. Raises ApiError where the topic is gone.
+
+    A delta without partitions is committed too: the commit shows that the catalog is the newest."""
     refused.clear()
     topic = catalog.topic_by_id(topic_id)
     if topic is None:
@@ -67,7 +67,7 @@ def reassigned(
         else:
             if now is not assigned:
                 changed[index] = now
-    return partitions_changed(topic_id, changed)
+    return PartitionsChanged(topic_id, changed)
 
 
 def _partition(topic: Topic, index: int) -> PartitionAssignment:

@@ -28,7 +28,6 @@ from tidelog.broker.cluster.catalog import (
     Change,
     Delta,
     FoldersRemoved,
-    NothingToChange,
     PartitionAssignment,
     PartitionsAdded,
     PartitionsChanged,
@@ -245,7 +244,7 @@ class Topics:
                 refused,
                 may_change_factor=may_change_factor,
             )
-            if self._is_one_machine:
+            if self._is_one_machine and delta.partitions:
                 raise ApiError(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     "Partitions of several processes cannot be reassigned: stop the broker and start "
@@ -253,12 +252,8 @@ class Topics:
                 )
             return delta
 
-        async def run() -> None:
-            with suppress(NothingToChange):  # Also if no request waits any more.
-                await self._change(plan)
-
         topic = self._cluster.catalog.topic_by_id(topic_id)
-        await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, run())
+        await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))
         return refused
 
     def _gone(self, catalog: Catalog) -> tuple[UUID, ...]:

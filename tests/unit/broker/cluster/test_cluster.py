@@ -2,19 +2,20 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.unit.broker.cluster.stores import facts_of
+from tests.unit.broker.cluster.stores import broker, facts_of
 from tests.unit.broker.test_services import opened, stored
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
     Catalog,
     Delta,
+    PartitionsChanged,
     ProducerIdsReserved,
     Topic,
     TopicCreated,
@@ -22,6 +23,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.placement import assign
+from tidelog.broker.cluster.reassignment import reassigned
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import Commit, StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
@@ -229,6 +231,44 @@ async def test_plans_that_another_writer_overtook_are_made_again_until_they_are_
         assert facts_of(cluster.catalog) == facts_of(await store.load())
         assert cluster.catalog.next_producer_id == 3000
     await asyncio.gather(*(cluster.close() for cluster in clusters))
+
+
+async def test_a_reassignment_that_an_old_image_has_already_is_planned_on_the_newest(tmp_path: Path) -> None:
+    may_tell = asyncio.Event()
+
+    class TellsTheSecondLate(DoubtfulStore):
+        watches = 0
+
+        async def watch(self, revision: int) -> AsyncIterator[Commit]:
+            self.watches += 1
+            if self.watches == 2:
+                await may_tell.wait()
+            async for commit in super().watch(revision):
+                yield commit
+
+    store = TellsTheSecondLate(tmp_path)
+    topic = Topic("t", uuid4(), assign(1, [1, 2], 2))
+    catalog = await store.load()
+    await store.commit((broker(1), broker(2), TopicCreated(topic)), catalog.revision)
+    first, second = [Cluster(await store.load(), store) for _ in range(2)]
+
+    planned_at: list[int] = []
+
+    def reassign(cluster: Cluster, replicas: Sequence[int]) -> Awaitable[PartitionsChanged]:
+        def plan(catalog: Catalog) -> PartitionsChanged:
+            planned_at.append(catalog.revision)
+            return reassigned(catalog, topic.topic_id, {0: replicas}, lambda _: 1, {})
+
+        return cluster.change(plan)
+
+    await reassign(first, [1])
+    given_back = asyncio.ensure_future(reassign(second, [1, 2]))
+    await until(lambda: len(planned_at) == 2)
+    may_tell.set()
+    assert (await given_back).partitions[0].removing == ()
+    await until(lambda: first.catalog.revision == second.catalog.revision)
+    assert first.catalog.topic("t") == second.catalog.topic("t")
+    await asyncio.gather(first.close(), second.close())
 
 
 async def test_what_a_full_store_refused_is_not_there_and_the_next_goes_on(tmp_path: Path) -> None:
