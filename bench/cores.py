@@ -45,7 +45,7 @@ class Machine(NamedTuple):
     store_us: float = 695.0
     """Processor time of the store for a commit, such as a new topic."""
     store_us_per_process: float = 93.0
-    """More of it for each process that is told of the commit."""
+    """More of it for each process that gets the commit."""
     front_us_per_series: float = 1.9
     """Processor time to put one series into the /metrics of all processes."""
 

@@ -20,7 +20,7 @@ _TICK_S = 0.001
 
 
 async def _receive(consumer: Any, wanted: int) -> list[float]:
-    """Seconds that each record was under way."""
+    """Latency of each record in seconds."""
     taken: list[float] = []
     while len(taken) < wanted:
         for batch in (await consumer.getmany(timeout_ms=1000)).values():

@@ -61,5 +61,5 @@ def run_program(load: str, **options: object) -> dict[str, Any]:
         raise LoadError(f"{load} did not end within {TIMEOUT_S} s") from None
     if finished.returncode:
         raise LoadError(f"{load}: {finished.stderr.strip()[-_LAST_CHARACTERS:]}")
-    # What a JVM printed may stand before it.
+    # Output of the JVM may precede it.
     return dict(json.loads(finished.stdout.splitlines()[-1]))

@@ -21,7 +21,7 @@ SIZES = (("100 B", 100), ("1 KB", 1000))
 
 
 def one_record_requests(connections: int, in_flight: int) -> str:
-    """The title of the case with so many connections."""
+    """The title of the case with this number of connections."""
     return f"one-record requests, {connections} connection{'s'[: connections > 1]}, {in_flight} in flight"
 
 
@@ -30,7 +30,7 @@ def _at_least(ratio: float, against: str = Kafka.name) -> tuple[Requirement, ...
     return (Requirement(ratio, against), Requirement(1.2, Kafka.name, of=Unflushed.name))
 
 
-# Whole files of records stand in the page cache: as many as a consumer reads in about a second.
+# Whole files of records are in the page cache: as many as a consumer reads in about a second.
 _FILLS = {
     100: {"requests": 1000, "records_per_batch": 1000, "value_bytes": 100},
     1000: {"requests": 4000, "records_per_batch": 100, "value_bytes": 1000},

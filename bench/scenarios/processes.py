@@ -170,7 +170,7 @@ def _measure_start(results: Results, broker: _Processes) -> None:
 
 
 def _measure_idle_partitions(results: Results, broker: _Processes) -> None:
-    """Of a broker with many partitions that nobody uses."""
+    """Of a broker with many unused partitions."""
     total = _IDLE_TOPICS * _PARTITIONS_EACH
     case = f"{total:,} idle partitions"
 

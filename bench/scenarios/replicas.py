@@ -150,7 +150,7 @@ def _measure_recovery(results: Results, server: Cluster, topic: str, busy: str) 
 
 
 def _until(server: Cluster, topic: str, in_sync: int) -> None:
-    """Return when so many replicas of partition 0 are in sync. Raises LoadError."""
+    """Return when this number of replicas of partition 0 is in sync. Raises LoadError."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
         with suppress(WireError, OSError), Wire(server.port) as wire:

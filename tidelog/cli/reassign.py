@@ -76,8 +76,8 @@ def start(
 ) -> None:
     """Begin to move partitions as a plan says. Clients may use them meanwhile.
 
-    What is under way for the same partitions is replaced. Without --wait run `tidelog reassign status` later:
-    it ends the throttle.
+    A reassignment in progress for the same partitions is replaced. Without --wait run `tidelog reassign status`
+    later: it ends the throttle.
     """
     wanted = _read(file)
 

@@ -335,7 +335,7 @@ class Cluster:
             await self._moved.wait()
 
     async def close(self) -> None:
-        """Let changes that are under way finish, then close the store."""
+        """Let changes that are in progress finish, then close the store."""
         if self._changes:
             await asyncio.wait(self._changes)
         try:

@@ -153,7 +153,7 @@ def elected(assigned: PartitionAssignment, live: Set[int], least: int) -> Partit
 
 
 def _is_reassigned(assigned: PartitionAssignment, live: Set[int], least: int) -> bool:
-    """Whether a reassignment is under way that may be completed."""
+    """Whether a reassignment is in progress that may be completed."""
     if not (assigned.adding or assigned.removing):
         return False
     staying = {*assigned.wanted_replicas}

@@ -65,7 +65,7 @@ class RemoteStore:
         self._session_task: asyncio.Task[None] | None = None
         self._open: set[_Connection] = set()
         self._work: set[asyncio.Task[Any]] = set()
-        """Calls that are under way."""
+        """Calls that are in progress."""
         self._is_closed = False
 
     async def load(self) -> Catalog:

@@ -1,7 +1,7 @@
 """Work of many callers that is done together, in groups: one sync of the disk instead of one per caller.
 
 Owns who is in which group. Invariants: one group at a time, under the given lock; callers of one turn of the
-loop, and those that arrive while a group is under way, are in the next one; each gets a result or an error.
+loop, and those that arrive while a group is in progress, are in the next one; each gets a result or an error.
 
 Event loop only.
 """

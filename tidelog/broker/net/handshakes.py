@@ -27,7 +27,7 @@ DEADLINE_SECONDS = 30.0
 
 
 class Handshake(Protocol):
-    """The transport of a connection whose handshake is under way."""
+    """The transport of a connection whose handshake is in progress."""
 
     host: str
 

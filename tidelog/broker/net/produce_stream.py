@@ -209,4 +209,4 @@ class AwaitedProduce(Waiting):
             self._stream = None
 
     def interrupt(self) -> None:
-        """The broker stops: the answer comes with the flush that is under way."""
+        """The broker stops: the answer comes with the flush that is in progress."""

@@ -193,7 +193,7 @@ class Fetchers:
             logger.error("replica_not_repaired", error=repr(error), advice=advice, exc_info=error)
 
     async def close(self) -> None:
-        """Fetch nothing more; repairs that are under way end."""
+        """Fetch nothing more; repairs that are in progress end."""
         self._is_closed = True
         for fetcher in self._fetchers.values():
             await fetcher.close()

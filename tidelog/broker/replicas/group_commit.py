@@ -6,7 +6,7 @@ where that is possible, else a thread does. One wake-up of the loop reports all 
 arrive meanwhile share the log's next flush.
 
 Invariants:
-- at most one flush of a log is under way, so flushes of a log finish in the order they began;
+- at most one flush of a log is in progress, so flushes of a log finish in the order they began;
 - only `Work.run` runs in a thread, all else on the loop;
 - logs are flushed in parallel: a slow one delays no other. Only if the kernel has no queue, `MAX_THREADS`
   slow ones delay the others;
@@ -26,7 +26,7 @@ from typing import Protocol
 from tidelog.broker.storage.sync_queue import SyncQueue
 
 MAX_THREADS = 4
-"""How many logs threads flush at the same time. They start only when that many flushes are under way."""
+"""How many logs threads flush at the same time. They start only when that many flushes are in progress."""
 
 
 _NOT_DONE = (errno.ECANCELED, errno.EINTR)
@@ -80,7 +80,7 @@ class GroupCommit:
         self._listeners: list[asyncio.Future[None]] = []
 
     def request(self, log: Flushable) -> None:
-        """Flush `log` after this step of the loop, or after the flush of it that is under way."""
+        """Flush `log` after this step of the loop, or after the flush of it that is in progress."""
         if log in self._flushing:
             self._again.add(log)
             return
@@ -178,7 +178,7 @@ class GroupCommit:
                 future.set_result(None)
 
     async def wait_flushed(self, log: Flushable) -> None:
-        """Return when no flush of `log` is under way and none is asked for."""
+        """Return when no flush of `log` is in progress and none is asked for."""
         while log in self._flushing or log in self._requested:
             if log in self._requested:
                 self._start_requested()

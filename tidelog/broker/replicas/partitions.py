@@ -275,7 +275,7 @@ class Partitions:
         return (replica,)
 
     async def flushed(self, ended: Replica) -> None:
-        """Return when no flush of a replica that ended is under way, so that its log may be closed."""
+        """Return when no flush of a replica that ended is in progress, so that its log may be closed."""
         await self._group_commit.wait_flushed(ended)
 
     async def remove(self, keys: Sequence[tuple[str, int]]) -> None:

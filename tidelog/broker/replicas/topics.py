@@ -393,7 +393,7 @@ class Topics:
         await self._reconciler.settled()
 
     async def close(self) -> None:
-        """Let changes that are under way finish."""
+        """Let changes that are in progress finish."""
         while self._changes:
             await asyncio.wait(self._changes)
 

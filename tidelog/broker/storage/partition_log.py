@@ -428,7 +428,7 @@ class PartitionLog(ReadableLog):
         self._cleaned.is_dirty |= bool(work.before)
 
     def begin_checkpoint(self) -> CheckpointWork | None:
-        """Indexes, and a snapshot when one is due; None when there is nothing to do or one is under way.
+        """Indexes, and a snapshot when one is due; None when there is nothing to do or one is in progress.
 
         `run` it in a thread, then `finish_checkpoint`, whether it raised or not. Raises OSError if an
         index cannot be opened, and InvariantError; then nothing has begun.

@@ -6,9 +6,9 @@ the flush waits for the interpreter.
 
 Invariants: it gives the guarantee of the call: a worker of the kernel runs the same fsync of the same open
 file, and its error is the answer; the caller keeps the descriptor open until then. The answer ECANCELED says
-that no worker could be started: nothing was done, and the caller syncs itself. If the kernel does not
-accept a request (too many are under way), `submit` returns None, and the caller syncs itself. `open` returns
-None if the kernel or a sandbox (the usual one of containers) lacks or refuses any of the calls.
+that no worker could be started: nothing was done, and the caller syncs itself. If the kernel does not accept
+a request (too many are in progress), `submit` returns None, and the caller syncs itself. `open` returns None
+if the kernel or a sandbox (the usual one of containers) lacks or refuses any of the calls.
 
 For the event loop only. Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2): libc has no
 wrapper. Needs Linux 5.6.

@@ -157,7 +157,7 @@ class Tiering:
                     await self._wake.wait()
 
     async def look(self) -> None:
-        """Do for each log what is due, once all that is under way is done."""
+        """Do for each log what is due, once all that is in progress is done."""
         async with self._looking:
             await self._look()
 

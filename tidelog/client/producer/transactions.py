@@ -2,7 +2,7 @@
 
 Owns: the coordinators of the transactional id and of groups, and when each request of a transaction is sent.
 Invariants:
-- one change of the transaction is under way at a time;
+- one change of the transaction is in progress at a time;
 - the end of a transaction is sent only after every batch of it is settled, so no batch can come after it;
 - a request is repeated until its answer is final, at most request_timeout_ms. A commit whose answer did not
   come can be repeated by another call.
