@@ -74,10 +74,10 @@ def plan(
 def start(
     file: File, throttle: Throttle = None, wait: Wait = False, cluster: ToCluster = DEFAULT_CLUSTER
 ) -> None:
-    """Begin to move partitions as a plan says. Clients may use them meanwhile.
+    """Begin the reassignments of a plan. Clients may use the partitions meanwhile.
 
-    A reassignment in progress for the same partitions is replaced. Without --wait run `tidelog reassign status`
-    later: it ends the throttle.
+    A reassignment in progress for the same partitions is replaced. Without --wait, run
+    `tidelog reassign status` later: it ends the throttle.
     """
     wanted = _read(file)
 
