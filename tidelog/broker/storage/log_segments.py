@@ -37,15 +37,17 @@ class LogSegments:
         cleaned: CleanedOffset,
         *,
         has_new_names: bool,
+        flushed_end_offset: int,
     ) -> None:
         self.segments = tuple(segments)
         self.active = self.segments[-1]
-        self.flushed_end_offset = self.active.end_offset
+        self.flushed_end_offset = flushed_end_offset
         self._folder = folder
         self._disk = disk
         self._cleaned = cleaned
-        self.active.flushed_tail = self.active.tail
-        self._unsynced_indexes: list[LocalSegment] = []
+        if flushed_end_offset == self.active.end_offset:
+            self.active.flushed_tail = self.active.tail
+        self._unsynced_indexes = [s for s in self.segments[:-1] if s.end_offset > flushed_end_offset]
         self.has_new_names = has_new_names
         """The folder's names, or its topic id, may not be durable yet."""
         self._is_swapping = False
@@ -221,6 +223,7 @@ class LogSegments:
         self.active.index_time()
         for index in self.active.indexes:
             index.write_out()
+            index.rest()
 
     def close(self, *, revoke: bool = False) -> None:
         for segment in self.segments:

@@ -7,7 +7,8 @@ thread while the log is in use; `run` raises OSError and may be called once.
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,9 @@ from tidelog.broker.storage.disk import FULL, Disk, OpenFile
 from tidelog.broker.storage.index import IndexFile
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
+
+SyncEach = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]
+"""Calls a function with each descriptor, as `map` does."""
 
 READ_COMMITTED = 1
 """The isolation level of consumers that read no open and no aborted transactions."""
@@ -100,15 +104,24 @@ class FlushWork:
     """The partition's folder when names in it changed, else None."""
     before: Sequence[Callable[[], None]] = ()
 
-    def run(self) -> None:
-        """In any thread. Raises OSError: then nothing of it may be taken as durable, ever.
+    def run(self, each: SyncEach = map) -> None:
+        """In any thread, the syncs of the files by `each`. Raises OSError: then nothing of it may be taken as
+        durable, ever.
 
         But where no file could be opened (`is_out_of_handles`) no sync has failed: another flush may follow.
         """
         try:
-            self._sync()
+            self._sync(each)
         finally:
             self._release()
+
+    def attempt(self, each: SyncEach = map) -> OSError | None:
+        """`run`, with the error as the answer."""
+        try:
+            self.run(each)
+        except OSError as error:
+            return error
+        return None
 
     def lone_fd(self) -> int | None:
         """The file whose fdatasync is all that `run` has to wait for, or None when there is more to it."""
@@ -131,14 +144,13 @@ class FlushWork:
         for file in self.files:
             file.release()
 
-    def _sync(self) -> None:
+    def _sync(self, each: SyncEach) -> None:
         for step in self.before:
             step()
         if self.folder is not None:
             # First: a start does not know whose records they are in a folder without its topic id.
             sync_topic_id(self.disk, self.folder)
-        for file in self.files:
-            self.disk.fdatasync(file.fd)
+        deque(each(self.disk.fdatasync, [file.fd for file in self.files]), 0)
         self._check_last_file()
         if self.folder is not None:
             self.disk.fsync_directory(self.folder)

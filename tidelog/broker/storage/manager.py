@@ -19,7 +19,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -97,8 +97,8 @@ _NOT_CLEAN_ADVICE = (
     "nothing that was acknowledged is lost, and the next start reads the logs to their ends; check the disk "
     "and its space before"
 )
-_CLOSED_AT_ONCE = 16
-"""Logs that are closed at the same time: a disk does many syncs in about the time of one."""
+_SYNCED_AT_ONCE = 16
+"""Logs that are flushed, or closed, at the same time: a disk does many syncs in about the time of one."""
 _FOLDER_ADVICE = "it is empty now; if its folder was moved, stop the broker, put it back, start again"
 logger = structlog.get_logger(__name__)
 
@@ -212,22 +212,32 @@ class LogManager:
         A log that cannot be opened is reported and missing in the result; the others are opened. Raises
         OSError if the process has too few file handles.
         """
+        opened: list[PartitionLog] = []
+        failed: list[tuple[TopicPartition, OSError]] = []
         for topic, topic_id, partition, config in partitions:
+            key = (topic, partition)
+            if key in self.logs:
+                continue
+            latest, has_copies = (latest_epochs or {}).get(key, ANY_EPOCH), key in copied
             try:
-                key = (topic, partition)
-                latest = (latest_epochs or {}).get(key, ANY_EPOCH)
-                self.create(topic, topic_id, partition, config, now_ms, latest, has_copies=key in copied)
+                log = self.create(topic, topic_id, partition, config, now_ms, latest, has_copies=has_copies)
+                opened.append(log)
             except OSError as error:
+                failed.append((key, error))
                 if is_out_of_handles(error):
-                    raise  # This log is not damaged, and the next logs would find no handle either.
-                is_foreign = isinstance(error, ForeignFolderError)
-                logger.error(
-                    "partition_offline",
-                    topic=topic,
-                    partition=partition,
-                    error=str(error),
-                    advice=_FOREIGN_ADVICE if is_foreign else _OPEN_ADVICE,
-                )
+                    break
+        failed += self._flush(opened)
+        for (topic, partition), failure in failed:
+            if is_out_of_handles(failure):
+                raise failure  # This log is not damaged, and the next logs would find no handle either.
+            is_foreign = isinstance(failure, ForeignFolderError)
+            logger.error(
+                "partition_offline",
+                topic=topic,
+                partition=partition,
+                error=str(failure),
+                advice=_FOREIGN_ADVICE if is_foreign else _OPEN_ADVICE,
+            )
         if any(log.recovery.below_recovery_point for log in self.logs.values()):
             # Else the next crash would take what is appended below the old point for durable.
             with suppress(OSError):
@@ -235,6 +245,30 @@ class LogManager:
         if not self._is_same_boot:
             note_boot(self._disk, self.data_dir)
         return self.logs
+
+    def _flush(self, logs: Iterable[PartitionLog]) -> list[tuple[TopicPartition, OSError]]:
+        """Make durable what recovery read back, of all logs at once. Closes and returns those where that
+        fails, with the error."""
+        works = [(log, work) for log in logs if (work := log.begin_flush()) is not None]
+        failed: list[tuple[TopicPartition, OSError]] = []
+        with ThreadPoolExecutor(_SYNCED_AT_ONCE, thread_name_prefix="flushing") as threads:
+            # A log of many files gets all threads, and what is written is written in one order.
+            outcomes = [
+                work.attempt(threads.map)
+                if work.before or len(work.files) > _SYNCED_AT_ONCE
+                else threads.submit(work.attempt)
+                for _, work in works
+            ]
+            for (log, work), outcome in zip(works, outcomes, strict=True):
+                error = outcome.result() if isinstance(outcome, Future) else outcome
+                if error is None:
+                    log.finish_flush(work)
+                    continue
+                key = (log.topic, log.partition)
+                self._unopened = True
+                self.logs.pop(key).close(clean=False)
+                failed.append((key, error))
+        return failed
 
     def create(
         self,
@@ -249,7 +283,8 @@ class LogManager:
     ) -> PartitionLog:
         """Open the log of a partition, making its folder if there is none. Raises OSError.
 
-        A folder whose metadata contradicts the topic id is left as it is: ForeignFolderError.
+        A folder whose metadata contradicts the topic id is left as it is: ForeignFolderError. What was read
+        back after an unclean shutdown is durable after the first flush.
         """
         key = (topic, partition)
         if key in self.logs:
@@ -653,7 +688,7 @@ class LogManager:
         others = [log for log in logs if clean and not log.is_settled]
         for log in settled:
             log.close(clean)
-        with ThreadPoolExecutor(_CLOSED_AT_ONCE, thread_name_prefix="closing") as threads:
+        with ThreadPoolExecutor(_SYNCED_AT_ONCE, thread_name_prefix="closing") as threads:
             list(threads.map(lambda log: log.close(clean), others))
         return next((log.failure for log in logs if log.failure is not None), None)
 

@@ -88,18 +88,23 @@ class PartitionLog(ReadableLog):
         self.failure = None
         self._steady_ms = steady_ms
         self._segments = LogSegments(
-            folder, disk, recovered.segments, recovered.cleaned, has_new_names=recovered.has_new_names
+            folder,
+            disk,
+            recovered.segments,
+            recovered.cleaned,
+            has_new_names=recovered.has_new_names,
+            flushed_end_offset=recovered.flushed_end_offset,
         )
         self._positions = {}
         self._cleaned = recovered.cleaned
         self.end_offset = self._segments.active.end_offset
-        self.flushed_end_offset = self._segments.flushed_end_offset
+        self.start_offset = recovered.start_offset
+        self.flushed_end_offset = max(self.start_offset, self._segments.flushed_end_offset)
         """Everything before it is durable."""
         self.committed_end: int | None = None
         """Retention deletes nothing from here on, if it is given: other brokers may lack it."""
         self.copied_end_offset = 0
         """Where remote.storage.enable is set, retention deletes nothing from here on: it is nowhere else."""
-        self.start_offset = recovered.start_offset
         self._upkeep = Upkeep(folder, disk, self._segments, self.producers, recovered.report.snapshot_offset)
         self.compaction = Compactable(folder, disk, self._segments, self._upkeep, self._cleaned)
         self._epochs = LeaderEpochs(disk, folder)
@@ -130,7 +135,7 @@ class PartitionLog(ReadableLog):
         `start_offset` is the log start that was checkpointed, if any: older records stay deleted. No leader
         had a later epoch than `latest_epoch`. `has_copies` says that other brokers have replicas. `steady_ms`
         is the clock by which producers expire, by default `now_ms` of each call. What was read back after an
-        unclean shutdown is made durable before this returns.
+        unclean shutdown is durable after the first flush.
         """
         recovery = Recovery(
             folder,
@@ -149,7 +154,7 @@ class PartitionLog(ReadableLog):
         try:
             recovered = recovery.run(start_offset)
             log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
-            log._upkeep.start(log._epochs, log.recovery)
+            log._upkeep.start(log.recovery)
             return log
         except BaseException:
             recovery.close()

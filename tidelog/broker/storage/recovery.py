@@ -9,7 +9,7 @@ A file below the recovery point that is missing, empty or cut short was lost aft
 follows it is still good: it stays, and the log has a hole (see `holes`).
 
 Beyond the recovery point the page cache may return bytes that never reached the disk, so every good batch
-there is written again, from the bytes that were checked, before the log is synced.
+there is written again, from the bytes that were checked. The first flush of the log makes it durable.
 
 Invariants: each closed segment joins the next one, or `RecoveryReport` names the hole; the producer state is
 that of the newest usable snapshot plus every header after it, which equals a replay of the whole log; nothing
@@ -121,6 +121,8 @@ class Recovered(NamedTuple):
     report: RecoveryReport
     has_new_names: bool
     """The folder may hold names that no flush has made durable."""
+    flushed_end_offset: int
+    """All before it was durable when this process began."""
 
 
 class _Scan(NamedTuple):
@@ -256,6 +258,7 @@ class Recovery:
             self.report,
             # A clean close has flushed it, unless there was nothing to flush.
             is_empty or not end_offset or not self.report.clean_shutdown,
+            min(self._trusted, end_offset),
         )
 
     def _start_of(self, first_base: int, saved: int | None, end_offset: int) -> int:

@@ -12,7 +12,6 @@ Invariants:
   crash left. So it counts only once the log is durable up to it.
 """
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,10 +160,6 @@ class Upkeep:
         """Everything, now: at a close. Raises OSError."""
         if self._segments.flushed_end_offset < end_offset or self._segments.has_new_names:
             self._segments.sync_logs(from_offset)
-        self._make_rest_durable(epochs, from_offset, end_offset)
-
-    def _make_rest_durable(self, epochs: LeaderEpochs, from_offset: int, end_offset: int) -> None:
-        """Everything that a start could also find in the logs, but more slowly."""
         self._segments.sync_indexes(from_offset)
         if epochs.is_dirty:
             epochs.save(epochs.entries)
@@ -176,37 +171,25 @@ class Upkeep:
             self._segments.sync_names()
         self.recovery_point = end_offset
 
-    def start(self, epochs: LeaderEpochs, report: RecoveryReport) -> None:
-        """Write the results of recovery to the files, durably if the end was not clean. Raises OSError.
+    def start(self, report: RecoveryReport) -> None:
+        """Write the results of recovery to the files. The first checkpoint makes them durable.
 
-        A log that never held anything has nothing to lose. If one of the two snapshots was lost, another
-        is written before the last one is. A full disk keeps no log from being read: only the records have to
-        be durable, and the next start will have as much to read as this one.
+        A full disk keeps no log from being read: the next start will have as much to read as this one. Raises
+        OSError for other problems.
         """
-        end_offset = report.end_offset
-        has_been_used = end_offset or report.truncated_bytes or report.deleted_segments or report.is_damaged
-        if report.clean_shutdown or not (has_been_used or len(self._producers) or epochs.is_dirty):
-            try:
-                self._segments.write_indexes()
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise  # Else a later checkpoint, or the close, has them to write.
-            self.recovery_point = end_offset
-            self._is_as_found = not (report.is_damaged or report.truncated_bytes or report.rebuilt_indexes)
-        else:
-            self._segments.sync_logs(report.recovery_point)
-            try:
-                self._make_rest_durable(epochs, report.recovery_point, end_offset)
-                self._is_as_found = True
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                self.recovery_point = min(report.recovery_point, end_offset)
-                self._indexes_failed = self.snapshot_due = True
-        if len(self._producers) and len(snapshots(self._disk, self._folder)) < 2:
-            self.snapshot_due = True
-            with suppress(OSError):
-                self.take_snapshot(end_offset)
+        is_written = True
+        try:
+            self._segments.write_indexes()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            is_written = False
+        self.recovery_point = self._segments.flushed_end_offset
+        # Else entries of records that the log lost may follow those that a checkpoint would add.
+        self._indexes_failed = not (is_written or report.clean_shutdown)
+        self._is_as_found = not (report.is_damaged or report.truncated_bytes or report.rebuilt_indexes)
+        is_spare_missing = len(self._producers) and len(snapshots(self._disk, self._folder)) < 2
+        self.snapshot_due = bool(is_spare_missing) or self.recovery_point < report.end_offset
 
     @property
     def covered_offset(self) -> int:

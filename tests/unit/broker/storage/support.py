@@ -98,7 +98,8 @@ def open_log(
     has_copies: bool = False,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
-    """A log whose files are closed when nobody holds it any more: a process of tests opens thousands."""
+    """A log whose files are closed when nobody holds it any more: a process of tests opens thousands. What
+    recovery read back is durable."""
     log = PartitionLog.open(
         folder,
         topic="topic",
@@ -113,6 +114,7 @@ def open_log(
         has_copies=has_copies,
     )
     weakref.finalize(log, log._segments.close)
+    flush(log)
     return log
 
 

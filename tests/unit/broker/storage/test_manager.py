@@ -2,6 +2,8 @@
 
 import errno
 import os
+import threading
+from collections import Counter
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -270,6 +272,80 @@ def test_a_log_that_cannot_be_opened_does_not_affect_others_and_is_never_trusted
         ("topic", 1): 30,
     }
     logs.close()
+
+
+class MeetingDisk(Disk):
+    """The first syncs of segments return when 16 are under way; 60 seconds without that are an error."""
+
+    def __init__(self) -> None:
+        self.syncs: list[str] = []
+        self._meeting = threading.Barrier(16, timeout=60)
+        self._left = threading.Semaphore(16)
+
+    def fdatasync(self, fd: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        self.syncs.append(Path(name).suffix)
+        if name.endswith(".log") and self._left.acquire(blocking=False):
+            try:
+                self._meeting.wait()
+            except threading.BrokenBarrierError:
+                raise OSError(errno.EIO, "the syncs are made one after the other") from None
+
+    def fsync_directory(self, path: Path) -> None:
+        self.syncs.append("folder")
+
+
+@pytest.mark.parametrize(("partitions", "batches"), [(16, 1), (1, 200)], ids=["logs", "segments"])
+def test_a_start_after_a_kill_makes_logs_and_segments_durable_at_the_same_time(
+    tmp_path: Path, partitions: int, batches: int
+) -> None:
+    logs = manager(tmp_path)
+    files = 0
+    for partition in range(partitions):
+        log = create(logs, partition=partition)
+        fill(log, batches)
+        files += log.segment_count
+    kill(logs)
+    disk = MeetingDisk()
+    logs = manager(tmp_path, disk)
+    disk.syncs.clear()
+    wanted = [("topic", TOPIC_ID, partition, SMALL) for partition in range(partitions)]
+    opened = logs.open_all(wanted, NOW_MS)
+    assert {log.flushed_end_offset for log in opened.values()} == {batches}
+    # Indexes and snapshots wait for the first checkpoint.
+    of_each_log = Counter({".metadata": partitions, "folder": partitions})
+    assert Counter(disk.syncs) == of_each_log + Counter({".log": files})
+    kill(logs)
+
+
+def test_a_start_after_a_kill_syncs_nothing_of_logs_without_records_beyond_the_recovery_point(
+    tmp_path: Path,
+) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    checkpoint(logs)
+    kill(logs)
+    disk = FaultyDisk()
+    logs = manager(tmp_path, disk)
+    disk.synced.clear()
+    (log,) = logs.open_all([("topic", TOPIC_ID, 0, SMALL)], NOW_MS).values()
+    assert log.flushed_end_offset == 30
+    assert not disk.synced
+    logs.close()
+
+
+def test_a_log_whose_records_cannot_be_made_durable_at_the_start_is_offline(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    fill(create(logs))
+    kill(logs)
+    disk = FaultyDisk()
+    logs = manager(tmp_path, disk)
+    disk.fdatasync_error = errno.EIO
+    with capture_logs() as events:
+        assert not logs.open_all([("topic", TOPIC_ID, 0, SMALL)], NOW_MS)
+    assert [event["event"] for event in events if event["log_level"] == "error"] == ["partition_offline"]
+    disk.fdatasync_error = None
+    assert not logs.close()
 
 
 def test_a_failed_log_keeps_the_shutdown_from_being_clean(tmp_path: Path) -> None:

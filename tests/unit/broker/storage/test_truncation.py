@@ -67,7 +67,7 @@ class CountedDisk(Disk):
 def opened(folder: Path, disk: Disk) -> LogManager:
     logs = LogManager(folder, next_producer_id=lambda: NEVER_ISSUED, disk=disk)
     logs.lock()
-    logs.create("topic", TOPIC_ID, 0, CONFIG, NOW_MS)
+    logs.open_all([("topic", TOPIC_ID, 0, CONFIG)], NOW_MS)
     return logs
 
 
