@@ -76,6 +76,7 @@ class PartitionLog(ReadableLog):
         steady_ms: Callable[[], int] | None = None,
     ) -> None:
         self.folder = folder
+        self.disk = disk
         self.topic = topic
         self.partition = partition
         self.config = config

@@ -6,7 +6,7 @@ Owns the manifest in memory and its changes. Invariants:
 - changes are made one after the other; after one whose outcome is not known, the manifest is not known until
   it was claimed again;
 - without an unclean election, a log that does not adjoin the remote segments changes nothing there: its
-  folder or the URL is the wrong one;
+  folder or the URL is the wrong one. The same applies if records were copied and there is no manifest;
 - each claim puts a manifest before it deletes what none names: an earlier request that arrives later finds
   its number taken, so it cannot name deleted objects;
 - `PartitionLog.copied_end_offset`, up to where retention may delete local segments, follows a durable
@@ -26,6 +26,7 @@ import msgspec
 import structlog
 
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.checkpoints import COPIED_OFFSET, write_number
 from tidelog.broker.storage.local_segment import LocalSegment
 from tidelog.broker.tiering.copying import copy_segment
 from tidelog.broker.tiering.plan import agreed_end
@@ -35,6 +36,10 @@ from tidelog.remote_log.manifest import CopiedSegment, Manifest, ManifestError
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
 _NOWHERE = 2**63 - 1
+_ADVICE = (
+    "set remote.storage.url to the store of before; to give up the records in remote storage, set"
+    " remote.storage.enable=false and remote.log.delete.on.disable=true"
+)
 Run = Callable[..., Awaitable[Any]]
 """Calls a blocking function in a thread."""
 logger = structlog.get_logger(__name__)
@@ -59,6 +64,7 @@ class RemoteLog:
         self._reader = reader
         self._run = run
         self._is_stopping = is_stopping
+        self._copied = replica.log.folder / COPIED_OFFSET
         self._changing = asyncio.Lock()
         self._claims = 0
 
@@ -100,6 +106,11 @@ class RemoteLog:
         log, replica = self._log, self._replica
         found: Manifest | None = await self._run(self.objects.load)
         if found is None:
+            if log.disk.exists(self._copied):
+                raise ManifestError(
+                    f"there is no {self.objects.path('manifest')}, and {self._copied} says that remote storage"
+                    f" holds records of this partition: {_ADVICE}"
+                )
             start = log.start_offset
             claimed = Manifest(0, log.topic, replica.topic_id, log.partition, self.leader_epoch, start, start)
         elif found.leader_epoch > self.leader_epoch:
@@ -126,11 +137,18 @@ class RemoteLog:
                 claimed, number=found.number + 1, leader_epoch=self.leader_epoch
             )
             log.epochs.add_older(claimed.epochs)
-        await self._run(self.objects.commit, claimed)
+        await self._run(self._commit, claimed)
         self._claims += 1
         self._hold(claimed)
         await self._run(self.objects.sweep, claimed)
         return claimed
+
+    def _commit(self, manifest: Manifest) -> None:
+        """Let a manifest count. Before the first one with segments, the partition's folder says so."""
+        disk = self._log.disk
+        if manifest.segments and not disk.exists(self._copied):
+            write_number(disk, self._copied, manifest.end_offset)
+        self.objects.commit(manifest)
 
     async def _check_joins(self, found: Manifest, agreed: int) -> None:
         """Raise ManifestError unless the local log, which has the same leader epochs up to `agreed`, goes on
@@ -145,9 +163,7 @@ class RemoteLog:
             raise ManifestError(
                 f"{self.objects.path('manifest')} names the records {found.start_offset} to"
                 f" {found.end_offset}, and those of the local log, {log.start_offset} to {log.end_offset}, do"
-                " not join them: check that remote.storage.url is the one of before, and put back the"
-                " partition's folder if it was lost; to delete what is in remote storage, set"
-                " remote.storage.enable=false and remote.log.delete.on.disable=true"
+                f" not join them: {_ADVICE}; put back the partition's folder if it was lost"
             )
 
     def _hold(self, manifest: Manifest) -> None:
@@ -200,7 +216,7 @@ class RemoteLog:
                 raise ManifestConflictError("this broker does not lead, or has not claimed the manifest")
             before, after = self.manifest, change(self.manifest)
             try:
-                await self._run(self.objects.commit, after)
+                await self._run(self._commit, after)
             except BaseException:
                 self.manifest = None
                 raise

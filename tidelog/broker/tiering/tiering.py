@@ -26,6 +26,8 @@ from tidelog.broker.observability.remote_counts import RemoteCounts
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.storage.checkpoints import COPIED_OFFSET
+from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.tiering.fetches import TOLD_EVERY_SECONDS, RemoteFetches
 from tidelog.broker.tiering.plan import copyable_end, start_after_retention
 from tidelog.broker.tiering.remote_log import RemoteLog
@@ -230,10 +232,18 @@ class Tiering:
         if config.remote_storage_enable or not config.remote_log_delete_on_disable or replica.stopped:
             return
         try:
-            await self._run(PartitionObjects(self._store, replica.topic_id, log.partition).delete_all)
+            await self._run(
+                self._give_up, PartitionObjects(self._store, replica.topic_id, log.partition), log
+            )
         except OSError as error:
             self._counts.delete_errors += 1
             self._tell(replica, error)
+
+    @staticmethod
+    def _give_up(objects: PartitionObjects, log: PartitionLog) -> None:
+        objects.delete_all()
+        if log.disk.exists(log.folder / COPIED_OFFSET):
+            log.disk.unlink(log.folder / COPIED_OFFSET)
 
     async def _remove_deleted(self) -> None:
         """Delete the objects of deleted topics."""

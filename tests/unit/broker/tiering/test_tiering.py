@@ -42,7 +42,7 @@ class Killed(Exception):
 
 
 class KilledStore:
-    """A store whose process is killed at one of its calls: before it, or after it before its answer."""
+    """A store whose process is killed at one of its changes: before it, or after it before its answer."""
 
     def __init__(self, store: ObjectStore, at: int, *, after: bool) -> None:
         self._store = store
@@ -54,6 +54,8 @@ class KilledStore:
         def call(*arguments: Any) -> Any:
             if self.was_killed:
                 raise Killed
+            if name not in ("put", "put_new", "delete"):
+                return getattr(self._store, name)(*arguments)
             self._left -= 1
             self.was_killed = self._left == 0
             if self.was_killed and not self._after:
@@ -119,7 +121,7 @@ async def test_places_and_times_are_found_in_remote_storage(open_tiered: OpenTie
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_kill_at_any_call_of_the_store_loses_nothing_and_leaves_nothing(
+async def test_a_kill_at_any_change_of_the_store_loses_nothing_and_leaves_nothing(
     open_tiered: OpenTiered, tmp_path: Path, after: bool
 ) -> None:
     """Also a second kill, in what the start after the first does."""
@@ -274,6 +276,9 @@ async def test_a_compacted_topic_is_refused_and_a_tiered_one_is_not_simply_disab
     start = asker.replica("t").log.start_offset
     assert (await listed(asker, -2)).offset == start > 0
     assert await read_all(asker, start) == list(range(start, 10))
+    await topics.change_configs("t", lambda _: {"remote.storage.enable": "true"})
+    await settle(asker)
+    assert manifest_of(asker).start_offset == start
 
 
 async def test_a_broker_without_remote_storage_refuses_topics_that_have_it(
@@ -436,9 +441,8 @@ async def test_where_nothing_more_is_copied_retention_deletes_local_segments(ope
     assert await read_all(asker, start) == list(range(start, 32))
 
 
-@pytest.mark.parametrize("is_lost", [False, True], ids=["another URL", "a lost folder"])
-async def test_a_store_that_does_not_join_the_local_log_is_left_as_it_is(
-    open_tiered: OpenTiered, tmp_path: Path, is_lost: bool
+async def test_a_store_is_left_as_it_is_where_the_folder_of_the_partition_was_lost(
+    open_tiered: OpenTiered, tmp_path: Path
 ) -> None:
     asker = await open_tiered()
     await asker.create("t", **TIERED)
@@ -446,13 +450,7 @@ async def test_a_store_that_does_not_join_the_local_log_is_left_as_it_is(
     await settle(asker)
     await asker.services.close()
     objects = objects_in(tmp_path / "remote")
-    if is_lost:
-        rmtree(tmp_path / "data" / "t-0")
-    else:
-        asker = await open_tiered(remote_storage_url=f"file://{tmp_path}/other")
-        await fill(asker, 10, first=10)
-        await settle(asker)
-        await asker.services.close()
+    rmtree(tmp_path / "data" / "t-0")
     asker = await open_tiered()
     await settle(asker)
     await fill(asker, 10, first=20, timestamp_ms=NOW_MS + 5)
@@ -461,6 +459,34 @@ async def test_a_store_that_does_not_join_the_local_log_is_left_as_it_is(
     assert objects_in(tmp_path / "remote") == objects
     for timestamp in (-2, -5):
         assert (await listed(asker, timestamp)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_another_url_is_refused_for_the_partitions_whose_records_were_copied(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    for topic in ("t", "u"):
+        await asker.create(topic, **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    await asker.services.close()
+    with capture_logs() as events:
+        asker = await open_tiered(remote_storage_url=f"file://{tmp_path}/other")
+        await settle(asker)
+    told = [each for each in events if each["event"] == "remote_storage_failed"]
+    assert "set remote.storage.url to the store of before" in told[0]["error"]
+    assert (await listed(asker, -2)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await fetched(asker, 0)).code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await fetched(asker, 9)).offsets == [9]
+    await fill(asker, 10, first=10)
+    await fill(asker, 10, "u")
+    await settle(asker)
+    assert asker.replica("u").log.start_offset > 5
+    assert not list((tmp_path / "other").glob(f"{asker.replica('t').topic_id}/*"))
+    await asker.services.close()
+    asker = await open_tiered()
+    await settle(asker)
+    assert await read_all(asker, 0) == list(range(20))
 
 
 async def test_a_new_leader_claims_before_another_segment_is_copied(open_tiered: OpenTiered) -> None:
