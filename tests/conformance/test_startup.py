@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.broker.net.peers import Peer
 from tests.waiting import DEADLINE_SECONDS
-from tidelog.client import Admin, ConfigResource, ConfigResourceType
+from tidelog.client import Admin, ConfigResource, ConfigResourceType, NewTopic
 from tidelog.protocol.schema import ApiKey
 
 
@@ -98,6 +98,38 @@ async def test_a_signal_ends_the_broker_cleanly_with_exit_code_0(
     events = [json.loads(line)["event"] for line in out.splitlines()]
     assert events[-1] == "broker_stopped"
     assert "broker_stopping" in events
+
+
+async def test_a_signal_ends_a_broker_whose_remote_storage_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "anyone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "anything")
+    is_asked = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_asked.set()
+        await reader.read()
+        writer.close()
+
+    store = await asyncio.start_server(hang, "127.0.0.1", 0)
+    host, port = store.sockets[0].getsockname()
+    settings = (
+        "remote.log.storage.system.enable=true",
+        "remote.storage.url=s3://bucket/prefix",
+        f"remote.storage.endpoint=http://{host}:{port}",
+        f"remote.storage.request.timeout.ms={round(10_000 * DEADLINE_SECONDS)}",
+    )
+    arguments = [each for setting in settings for each in ("--set", setting)]
+    async with store, started(tmp_path, *arguments) as (broker, event):
+        async with Admin(bootstrap_servers=f"127.0.0.1:{port_of(event)}") as admin:
+            await admin.create_topics([NewTopic("t", topic_configs={"remote.storage.enable": "true"})])
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await is_asked.wait()
+        broker.process.terminate()
+        code, out, errors = await broker.end()
+    assert (code, errors) == (0, "")
+    assert json.loads(out.splitlines()[-1])["event"] == "broker_stopped"
 
 
 @pytest.mark.parametrize("when", ["at the start", "while it runs"])

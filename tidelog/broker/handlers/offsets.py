@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -367,7 +367,7 @@ class _Search(NamedTuple):
 async def _search(
     topics: list[types.ListOffsetsResponseTopicDict],
     searches: Sequence[_Search],
-    threads: ThreadPoolExecutor | None,
+    threads: Executor | None,
 ) -> types.ListOffsetsResponseDict:
     """Look timestamps up in a thread, because that may read the disk; in one of `threads` where that may wait
     for remote storage."""

@@ -5,5 +5,6 @@
 - `plan`: what is copied and what is deleted, as pure rules
 - `remote_log`: which part of a partition's log is in remote storage, as this broker knows it while it leads
 - `remote_segments`: segments in remote storage, read by ranges through caches
+- `store_threads`: threads that call the store, which a stop does not wait for
 - `tiering`: the one task of a broker that copies, deletes and sweeps
 """

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import structlog
 
 from tidelog.broker.observability.remote_counts import RemoteCounts
 from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, RemoteRead
+from tidelog.broker.tiering.store_threads import StoreThreads
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 TOLD_EVERY_SECONDS = 60.0
@@ -29,7 +29,7 @@ class RemoteFetches:
     """Of one broker."""
 
     def __init__(self, counts: RemoteCounts, threads: int, most_waiting: int) -> None:
-        self.threads = ThreadPoolExecutor(threads, thread_name_prefix="remote-read")
+        self.threads = StoreThreads(threads, "remote-read")
         self._counts = counts
         self._most_waiting = most_waiting
         self._tell_again_at: dict[tuple[int, type], float] = {}
@@ -88,7 +88,7 @@ class RemoteFetches:
             )
 
     def close(self) -> None:
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown()
 
 
 def _read(read: RemoteRead) -> RemoteFound | ApiError:

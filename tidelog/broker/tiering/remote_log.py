@@ -108,8 +108,8 @@ class RemoteLog:
         if found is None:
             if log.disk.exists(self._copied):
                 raise ManifestError(
-                    f"there is no {self.objects.path('manifest')}, and {self._copied} says that remote storage"
-                    f" holds records of this partition: {_ADVICE}"
+                    f"there is no {self.objects.path('manifest')}, and {self._copied} says that remote"
+                    f" storage holds records of this partition: {_ADVICE}"
                 )
             start = log.start_offset
             claimed = Manifest(0, log.topic, replica.topic_id, log.partition, self.leader_epoch, start, start)

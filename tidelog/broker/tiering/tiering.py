@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -32,12 +31,14 @@ from tidelog.broker.tiering.fetches import TOLD_EVERY_SECONDS, RemoteFetches
 from tidelog.broker.tiering.plan import copyable_end, start_after_retention
 from tidelog.broker.tiering.remote_log import RemoteLog
 from tidelog.broker.tiering.remote_segments import RemoteReader
+from tidelog.broker.tiering.store_threads import StoreThreads
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.remote_log.manifest import Manifest, ManifestError
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
 SWEEP_SECONDS = 3_600
+STOP_SECONDS = 3.0
 _THREADS = 2
 """One copies, so that another is free for DeleteRecords."""
 _FAILURES = (OSError, ManifestError, ManifestConflictError)
@@ -86,7 +87,7 @@ class Tiering:
             index_cache_bytes=now.remote_log_index_file_cache_total_size_bytes,
             note_read=self._note_read,
         )
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="remote-copy")
+        self._threads = StoreThreads(_THREADS, "remote-copy")
         self._doomed: set[UUID] = set()
         """Deleted topics that may have objects."""
         self._swept: dict[RemoteLog, float] = {}
@@ -107,12 +108,15 @@ class Tiering:
         self._task = asyncio.get_running_loop().create_task(self._repeat())
 
     async def stop(self) -> None:
-        """End after the object that is being put; what was not committed is left for the next claim."""
+        """End after the call of the store that is under way, or without its answer if that takes longer than
+        STOP_SECONDS; what was not committed is left for the next claim."""
         self._is_stopping = True
         self._wake.set()
         if self._task is not None:
-            await self._task
-        self._threads.shutdown(wait=False)
+            await asyncio.wait([self._task], timeout=STOP_SECONDS)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._threads.shutdown()
         self.fetches.close()
 
     def _note_read(self, size: int) -> None:
