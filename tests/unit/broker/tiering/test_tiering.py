@@ -27,6 +27,7 @@ from tests.unit.broker.tiering.conftest import (
     settle,
 )
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker.console.records import stepwise_reading
 from tidelog.broker.console.views.records import Place, Reading, Records
 from tidelog.broker.console.views.topics import partition_row
 from tidelog.broker.storage.manager import DataFolderError
@@ -194,6 +195,34 @@ async def test_a_store_that_hangs_costs_a_fetch_its_patience_only(open_tiered: O
     while not found:
         found = (await fetched(asker, 0)).offsets
     assert found[0] == 0
+
+
+async def test_a_store_that_hangs_ends_a_visit_of_old_records_only(
+    open_tiered: OpenTiered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_answer = Event()
+    hangs = False
+    asker = await open_tiered(
+        lambda store: Switched(store, lambda: hangs and not may_answer.wait(DEADLINE_SECONDS))
+    )
+    await asker.create("t", **TIERED)
+    await fill(asker, 20)
+    await settle(asker)
+    console = Records(asker.services)
+    hangs = True
+    old = asyncio.ensure_future(console.page("t", 0, Place(0), 20, Reading()))
+    await until(lambda: asker.services.metrics.remote.fetch_requests)
+    assert [row["offset"] for row in (await console.page("t", 0, Place(19), 20, Reading()))["rows"]] == [19]
+    assert not old.done()
+    monkeypatch.setattr(stepwise_reading, "REMOTE_SECONDS", 0.001)
+    for place in (Place(1), Place(timestamp_ms=NOW_MS)):
+        with pytest.raises(ApiError, match="remote storage gave no answer within"):
+            await console.page("t", 0, place, 20, Reading())
+    with pytest.raises(ApiError, match="remote storage gave no answer within"):
+        await console.batches("t", 0, 2, 100)
+    may_answer.set()
+    with suppress(ApiError):
+        await old
 
 
 async def test_what_delete_records_deletes_leaves_remote_storage_first(

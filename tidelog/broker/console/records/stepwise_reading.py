@@ -1,8 +1,9 @@
 """The records that a consumer may see, one bounded step of reading at a time.
 
 Owns `StepwiseReader`: a step reads whole batches of one partition in a thread, decompresses and decodes them
-there, and gives the records that match a filter. What it reads is what Fetch would give: nothing from the
-high watermark on, or from the last stable offset on, and then no aborted records.
+there, and gives the records that match a filter. Remote segments are read by `RemoteFetches` before. What it
+reads is what Fetch would give: nothing from the high watermark on, or from the last stable offset on, and
+then no aborted records.
 
 Invariants:
 - at most one step runs at a time, of all visitors of a broker, so what is decompressed stays within
@@ -19,13 +20,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
 from tidelog.broker.console.records.filters import Filter, find
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.storage.log_types import READ_COMMITTED, Read
-from tidelog.broker.storage.readable_log import RemoteFound
-from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.broker.storage.log_types import READ_COMMITTED, Read, TimestampedOffset
+from tidelog.broker.storage.readable_log import RemoteFound, RemoteRead
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.records import (
     AbortedTransactions,
     BatchHeader,
@@ -38,10 +39,15 @@ from tidelog.protocol.records.columns import Lists, decode_record
 from tidelog.protocol.records.varints import decode_varint
 from tidelog.protocol.types import Buffer
 
+if TYPE_CHECKING:
+    from tidelog.broker.tiering.fetches import RemoteFetches
+
 P = ParamSpec("P")
 T = TypeVar("T")
 STEP_BYTES: Final = 256 * 1024
 MOST_DECOMPRESSED_BYTES: Final = 32 << 20
+REMOTE_SECONDS = 10.0
+"""How long a visitor waits for remote storage."""
 EVERYTHING: Final = Filter()
 
 
@@ -93,7 +99,8 @@ def start_of(replica: Replica) -> int:
 class StepwiseReader:
     """The reading for all visitors of one broker's console."""
 
-    def __init__(self) -> None:
+    def __init__(self, fetches: RemoteFetches | None) -> None:
+        self._fetches = fetches
         self._turn = asyncio.Semaphore(1)
 
     async def in_turn(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -120,30 +127,70 @@ class StepwiseReader:
 
         Raises ApiError as `Replica.read`.
         """
-        return await self.in_turn(_read, replica, offset, end_offset, isolation_level, limits, wanted)
+        read = Read(offset, STEP_BYTES, end_offset)
+        try:
+            return await self.in_turn(_step, replica, read, isolation_level, None, limits, wanted)
+        except ApiError as error:
+            found = await self._remote(replica, read, isolation_level, error)
+        return await self.in_turn(_step, replica, read, isolation_level, found, limits, wanted)
 
     async def batches(self, replica: Replica, offset: int, end_offset: int) -> tuple[Sequence[Batch], int]:
         """The next batches from the one that holds `offset`, and where those after them begin. Raises
         ApiError as `Replica.read`."""
-        return await self.in_turn(_read_batches, replica, offset, end_offset)
+        read = Read(offset, STEP_BYTES, end_offset)
+        try:
+            return await self.in_turn(_batches, replica, read, None)
+        except ApiError as error:
+            found = await self._remote(replica, read, READ_COMMITTED, error)
+        return await self.in_turn(_batches, replica, read, found)
+
+    async def _remote(
+        self, replica: Replica, read: Read, isolation_level: int, refusal: ApiError
+    ) -> RemoteFound:
+        """What remote storage has, if `refusal` of the local read says so. Other reads go on meanwhile.
+
+        Raises ApiError: `refusal`, or KAFKA_STORAGE_ERROR without an answer in REMOTE_SECONDS.
+        """
+        if self._fetches is None or refusal.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            raise again(refusal)
+        wanted = RemoteRead(replica.log, read, isolation_level == READ_COMMITTED)
+        found = (await self._fetches.fetch([wanted], round(REMOTE_SECONDS * 1000))).get(wanted.place)
+        if found is None:
+            raise _unanswered()
+        if isinstance(found, ApiError):
+            raise again(found)
+        return found
+
+    async def offset_for_timestamp(self, replica: Replica, timestamp_ms: int) -> TimestampedOffset | None:
+        """As `ReadableLog.offset_for_timestamp`. Raises ApiError, also as `step` for remote storage."""
+        look_up = partial(replica.log.offset_for_timestamp, timestamp_ms)
+        if self._fetches is None or replica.log.remote is None:
+            return await self.in_turn(look_up)
+        try:
+            async with asyncio.timeout(REMOTE_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._fetches.threads, look_up)
+        except TimeoutError:
+            raise _unanswered() from None
 
 
-def _read_anywhere(replica: Replica, read: Read, isolation_level: int) -> RemoteFound:
-    """Local batches, else remote ones, and the aborted transactions among them for who reads committed
+def _read(replica: Replica, read: Read, isolation_level: int, remote: RemoteFound | None) -> RemoteFound:
+    """Batches, `remote` if that is given, and the aborted transactions among them for who reads committed
     records. Raises ApiError."""
-    is_committed = isolation_level == READ_COMMITTED
-    try:
-        found = replica.read(read)
-        return found, replica.aborted_transactions(read, found) if is_committed else []
-    except ApiError as error:
-        if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
-            raise
-    return replica.log.read_remote(read, with_aborted=is_committed)
+    if remote is not None:
+        return remote
+    found = replica.read(read)
+    return found, replica.aborted_transactions(read, found) if isolation_level == READ_COMMITTED else []
 
 
-def _read_batches(replica: Replica, offset: int, end_offset: int) -> tuple[Sequence[Batch], int]:
-    read = Read(offset, STEP_BYTES, end_offset)
-    result, aborted = _read_anywhere(replica, read, READ_COMMITTED)
+def _unanswered() -> ApiError:
+    return ApiError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"remote storage gave no answer within {REMOTE_SECONDS:g} seconds: check the store, and try again",
+    )
+
+
+def _batches(replica: Replica, read: Read, remote: RemoteFound | None) -> tuple[Sequence[Batch], int]:
+    result, aborted = _read(replica, read, READ_COMMITTED, remote)
     hidden = AbortedTransactions(aborted)
     batches = []
     for data in result.records:
@@ -162,11 +209,16 @@ def _control(data: Buffer, position: int, header: BatchHeader) -> str:
         return "unknown"
 
 
-def _read(
-    replica: Replica, offset: int, end_offset: int, isolation_level: int, limits: Limits, wanted: Filter
+def _step(
+    replica: Replica,
+    read: Read,
+    isolation_level: int,
+    remote: RemoteFound | None,
+    limits: Limits,
+    wanted: Filter,
 ) -> Step:
-    read = Read(offset, STEP_BYTES, end_offset)
-    result, aborted = _read_anywhere(replica, read, isolation_level)
+    offset = read.offset
+    result, aborted = _read(replica, read, isolation_level, remote)
     hidden = AbortedTransactions(aborted)
     found: list[Record | Unreadable] = []
     size_bytes = held_bytes = 0

@@ -193,7 +193,8 @@ class Records:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.reader = StepwiseReader()
+        tiering = services.tiering
+        self.reader = StepwiseReader(None if tiering is None else tiering.fetches)
         """What reads logs for all visitors."""
         config = services.config
         self._avro = (
@@ -372,7 +373,7 @@ class Records:
         """The offset of a place, within what can be read."""
         offset = place.offset
         if offset is None and place.timestamp_ms is not None:
-            found = await self.reader.in_turn(replica.log.offset_for_timestamp, place.timestamp_ms)
+            found = await self.reader.offset_for_timestamp(replica, place.timestamp_ms)
             offset = end if found is None else found.offset
         return min(max(offset or 0, start_of(replica)), end)
 
