@@ -9,6 +9,8 @@ Invariants:
   so no client gets an answer that a crash could undo;
 - a write that is refused changes nothing. A write that was accepted and does not become durable ends the
   coordinator: its state is ahead of its journal, so every later and every parked operation gets that error;
+- an operation that replaces or ends a timer keeps the old one from having an effect, also when both were due
+  at the same time;
 - an operation that began runs to its end, even if its caller is cancelled; a parked response ends with its
   caller;
 - `close` refuses parked operations instead of waiting for them.
@@ -188,17 +190,24 @@ class CoordinatorRuntime(Generic[RecordT]):
                 )
 
     def _fire(self, key: Hashable, timer: Timer) -> None:
-        del self._timers[key]
-        task = asyncio.get_running_loop().create_task(self._run_timer(key, timer))
+        task = asyncio.get_running_loop().create_task(self._run_timer(key, timer, self._timers[key]))
         self._running.add(task)
         task.add_done_callback(self._ended)
 
-    async def _run_timer(self, key: Hashable, timer: Timer) -> None:
-        """Run its operation; run it again later if its records were refused."""
+    async def _run_timer(self, key: Hashable, timer: Timer, fired: asyncio.TimerHandle) -> None:
+        """Run its operation, unless an operation before it has replaced or ended the timer; run it again
+        later if its records were refused."""
+
+        def operation(now_ms: int) -> Decision[Any, None]:
+            if self._timers.get(key) is not fired:
+                return Decision((), None)
+            del self._timers[key]
+            return timer.operation(now_ms)
+
         try:
-            await self._run(timer.operation)
+            await self._run(operation)
         except ApiError as error:
-            if self._failure is None and key not in self._timers:
+            if self._failure is None and self._timers.get(key, fired) is fired:
                 logger.warning("coordinator_timer_failed", timer=str(key), error=str(error))
                 self._set_timers({key: timer._replace(at_ms=self._clock_ms() + TIMER_RETRY_MS)})
         except Exception as error:

@@ -274,6 +274,17 @@ async def test_a_timer_takes_the_place_of_the_one_under_its_key_and_none_ends_it
     assert store.kept == [100, 1_000]
 
 
+async def test_a_timer_has_no_effect_if_one_that_is_due_at_the_same_time_replaces_or_ends_it(
+    made: Made, machine: Sum, clock: Clock
+) -> None:
+    store, now_ms = Store(), clock.now_ms
+    first = Timer(now_ms, with_timers(a=Timer(now_ms, machine.add(100)), b=None))
+    a, b = Timer(now_ms, machine.add(1)), Timer(now_ms, machine.add(10))
+    await made(store).run(with_timers(first=first, a=a, b=b))
+    await until(lambda: 100 in store.kept)
+    assert store.kept == [100]
+
+
 async def test_timers_of_a_write_that_was_refused_are_not_set(made: Made, machine: Sum, clock: Clock) -> None:
     runtime = made(Store("refused"))
     timer = Timer(clock.now_ms, machine.add(1))
