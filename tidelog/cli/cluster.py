@@ -26,14 +26,14 @@ Assignments = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the broker. May be repeated."),
 ]
 
-app = typer.Typer(no_args_is_help=True, help="Show what a cluster consists of.")
+app = typer.Typer(no_args_is_help=True, help="Show a cluster and its problems, and change its catalog.")
 _NO_LEADER = -1
 _SUCCESS = 200
 
 
 @app.callback()
 def _cluster() -> None:
-    """Show what a cluster consists of."""
+    """Show a cluster and its problems, and change its catalog."""
 
 
 @app.command()
@@ -55,9 +55,9 @@ def info(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
 
 @app.command()
 def status(http: HttpAddress = None, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Say what is wrong in the cluster, and what to do.
+    """Show the problems of the cluster and their remedies.
 
-    It shows what the page Overview of the console shows, for all brokers. Exits with 1 unless all is well.
+    They are those on the page Overview of the console, for all brokers. Exits with 1 if there are problems.
     """
     import json
 
@@ -100,7 +100,7 @@ def remove_broker(
     node_id: Annotated[int, typer.Argument(metavar="NODE_ID", help="The broker's node.id.")],
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Let the cluster forget a broker that will not come back.
+    """Remove a broker that will not come back from the cluster.
 
     Stop it, and move its replicas to other brokers first. Otherwise this is refused.
     """
@@ -112,8 +112,8 @@ def remove_broker(
 def move_to_etcd(config_file: Settings = None, assignments: Assignments = None) -> None:
     """Move the catalog of a stopped broker from its data folder to etcd.
 
-    Give the settings with which the broker is to run: data.dir, node.id and cluster.store. What is below
-    cluster.store.prefix must be empty. If the command is interrupted, run it again.
+    Give the settings with which the broker is to run: data.dir, node.id and cluster.store. etcd must have no
+    keys below cluster.store.prefix. If the command is interrupted, run it again.
     """
     from tidelog.broker.data_folder.etcd_catalogs import move_to_etcd
 

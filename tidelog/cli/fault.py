@@ -223,7 +223,7 @@ def clear(
     http: HttpAddress = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Cancel ordered faults. What they changed in producers stays changed."""
+    """Cancel ordered faults. Their changes to producers stay."""
     path = "/faults" if fault_id is None else f"/faults/{fault_id}"
     cleared = _ask("DELETE", path, None, http, cluster)["cleared"]
     from tidelog.cli.tables import counted

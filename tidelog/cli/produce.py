@@ -79,7 +79,7 @@ def produce(
     ] = 5,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Send each line of the input as a record, or the input as one.
+    """Send each line of the input as a record, or the whole input as one record.
 
     Each record is stored once and in order, even if the network fails.
     """

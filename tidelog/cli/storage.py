@@ -42,7 +42,7 @@ def rebuild_catalog(
         typer.Option(min=0, help="Id of the broker, if no file of the folder contains it. Default: 1."),
     ] = None,
 ) -> None:
-    """Make a new catalog from the folders of the partitions.
+    """Create a new catalog from the folders of the partitions.
 
     The catalog is cluster.db and cluster.copy. The old files are kept.
 
@@ -91,9 +91,9 @@ def add_user(
     ] = None,
     node_id: Annotated[int, typer.Option("--node-id", min=0, help="Id of the broker, for a new folder.")] = 1,
 ) -> None:
-    """Make a user, or change its password, while no broker runs.
+    """Create a user, or change its password, while no broker runs.
 
-    Without --password-file the password is asked for, or read from the first line of the standard input.
+    Without --password-file the command asks for the password, or reads the first line of the standard input.
     """
     import os
 

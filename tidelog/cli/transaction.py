@@ -156,7 +156,8 @@ def settle(
 ) -> None:
     """End the transactions of a Spark query that will not start again.
 
-    This is for queries with delivery=exactly_once. What the query decided is committed, the rest is aborted.
+    This is for queries with delivery=exactly_once. Decided transactions are committed, the others are
+    aborted.
     """
     from tidelog.cli.tables import counted
     from tidelog.pipeline.exactly_once.decision import ExactlyOnceError

@@ -17,7 +17,7 @@ from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanis
 if TYPE_CHECKING:
     from tidelog.client import Admin
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and delete users.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and delete users.")
 User: TypeAlias = Annotated[str, argument(metavar="USER", help="Name of the user.")]
 
 
@@ -29,9 +29,9 @@ def add(
     iterations: Iterations = 4096,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Make a user, or change its password.
+    """Create a user, or change its password.
 
-    Without --password-file the password is asked for, or read from the first line of the standard input.
+    Without --password-file the command asks for the password, or reads the first line of the standard input.
     """
     chosen = mechanisms_of(mechanisms)
     password = read_password(password_file)
