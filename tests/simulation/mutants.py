@@ -23,7 +23,7 @@ from tests.simulation import scenarios
 from tests.simulation.scenarios import Scenario
 from tests.simulation.transactions import play
 from tests.simulation.world import Run, Shape
-from tidelog.broker import services
+from tidelog.broker import opening
 from tidelog.broker.cluster import controller, image_difference, membership
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
 from tidelog.broker.cluster.cluster import Cluster
@@ -271,7 +271,7 @@ MUTANTS: Final = {
     ),
     "note": Mutant(
         "the disk knows of a start before the catalog does",
-        ((services, "note_start", _note_later), (Membership, "register", _register_first)),
+        ((opening, "note_start", _note_later), (Membership, "register", _register_first)),
         "did not start",
         Scenario(scenarios.broker_dies_as_the_catalog_hears_of_its_start),
     ),

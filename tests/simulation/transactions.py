@@ -29,7 +29,7 @@ from tests.memory_folder import memory_folder
 from tests.simulation.virtual_broker import VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
 from tests.simulation.world import ALONE, Run, Shape, World
-from tidelog.broker import services as broker_services
+from tidelog.broker import opening
 from tidelog.broker.cluster import etcd_client, etcd_session, etcd_store, membership
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.handlers import fetch
@@ -121,7 +121,7 @@ def _patched(
             patch.object(random, "Random", seeded),
             patch.object(os, "urandom", drawn.randbytes),
             patch.object(fetch, "secrets", SimpleNamespace(randbelow=drawn.randrange)),
-            patch.object(broker_services, "GroupCommit", VirtualGroupCommit),
+            patch.object(opening, "GroupCommit", VirtualGroupCommit),
             patch.object(broker_connection, "time", clock),
             patch.object(memory_guard, "time", clock),
             patch.object(etcd_client, "time", monotonic),
