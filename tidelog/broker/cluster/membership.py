@@ -131,6 +131,7 @@ class Membership:
         """Those whose leaders have to be looked at."""
         self._are_all_due = True
         self._is_due = asyncio.Event()
+        self._logs_are_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._giving_up: set[asyncio.Task[None]] = set()
         cluster.follow(self._follow)
@@ -232,6 +233,8 @@ class Membership:
         await self._elect_all()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._watch_sessions()), loop.create_task(self._run())]
+        if self._end_of_log is not None:
+            self._tasks.append(loop.create_task(self._elect_by_logs(self._end_of_log)))
 
     async def leave(self) -> None:
         """Be fenced, so that clients learn from others that the partitions have no leader.
@@ -342,8 +345,8 @@ class Membership:
         for broker in without_session(self._cluster.catalog, self._sessions):
             await self._fence(broker)
         await (self._elect_all() if are_all_due else self._elect(topics))
-        if are_all_due and self._end_of_log is not None:
-            await self._elect_by_logs(self._end_of_log)
+        if are_all_due:
+            self._logs_are_due.set()
         if self._leader_rebalance is not None and time.monotonic() >= self._rebalances_at:
             self._rebalance_later()
             await self._rebalance(self._leader_rebalance.percentage)
@@ -423,33 +426,54 @@ class Membership:
         await self._elect(wanted)
 
     async def _elect_by_logs(self, end_of_log: EndOfLog) -> None:
-        """Let partitions be led of which an older catalog does not say who is in sync."""
-        catalog = self._cluster.catalog
-        live, offline = live_brokers(catalog), offline_replicas(catalog)
-        waiting, missing = 0, set[int]()
-        for topic in list(catalog.topics()):
-            for index, assigned in enumerate(topic.partitions):
-                if is_unknown(assigned):
-                    gone = {*assigned.replicas} - able_to_lead(live, offline, topic.topic_id, index)
-                    waiting, missing = waiting + bool(gone), missing | gone
-                    if not gone:
-                        await self._elect_by_log(end_of_log, topic, index, assigned)
-        if waiting:
-            advice = "start these brokers; if one is lost, order an unclean election of its partitions"
-            logger.warning(
-                "leaders_wait_for_replicas", partitions=waiting, brokers=sorted(missing), advice=advice
-            )
+        """Let partitions be led of which an older catalog does not say who is in sync. The controller's
+        other work does not wait for it: a broker that is asked may hang."""
+        told: set[int] = set()
+        while True:
+            await self._logs_are_due.wait()
+            self._logs_are_due.clear()
+            catalog, waiting, missing = self._cluster.catalog, 0, set[int]()
+            live, offline = live_brokers(catalog), offline_replicas(catalog)
+            ready: list[tuple[Topic, int, PartitionAssignment]] = []
+            for topic in catalog.topics():
+                for index, assigned in enumerate(topic.partitions):
+                    if is_unknown(assigned):
+                        gone = {*assigned.replicas} - able_to_lead(live, offline, topic.topic_id, index)
+                        waiting, missing = waiting + bool(gone), missing | gone
+                        if not gone:
+                            ready.append((topic, index, assigned))
+            if missing - told:
+                advice = "start these brokers; if one is lost, order an unclean election of its partitions"
+                logger.warning(
+                    "leaders_wait_for_replicas", partitions=waiting, brokers=sorted(missing), advice=advice
+                )
+            told = missing
+            for first in range(0, len(ready), _AT_ONCE):
+                some = ready[first : first + _AT_ONCE]
+                if not all(await asyncio.gather(*(self._elect_by_log(end_of_log, *each) for each in some))):
+                    self._logs_are_due.set()
+            if self._logs_are_due.is_set():
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _elect_by_log(
         self, end_of_log: EndOfLog, topic: Topic, index: int, assigned: PartitionAssignment
-    ) -> None:
-        asked = (end_of_log(each, topic.name, index, assigned.leader_epoch) for each in assigned.replicas)
+    ) -> bool:
+        """Whether all replicas could be asked."""
+        replicas, brokers = assigned.replicas, self._cluster.catalog.brokers
+        asked = [brokers.get(each) for each in replicas]
         try:
-            ends = dict(zip(assigned.replicas, await asyncio.gather(*asked), strict=True))
+            ends = {
+                each: await end_of_log(each, topic.name, index, assigned.leader_epoch) for each in replicas
+            }
+            if asked != [brokers.get(each) for each in replicas]:
+                return False  # One may have started meanwhile with another disk.
+            await self.elect(topic.topic_id, [index], partial(elected_by_logs, asked=assigned, ends=ends))
         except ApiError:  # It starts or ends.
-            self._are_all_due = True
-            return
-        await self.elect(topic.topic_id, [index], partial(elected_by_logs, asked=assigned, ends=ends))
+            return False
+        except Exception as error:
+            self._tell_problem(error)
+            return False
+        return True
 
     async def until_dispensable(self, timeout_ms: int) -> None:
         """Return when enough replicas are in sync without this broker's, when none can join them, or when the
