@@ -2,8 +2,11 @@
 
 import asyncio
 import errno
+import json
 from pathlib import Path
 from typing import Any
+
+from typer.testing import CliRunner
 
 from tests.conformance.console_site import Visitor
 from tests.conformance.disks import BadDisk
@@ -12,6 +15,7 @@ from tests.conformance.test_console_transactions import transactional_batch
 from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.cli.topic import app as topic_commands
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -45,6 +49,10 @@ async def test_a_partition_whose_disk_failed_is_named_with_what_to_do(tmp_path: 
         assert overview["holdings"]["offline_partitions"] == 1
         (state,) = (await Visitor(broker).get("/api/v1/partitions?is_troubled=true")).json["rows"]
         assert (state["topic"], state["partition"], state["is_served"]) == ("t", 0, False)
+        command = ["describe", "t", "--json", "-b", f"127.0.0.1:{broker.port}"]
+        said = await asyncio.to_thread(CliRunner().invoke, topic_commands, command)
+        (described,) = json.loads(said.output)["partitions"]
+        assert (described["leader"], described["next_offset"]) == (-1, None)
 
 
 async def test_a_transaction_that_no_coordinator_knows_is_a_problem(

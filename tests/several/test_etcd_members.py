@@ -13,6 +13,7 @@ import pytest
 
 from faults.etcd import running_etcd
 from tests.certificates import Certificates
+from tests.ports import free_port
 from tests.several.etcd_writers import Writer, check, compact, through
 from tests.unit.broker.cluster.stores import commit, facts_of
 from tidelog.broker.cluster.catalog import ProducerIdsReserved
@@ -84,6 +85,13 @@ async def test_a_commit_that_arrives_after_it_was_settled_stores_nothing(tmp_pat
         assert not (await store._transaction(late)).get("succeeded")
         assert facts_of(await store.load()) == facts_of(catalog)
         await store.close()
+
+
+async def test_a_member_that_cannot_be_reached_is_reported_with_the_reason_of_the_system() -> None:
+    client = EtcdClient((f"http://127.0.0.1:{free_port()}",), patience_s=0.1)
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:\d+: \[Errno 111\] Connect call failed"):
+        await client.call("/v3/kv/range", {})
+    await client.close()
 
 
 async def test_a_change_that_no_member_answers_is_settled_once_they_do(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tidelog.cli.failures import Failure, run, run_with_admin
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, argument, option
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin, Consumer, TopicDescription
+    from tidelog.client import Admin, Consumer, TopicDescription, TopicPartition
     from tidelog.wire.cluster_config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
@@ -105,10 +105,16 @@ async def _describe(names: list[str], as_json: bool, cluster: ClusterConfig) -> 
             await _print_old(described, consumer, {entry.name: entry.value or "" for entry in settings})
 
 
-async def _rows(described: TopicDescription, consumer: Consumer) -> list[tuple[object, ...]]:
+def _led(topic: TopicDescription) -> dict[int, TopicPartition]:
+    """The partitions that have a leader: no other broker knows offsets."""
     from tidelog.client import TopicPartition
 
-    keys = {each.partition: TopicPartition(described.name, each.partition) for each in described.partitions}
+    led = [each.partition for each in topic.partitions if each.leader >= 0]
+    return {index: TopicPartition(topic.name, index) for index in led}
+
+
+async def _rows(described: TopicDescription, consumer: Consumer) -> list[tuple[object, ...]]:
+    keys = _led(described)
     first = await consumer.beginning_offsets(keys.values())
     following = await consumer.end_offsets(keys.values())
     return [
@@ -118,8 +124,7 @@ async def _rows(described: TopicDescription, consumer: Consumer) -> list[tuple[o
             each.leader_epoch,
             ",".join(map(str, each.replicas)),
             ",".join(map(str, each.isr)),
-            first[keys[each.partition]],
-            following[keys[each.partition]],
+            *((first[key], following[key]) if (key := keys.get(each.partition)) else (None, None)),
         )
         for each in described.partitions
     ]
@@ -127,11 +132,10 @@ async def _rows(described: TopicDescription, consumer: Consumer) -> list[tuple[o
 
 async def _places(topic: TopicDescription, consumer: Consumer) -> list[tuple[object, ...]]:
     """Of each partition the first offset on the leader's disk, and the last one in remote storage."""
-    from tidelog.client import TopicPartition
-
-    keys = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
-    found = await consumer.tiered_offsets(keys)
-    return [found[key] for key in keys]
+    keys = _led(topic)
+    found = await consumer.tiered_offsets(keys.values())
+    places = [keys.get(each.partition) for each in topic.partitions]
+    return [(None, None) if key is None else found[key] for key in places]
 
 
 async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict[str, str]) -> None:
@@ -139,12 +143,12 @@ async def _print_old(topic: TopicDescription, consumer: Consumer, settings: dict
     import time
 
     from tidelog.cli.tables import format_timestamp
-    from tidelog.client import BrokerError, TopicPartition
+    from tidelog.client import BrokerError
 
     retention_ms = int(settings.get("retention.ms", -1))
     if retention_ms < 0 or "delete" not in settings.get("cleanup.policy", ""):
         return
-    keys = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    keys = list(_led(topic).values())
     now_ms = int(time.time() * 1000)
     try:
         oldest = await consumer.offsets_for_times(dict.fromkeys(keys, 0))

@@ -156,7 +156,8 @@ class EtcdClient:
                 f"TLS with etcd at {url} failed: {error}; check cluster.store.ssl.truststore.location"
             ) from error
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _Retry(f"{url}: {str(error) or type(error).__name__}") from error
+            reason = getattr(error, "os_error", error)  # Else aiohttp shows its own objects.
+            raise _Retry(f"{url}: {str(reason) or type(reason).__name__}") from error
 
     async def _headers(self, url: str) -> dict[str, str]:
         if not self._user:

@@ -49,11 +49,11 @@ def registering(
         before is not None
         and before.incarnation != lost
         and is_other_folder(catalog, broker, known_incarnations)
-        and _has_only_copy(catalog, broker.node_id)
+        and (alone := _only_copies(catalog, broker.node_id))
     ):
         is_copy = before.directory_id == broker.directory_id
         how = "after this copy of its data folder was made" if is_copy else "in another data folder"
-        raise StoreError(_refusal(before, how))
+        raise StoreError(_refusal(before, how, alone))
     return BrokerRegistered(broker)
 
 
@@ -68,13 +68,14 @@ def is_other_folder(
     return before.directory_id != broker.directory_id or before.incarnation not in known_incarnations
 
 
-def _has_only_copy(catalog: Catalog, node_id: int) -> bool:
-    """Whether a broker alone may lead a partition."""
-    return any(
-        node_id in assigned.replicas and not {*assigned.isr, *assigned.elr} - {node_id}
+def _only_copies(catalog: Catalog, node_id: int) -> list[str]:
+    """The partitions that a broker alone may lead."""
+    return [
+        f"{topic.name}-{index}"
         for topic in catalog.topics()
-        for assigned in topic.partitions
-    )
+        for index, assigned in enumerate(topic.partitions)
+        if node_id in assigned.replicas and not {*assigned.isr, *assigned.elr} - {node_id}
+    ]
 
 
 def accepts_loss(catalog: Catalog, node_id: int, lost: UUID | None) -> bool:
@@ -83,11 +84,11 @@ def accepts_loss(catalog: Catalog, node_id: int, lost: UUID | None) -> bool:
     return before is not None and lost is not None and before.incarnation == lost
 
 
-def _refusal(before: BrokerRegistration, how: str) -> str:
+def _refusal(before: BrokerRegistration, how: str, alone: list[str]) -> str:
     return (
-        f"broker {before.node_id} was last started {how}; this one may lack records that were acknowledged. "
-        "Put that folder back in data.dir. If it is lost, start with broker.lost.incarnation="
-        f"{before.incarnation.hex}: the records that only it had are given up"
+        f"broker {before.node_id} was last started {how}; this one may lack records that were acknowledged, "
+        f"and no other broker has those of {_some(alone)}. Put that folder back in data.dir. If it is lost, "
+        f"start with broker.lost.incarnation={before.incarnation.hex}: these records are given up"
     )
 
 
@@ -102,13 +103,12 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
     if not broker.is_fenced:
         raise still_lives()
     held = [
-        (f"{topic.name}-{index}", not {*assigned.isr, *assigned.elr} - {node_id})
+        f"{topic.name}-{index}"
         for topic in catalog.topics()
         for index, assigned in enumerate(topic.partitions)
         if node_id in assigned.replicas
     ]
-    last = [name for name, is_last in held if is_last]
-    if last:
+    if last := _only_copies(catalog, node_id):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"it has the last replica of {_some(last)}: start it again and move them by "
@@ -117,7 +117,7 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
     if held:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"it has replicas of {_some([name for name, _ in held])}: move them to other brokers by "
+            f"it has replicas of {_some(held)}: move them to other brokers by "
             "`tidelog reassign`, then try again",
         )
     return BrokerUnregistered(node_id)
