@@ -15,7 +15,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from tidelog.broker.console.caller import Caller
 
-T = TypeVar("T")
 MOST: Final = 128
 MOST_OF_VISITOR: Final = 16
 LOOK_SECONDS: Final = 1.0
@@ -37,18 +36,6 @@ LOOK_SECONDS: Final = 1.0
 _ALIVE_SECONDS: Final = 5.0
 """How often a stream without values looks whether its visitor is still there."""
 _ALIVE: Final = b": alive\n\n"
-
-
-async def changes(value: Callable[[], T], seconds: float = LOOK_SECONDS) -> AsyncIterator[T]:
-    """`value()` now, and later each value that differs from the one before; looks every `seconds`."""
-    last = value()
-    yield last
-    while True:
-        await asyncio.sleep(seconds)
-        found = value()
-        if found != last:
-            last = found
-            yield last
 
 
 class Streams:

@@ -11,7 +11,7 @@ import asyncio
 import shutil
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import NO_LEADER, least_in_sync
 from tidelog.broker.cluster.in_sync import needed
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 SHARED_SECONDS: Final = 8.0
 MOST_NAMED: Final = 100
-T = TypeVar("T")
 TopicPartition = tuple[str, int]
 
 
@@ -48,9 +47,7 @@ class Partitions(NamedTuple):
     reassigned: tuple[TopicPartition, ...]
     """Their replicas are being moved."""
     leaderless_count: int
-    leaderless: tuple[TopicPartition, ...]
     """Those of all brokers that no broker leads: theirs are gone."""
-    held_back_count: int
     held_back: tuple[tuple[TopicPartition, int], ...]
     """Those that an open transaction holds back, with the producer id of the oldest one."""
 
@@ -156,7 +153,7 @@ def _partitions(services: Services) -> Steps[Partitions]:
             held_back.append((key, oldest[0]))
         if pace.spent():
             yield
-    without_replicas, below_least, reassigned, leaderless = [], [], [], []
+    without_replicas, below_least, reassigned, leaderless = [], [], [], 0
     lagging: Counter[int] = Counter()
     gone = {node_id for node_id in services.catalog.brokers if not services.is_live(node_id)} | {NO_LEADER}
     for topic in list(services.catalog.topics()):
@@ -170,8 +167,7 @@ def _partitions(services: Services) -> Steps[Partitions]:
                 below_least.append((topic.name, index))
             if partition.adding or partition.removing:
                 reassigned.append((topic.name, index))
-            if partition.leader_id in gone:
-                leaderless.append((topic.name, index))
+            leaderless += partition.leader_id in gone
             if pace.spent():
                 yield
     return Partitions(
@@ -183,12 +179,12 @@ def _partitions(services: Services) -> Steps[Partitions]:
         *_named(below_least),
         tuple(sorted(lagging.items())),
         *_named(reassigned),
-        *_named(leaderless),
-        *_named(held_back),
+        leaderless,
+        tuple(held_back[:MOST_NAMED]),
     )
 
 
-def _named(keys: list[T]) -> tuple[int, tuple[T, ...]]:
+def _named(keys: list[TopicPartition]) -> tuple[int, tuple[TopicPartition, ...]]:
     return len(keys), tuple(keys[:MOST_NAMED])
 
 

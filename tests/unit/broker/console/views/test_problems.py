@@ -9,7 +9,7 @@ from tidelog.broker.console.views.condition import Condition, Disk, Partitions
 from tidelog.broker.console.views.problems import CurrentProblem, problems
 from tidelog.broker.console.watch import Lately
 
-FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), (), 0, (), 0, (), 0, ())
+FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), (), 0, (), 0, ())
 HEALTHY = Condition(
     partitions=FINE,
     is_cut_off=False,
