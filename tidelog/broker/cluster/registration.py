@@ -125,7 +125,7 @@ def unregistering(catalog: Catalog, node_id: int) -> BrokerUnregistered:
 
 def still_lives() -> ApiError:
     """Why a broker is not forgotten yet."""
-    expected = "expected a stopped broker, but it is live: stop it, and try again"
+    expected = "expected a stopped broker, but it is live: stop it first"
     return ApiError(ErrorCode.INVALID_REQUEST, expected)
 
 

@@ -124,7 +124,7 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
         }
     if condition.gone_brokers:
         names = ", ".join(map(str, sorted(condition.gone_brokers)[:_NAMED]))
-        waiting = f"{partitions.leaderless_count} partitions have no leader, and their clients wait."
+        waiting = f"Partitions without a leader: {partitions.leaderless_count}. Their clients wait."
         yield {
             "name": "broker_gone",
             "severity": "critical" if partitions.leaderless_count else "warning",
