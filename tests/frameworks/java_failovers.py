@@ -1,9 +1,10 @@
-"""Java's own producer, also with transactions, and its consumer in a group, while brokers are killed.
+"""Java's own producer, also with transactions, and its consumer in a group, while brokers are killed or
+hang.
 
 `make frameworks` runs it. As in `tests/several/failovers.py`: no error, nothing lost, doubled or reordered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tests.frameworks.java import fetch_jars
 from tests.frameworks.java_client import jvm_with_kafka
 from tests.several.applications import PARTITIONS, Application, Programs, plain, transactional
-from tests.several.failovers import KILL, fail_over
+from tests.several.failovers import KILL, PAUSE, fail_over
 from tests.several.operations import Machines, machines
 from tests.waiting import DEADLINE_SECONDS
 
@@ -27,8 +28,8 @@ def jvm() -> Iterator[Any]:
         yield running
 
 
-def programs(jvm: Any) -> Programs:
-    """As `tests.several.applications.PROGRAMS`, in Java."""
+def programs(jvm: Any, given: Mapping[str, str]) -> Programs:
+    """As `tests.several.applications.PROGRAMS`, in Java, with these settings of its clients."""
     clients = jvm.org.apache.kafka.clients
     seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
 
@@ -40,7 +41,7 @@ def programs(jvm: Any) -> Programs:
 
     def _write(told: Application, topic: str, more: dict[str, str]) -> None:
         named = {f"{part}.serializer": f"{_STRINGS}Serializer" for part in ("key", "value")}
-        made = clients.producer.KafkaProducer({"bootstrap.servers": told.address, **named, **more})
+        made = clients.producer.KafkaProducer({"bootstrap.servers": told.address, **named, **given, **more})
         with closing(made) as producer:
             if more:
                 producer.initTransactions()
@@ -63,6 +64,7 @@ def programs(jvm: Any) -> Programs:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": "false",
             "isolation.level": "read_committed",
+            **given,
             **{f"{part}.deserializer": f"{_STRINGS}Deserializer" for part in ("key", "value")},
         }
         with closing(clients.consumer.KafkaConsumer(settings)) as consumer:
@@ -78,5 +80,9 @@ def programs(jvm: Any) -> Programs:
     return {"writes": write, "transacts": write_transactions, "reads": read}
 
 
-async def test_java_gets_no_error_and_loses_nothing(machines: Machines, jvm: Any) -> None:
-    await fail_over(machines, KILL, ("java",), programs(jvm))
+# Through brokers that hang, `commitTransaction` ends with an error with the default of 30 s.
+@pytest.mark.parametrize(("kind", "given"), [(KILL, {}), (PAUSE, {"request.timeout.ms": "10000"})])
+async def test_java_gets_no_error_and_loses_nothing(
+    machines: Machines, jvm: Any, kind: str, given: Mapping[str, str]
+) -> None:
+    await fail_over(machines, kind, ("java",), programs(jvm, given))

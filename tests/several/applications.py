@@ -82,7 +82,7 @@ class Application:
         try:
             program(self, client)
         except Exception as error:
-            self.errors.append(repr(error))
+            self.errors.append(f"{type(error).__name__}: {error}")
 
 
 async def _write_async(
