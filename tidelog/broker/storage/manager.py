@@ -525,12 +525,18 @@ class LogManager:
         return empty
 
     def delete(self, keys: Sequence[TopicPartition]) -> None:
-        """Close logs without work under way, and remove their folders with one sync of all names."""
+        """Close logs without work under way, and remove their folders with one sync of all names. Raises
+        OSError: then folders may be left."""
         for key in keys:
             log = self.logs.pop(key, None)
             if log is not None:
                 log.close(clean=False)
-        self._remove(keys)
+        try:
+            self._remove(keys)
+        except OSError:
+            # A partition that is assigned here again gets its folder, which may hold what was never durable.
+            self.was_clean, self._unopened = False, True
+            raise
 
     def _remove(self, keys: Sequence[TopicPartition]) -> None:
         if self._checkpoints.forget(keys):

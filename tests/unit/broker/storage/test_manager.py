@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from structlog.testing import capture_logs
 
+from tests.ending_disk import MANY, EndingDisk
 from tests.unit.broker.storage.support import (
     NEVER_ISSUED,
     NOW_MS,
@@ -135,6 +136,19 @@ def test_a_damaged_checkpoint_means_reading_everything(tmp_path: Path) -> None:
     log = create(again)
     assert log.recovery.scanned_bytes == log.size_bytes
     again.close()
+
+
+def test_a_folder_that_could_not_be_removed_is_recovered_when_it_is_used_again(tmp_path: Path) -> None:
+    disk = EndingDisk()
+    logs = manager(tmp_path, disk)
+    append(create(logs), batch(1, 0, 0))
+    disk.left, disk.error = 0, OSError(errno.EIO, "I/O error")
+    with pytest.raises(OSError, match="I/O error"):
+        logs.delete([("topic", 0)])
+    disk.left = MANY
+    log = create(logs)
+    assert (log.end_offset, log.flushed_end_offset) == (1, 0)
+    assert not logs.close()
 
 
 def test_a_partitions_folder_names_its_topic_as_kafka_does(tmp_path: Path) -> None:
