@@ -41,7 +41,7 @@ from tidelog.broker.cluster.controller import (
 from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change, needed
 from tidelog.broker.cluster.reassignment import is_under_way, reassigned
 from tidelog.broker.cluster.registration import replica_epoch_of
-from tidelog.broker.cluster.restored import elected_by_logs, is_unknown, without_in_sync_sets
+from tidelog.broker.cluster.restored import eligible_by_logs, is_unknown, without_in_sync_sets
 from tidelog.broker.cluster.store import BrokerSession
 
 BROKERS = (1, 2, 3)
@@ -215,8 +215,9 @@ class World:
 
     def _elect_by_logs(self) -> None:
         ends = {each: (self._latest_epoch(each), len(self.logs[each])) for each in self.assigned.replicas}
-        elect = partial(elected_by_logs, asked=self.assigned, ends=ends)
+        elect = partial(eligible_by_logs, asked=self.assigned, ends=ends)
         self.catalog.apply(election_as_asked(self.catalog, TOPIC, [0], elect))
+        self._settle(0)
         assert self.assigned.leader_epoch > max(map(self._latest_epoch, BROKERS))
 
     def _latest_epoch(self, broker: int) -> int:

@@ -63,7 +63,7 @@ from tidelog.broker.cluster.leaving import awaited_by, stopping_brokers
 from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
 from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
-from tidelog.broker.cluster.restored import LogEnd, elected_by_logs, is_unknown
+from tidelog.broker.cluster.restored import LogEnd, eligible_by_logs, is_unknown
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
 from tidelog.protocol.errors import ApiError
 
@@ -467,7 +467,7 @@ class Membership:
             }
             if asked != [brokers.get(each) for each in replicas]:
                 return False  # One may have started meanwhile with another disk.
-            await self.elect(topic.topic_id, [index], partial(elected_by_logs, asked=assigned, ends=ends))
+            await self.elect(topic.topic_id, [index], partial(eligible_by_logs, asked=assigned, ends=ends))
         except ApiError:  # It starts or ends.
             return False
         except Exception as error:

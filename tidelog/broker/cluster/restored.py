@@ -44,18 +44,16 @@ def is_unknown(assigned: PartitionAssignment) -> bool:
     return not assigned.isr and not assigned.elr
 
 
-def elected_by_logs(
+def eligible_by_logs(
     assigned: PartitionAssignment, live: Set[int], *, asked: PartitionAssignment, ends: Mapping[int, LogEnd]
 ) -> PartitionAssignment | None:
-    """A partition led by the replica with the longest log, `ends` being those of all replicas when the
-    partition was as `asked`. None if it has changed since, or a replica does not live."""
+    """A partition whose replica with the longest log may lead, `ends` being those of all replicas when the
+    partition was as `asked`. None if it has changed since, or a replica does not live.
+
+    The controller elects it then as any eligible replica: an unclean election gives up remote records.
+    """
     if assigned != asked or not {*assigned.replicas} <= live:
         return None
-    leader_id = max(assigned.replicas, key=ends.__getitem__)
-    epoch = max(assigned.leader_epoch, *(epoch for epoch, _ in ends.values())) + 1
-    return assigned._replace(
-        leader_id=leader_id,
-        leader_epoch=epoch,
-        isr=(leader_id,),
-        partition_epoch=assigned.partition_epoch + 1,
-    )
+    longest = max(assigned.replicas, key=ends.__getitem__)
+    epoch = max(assigned.leader_epoch, *(epoch for epoch, _ in ends.values()))
+    return assigned._replace(leader_epoch=epoch, elr=(longest,), partition_epoch=assigned.partition_epoch + 1)

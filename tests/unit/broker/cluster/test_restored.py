@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from tidelog.broker.cluster.membership import EndOfLog, Membership
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import BrokerSession
 from tidelog.broker.cluster.store_sharing import StoreMember, StoreSharing
+from tidelog.broker.replicas.roles import Role, is_unclean
 
 TOPIC = Topic("t", uuid4(), (PartitionAssignment(NO_LEADER, 7, (2, 3), ()),))
 
@@ -78,6 +80,8 @@ async def test_the_end_of_a_log_does_not_count_once_its_broker_started_again(tmp
         return ends[node_id]
 
     async with controlled(tmp_path, end_of_log) as (cluster, _):
+        changes: list[PartitionAssignment] = [*TOPIC.partitions]
+        cluster.follow(lambda change: changes.extend(change.after.partitions if change.after else ()))
         await asked.wait()
         ends[2] = (-1, 0)
         await cluster.change(lambda _: BrokerRegistered(BrokerRegistration(2, (), uuid4())))
@@ -89,3 +93,4 @@ async def test_the_end_of_a_log_does_not_count_once_its_broker_started_again(tmp
 
         await until(lambda: assigned().isr)
         assert assigned().leader_id == 3
+        assert not any(is_unclean(Role(False, then), Role(False, now)) for then, now in pairwise(changes))
