@@ -22,6 +22,7 @@ from uuid import UUID
 import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Topic
+from tidelog.broker.cluster.restored import is_unknown
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit
@@ -103,6 +104,7 @@ class Partitions:
             (topic.name, index): topic.partitions[index].leader_epoch
             for topic, indexes in wanted
             for index in indexes
+            if not is_unknown(topic.partitions[index])  # The epoch of an older catalog limits nothing.
         }
         copied = {
             (topic.name, index)

@@ -1,5 +1,6 @@
 """The catalog and the folders of partitions belong together, or the broker does not start."""
 
+import asyncio
 import errno
 import os
 import shutil
@@ -17,7 +18,12 @@ from tests.unit.broker.test_services import NOW_MS, batch, lose_the_store, opene
 from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
+from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.producer_ids import above_all_issued
+from tidelog.broker.observability.metrics import Metrics
+from tidelog.broker.replicas.group_commit import GroupCommit
 from tidelog.broker.replicas.ownership import (
     accept_revision,
     check_revision,
@@ -27,6 +33,7 @@ from tidelog.broker.replicas.ownership import (
     settle_strays,
     starts_of,
 )
+from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
 from tidelog.broker.storage.checkpoints import (
@@ -36,6 +43,7 @@ from tidelog.broker.storage.checkpoints import (
     write_topic_id,
 )
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LOCK_FILE, DataFolderError
 from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in
 from tidelog.protocol.types import Buffer
@@ -366,6 +374,29 @@ def test_a_folder_of_a_partition_that_was_moved_away_goes_unless_the_catalog_is_
     with pytest.raises(DataFolderError) if is_older else nullcontext():
         settle_strays(logs, catalog, node_id=1)
     assert [found.topic for found in logs.found_partitions()] == ["t"] * is_older
+
+
+async def test_the_epochs_of_a_log_count_if_the_catalog_does_not_know_who_is_in_sync(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = create(logs, "t")
+    log.append(batch(), 7, NOW_MS)
+    flush(log)
+    kill(logs)
+    (tmp_path / "t-0" / LEADER_EPOCHS).write_text("damaged")
+    group_commit = GroupCommit(asyncio.get_running_loop())
+    partitions = Partitions(
+        manager(tmp_path),
+        TopicConfigs(BrokerSettings(BrokerConfig(data_dir=tmp_path))),
+        LogConfig,
+        node_id=1,
+        group_commit=group_commit,
+        metrics=Metrics(),
+        clock_ms=lambda: NOW_MS,
+    )
+    await partitions.open([(Topic("t", TOPIC_ID, (PartitionAssignment(-1, 4, (1, 2), ()),)), [0])])
+    assert partitions.logs.logs["t", 0].leader_epoch_for(0) == 7
+    await group_commit.close()
+    partitions.logs.close()
 
 
 def test_who_gets_the_lock_of_the_last_start_knows_that_it_has_ended_and_who_has_a_copy_does_not(
