@@ -231,21 +231,21 @@ class Tiering:
             await remote.delete_before(start)
 
     async def _drop_if_disabled(self, replica: Replica) -> None:
-        """Delete the objects of a topic that is not tiered any more."""
+        """Delete the objects of a topic that is not tiered any more; a follower forgets them."""
         config, log = replica.log.config, replica.log
-        if config.remote_storage_enable or not config.remote_log_delete_on_disable or replica.stopped:
+        if config.remote_storage_enable or not config.remote_log_delete_on_disable:
             return
+        objects = PartitionObjects(self._store, replica.topic_id, log.partition)
         try:
-            await self._run(
-                self._give_up, PartitionObjects(self._store, replica.topic_id, log.partition), log
-            )
+            await self._run(self._give_up, objects if replica.stopped is None else None, log)
         except OSError as error:
             self._counts.delete_errors += 1
             self._tell(replica, error)
 
     @staticmethod
-    def _give_up(objects: PartitionObjects, log: PartitionLog) -> None:
-        objects.delete_all()
+    def _give_up(objects: PartitionObjects | None, log: PartitionLog) -> None:
+        if objects is not None:
+            objects.delete_all()
         if log.disk.exists(log.folder / COPIED_OFFSET):
             log.disk.unlink(log.folder / COPIED_OFFSET)
 

@@ -310,6 +310,28 @@ async def test_a_compacted_topic_is_refused_and_a_tiered_one_is_not_simply_disab
     assert manifest_of(asker).start_offset == start
 
 
+async def test_a_leader_that_followed_while_the_remote_records_were_given_up_copies_again(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    await settle(asker)
+    replica, topics = asker.replica("t"), asker.services.topics
+    assigned = asker.services.catalog.topic("t").partitions[0]
+    replica.follow(assigned.leader_epoch + 1, 2)
+    disabled = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    await topics.change_configs("t", lambda _: disabled)
+    kept = objects_in(tmp_path / "remote")
+    await asker.services.tiering.look()
+    assert objects_in(tmp_path / "remote") == kept, "only the leader deletes"
+    rmtree(tmp_path / "remote")
+    await topics.change_configs("t", lambda _: {"remote.storage.enable": "true"})
+    replica.lead(assigned._replace(leader_epoch=assigned.leader_epoch + 2))
+    await settle(asker)
+    assert manifest_of(asker).start_offset == replica.log.start_offset
+
+
 async def test_a_broker_without_remote_storage_refuses_topics_that_have_it(
     open_tiered: OpenTiered, open_asker: Callable[..., Any]
 ) -> None:
