@@ -45,7 +45,7 @@ class StoreFacts:
         self.lost_disks: dict[int, UUID | None] = {}
         """Brokers that are started with another disk, and under which incarnation each had the right one."""
         self.fenced: set[UUID] = set()
-        """The incarnations that other brokers fenced."""
+        """The incarnations that other brokers fenced after their session had ended."""
         self.find = find
         self.runs: Callable[[int, UUID], bool] = lambda _node_id, _incarnation: True
         """Whether this start of a broker accepts connections."""
@@ -98,9 +98,9 @@ class StoreFacts:
             if not delta.broker.is_fenced or writer == node_id:
                 self.fenced.discard(incarnation)
                 return
-            self.fenced.add(incarnation)
-            has_session = self.session_of(node_id) == incarnation.hex.encode()
-            if has_session and self.runs(node_id, incarnation):
+            if self.session_of(node_id) != incarnation.hex.encode():
+                self.fenced.add(incarnation)
+            elif self.runs(node_id, incarnation):
                 self.find(f"broker {writer} fences broker {node_id}, which has a session")
         elif isinstance(delta, PartitionsChanged):
             topic = self.catalog.topic_by_id(delta.topic_id)
