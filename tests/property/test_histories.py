@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.broker.storage.power import PowerDisk
@@ -177,7 +177,8 @@ class Lives:
     def check(self) -> None:
         log = self.log
         assert [entry._replace(last_append_ms=0) for entry in log.producers.entries()] == self.expected()
-        assert log.recovery.producers_unknown_before == -1
+        # A log without producers deletes segments with one snapshot, which may be the damaged one.
+        assert log.recovery.producers_unknown_before == -1 or not self.expected()
         found = [(h.base_offset, h.producer_id, h.producer_epoch, h.base_sequence) for h in stored(log)]
         assert found == [
             (h.base_offset, h.producer_id, h.producer_epoch, h.base_sequence)
@@ -186,6 +187,13 @@ class Lives:
         ]
 
 
+_DAMAGED_TWICE = [
+    *(("send", 0, "next", 1), ("roll",), ("send", 0, "bump", 1), ("flush",), ("delete", 1.0)),
+    *(("checkpoint",), ("stop", "flip"), ("kill", "flip")),
+]
+
+
+@example(_DAMAGED_TWICE, random.Random(0))
 @given(st.lists(steps, min_size=10, max_size=80), st.randoms(use_true_random=False))
 def test_every_history_ends_in_the_state_of_a_full_replay(
     history: list[tuple],  # type: ignore[type-arg]

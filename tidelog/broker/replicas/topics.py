@@ -28,6 +28,7 @@ from tidelog.broker.cluster.catalog import (
     Change,
     Delta,
     FoldersRemoved,
+    NothingToChange,
     PartitionAssignment,
     PartitionsAdded,
     PartitionsChanged,
@@ -250,10 +251,16 @@ class Topics:
                     "Partitions of several processes cannot be reassigned: stop the broker and start "
                     "it with another number of processes.",
                 )
+            if not delta.partitions and not self._broker_settings.config.cluster_store:
+                raise NothingToChange  # The only broker has the newest image.
             return delta
 
+        async def run() -> None:
+            with suppress(NothingToChange):
+                await self._change(plan)
+
         topic = self._cluster.catalog.topic_by_id(topic_id)
-        await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, self._change(plan))
+        await self._to_the_end(topic.name if topic is not None else _NO_TOPIC, run())
         return refused
 
     def _gone(self, catalog: Catalog) -> tuple[UUID, ...]:

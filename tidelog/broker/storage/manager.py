@@ -534,8 +534,10 @@ class LogManager:
         try:
             self._remove(keys)
         except OSError:
-            # A partition that is assigned here again gets its folder, which may hold what was never durable.
-            self.was_clean, self._unopened = False, True
+            if any(map(self._folders.exists, keys)):
+                # A partition that is assigned here again gets its folder, which may hold what was never
+                # durable.
+                self.was_clean, self._unopened = False, True
             raise
 
     def _remove(self, keys: Sequence[TopicPartition]) -> None:

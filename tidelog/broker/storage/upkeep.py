@@ -12,6 +12,7 @@ Invariants:
   crash left. So it counts only once the log is durable up to it.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,6 +191,10 @@ class Upkeep:
         self._is_as_found = not (report.is_damaged or report.truncated_bytes or report.rebuilt_indexes)
         is_spare_missing = len(self._producers) and len(snapshots(self._disk, self._folder)) < 2
         self.snapshot_due = bool(is_spare_missing) or self.recovery_point < report.end_offset
+        if is_spare_missing and self._segments.segments[0].base_offset:
+            # Only the other one says who wrote the deleted segments.
+            with suppress(OSError):
+                self.take_snapshot(report.end_offset)
 
     @property
     def covered_offset(self) -> int:
