@@ -426,8 +426,8 @@ class Membership:
         await self._elect(wanted)
 
     async def _elect_by_logs(self, end_of_log: EndOfLog) -> None:
-        """Let partitions be led of which an older catalog does not say who is in sync. The controller's
-        other work does not wait for it: a broker that is asked may hang."""
+        """Elect leaders of the partitions whose in-sync sets are unknown after an older catalog was accepted.
+        A broker that is asked may hang, so the controller's other work does not wait for this task."""
         told: set[int] = set()
         while True:
             await self._logs_are_due.wait()
