@@ -14,7 +14,8 @@ from tests.simulation.scenarios import Scenario, Stage
 from tests.simulation.world import Shape
 from tidelog.broker.cluster import controller, membership, reassignment
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.handlers import fetch
+from tidelog.broker.handlers import fetch, fetch_sessions
+from tidelog.broker.replicas import topics
 from tidelog.broker.replicas.in_sync_sets import InSyncSets
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.progress import Progress
@@ -22,6 +23,7 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage import manager
 from tidelog.broker.storage.log_types import READ_WRITTEN
 from tidelog.broker.storage.producer_table import ProducerTable
+from tidelog.protocol.hot import FetchPartitionResult
 
 _LACKS: Final = "was committed"
 """What the checker says of a member that lacks what is committed, or has another batch there."""
@@ -106,6 +108,19 @@ def _without_producers(decode: Any) -> Any:
     return changed
 
 
+def _as_placed(_: Any) -> Any:
+    return lambda partitions, _: partitions
+
+
+def _once(news: Any) -> Any:
+    def changed(self: fetch_sessions._Told, result: FetchPartitionResult, has_records: bool) -> bool:
+        respond: bool = news(self, result, has_records)
+        self.high_watermark = result.high_watermark
+        return respond
+
+    return changed
+
+
 def _nothing(_: Any) -> Any:
     return lambda *_: None
 
@@ -165,6 +180,12 @@ MUTANTS: Final = {
         "starts with another disk, or an older one",
         _played(replica_scenarios.follower_starts_with_an_empty_disk),
     ),
+    "new partitions": Mutant(
+        "who is fenced when a partition is stored is not in sync",
+        ((topics, "led_by_live", _as_placed),),
+        "starts with another disk, or an older one",
+        _played(replica_scenarios.topic_is_made_while_a_broker_starts_with_an_empty_disk),
+    ),
     "removed": Mutant(
         "a partition that loses a replica is led in a new epoch",
         (
@@ -189,6 +210,12 @@ MUTANTS: Final = {
         ((fetch, "_level_of", _all_that_is_written),),
         "a record is read that is not committed",
         Scenario(replica_scenarios.follower_has_what_is_not_committed, brokers=2, replicas=2, has_racks=True),
+    ),
+    "told": Mutant(
+        "a follower that cuts back is told again what is committed",
+        ((fetch_sessions._Told, "news", _once),),
+        "replicas do not become equal",
+        _played(replica_scenarios.follower_cuts_back_what_nobody_else_has),
     ),
     "producers": Mutant(
         "a follower that begins anew gets its leader's producers",

@@ -7,12 +7,14 @@ Owns the steps. What is lost is seen by the checks of replicas (`replica_checks`
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any, Final
 
 from faults.checker import Kind
 from tests.simulation.scenarios import TOPIC, Stage
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_etcd import MEMBERS
+from tidelog.broker.replicas.topics import NewTopic
 from tidelog.client import Admin, Consumer, Producer, TopicPartition
 
 _LEAST: Final = "min.insync.replicas"
@@ -157,6 +159,56 @@ async def follower_starts_with_an_empty_disk(stage: Stage) -> None:
     _, follower = await _begun(stage)
     await _send(stage, "all")
     await stage.start_with(follower, stage.empty_disk())
+
+
+async def topic_is_made_while_a_broker_starts_with_an_empty_disk(stage: Stage) -> None:
+    """The topic is placed before the broker is fenced, and stored after that has left all other topics."""
+    maker, other = await _begun(stage)
+    assert maker.services is not None
+    reconciler: Any = maker.services.topics._reconciler
+    prepare, may_be_stored = reconciler.prepare, asyncio.Event()
+
+    async def prepare_late(*arguments: Any) -> None:
+        await prepare(*arguments)
+        await may_be_stored.wait()
+
+    def go_on() -> None:
+        stage.close((other.machine,), MEMBERS)
+        may_be_stored.set()
+
+    reconciler.prepare = prepare_late
+    making = maker.node.start(maker.services.topics.create("u", NewTopic(1, 2)))
+    await stage.loop.after(_LOOKED_S)
+    assigned = stage.assigned
+    stage.once_stored(lambda: other.node_id not in (*assigned(TOPIC, 0).isr, *assigned(TOPIC, 0).elr), go_on)
+    starting = asyncio.create_task(stage.start_with(other, stage.empty_disk()))
+    await making
+    stage.network.open_all_ways()
+    await starting
+
+
+async def follower_cuts_back_what_nobody_else_has(stage: Stage) -> None:
+    """It does so while records of another partition become durable, which came with the same answer."""
+    leader, follower = await _begun(stage, min_insync_replicas="1")
+    await _send(stage, "all")
+    stage.part(leader, follower)
+    await _send(stage, 1)
+    life = leader.lives
+    leader.kill(cuts_power=False)
+    await stage.until(lambda: stage.led_by(TOPIC, 0) is follower, "no leader is elected")
+    async with _producer(stage, "all") as producer:
+        await producer.send_and_wait(TOPIC, b"1", partition=1)
+    await stage.until(lambda: leader.lives > life and leader.services, "a broker does not start again")
+    assert leader.services is not None
+    other: Any = leader.services.replicas[TOPIC, 1]
+    request = other._group_commit.request
+    other._group_commit = SimpleNamespace(request=lambda log: stage.loop.call_later(0.1, request, log))
+    await stage.loop.after(_LOOKED_S)  # Its next request names both partitions.
+    stage.network.open_all_ways()
+    await stage.until(lambda: len(stage.assigned(TOPIC, 0).isr) == 2, "a follower does not join")
+    await stage.until(
+        lambda: not stage.replica_checks.difference(stage.brokers), "replicas do not become equal"
+    )
 
 
 async def follower_begins_anew(stage: Stage) -> None:

@@ -406,7 +406,6 @@ class _Opening:
             self._topic_settings,
             self._events,
             self._turns,
-            brokers=lambda: [each.node_id for each in cluster.catalog.brokers.values() if not each.is_fenced],
             internal={
                 OFFSETS_TOPIC: _internal_topic(
                     config.offsets_topic_num_partitions,

@@ -459,15 +459,19 @@ class Membership:
         self, end_of_log: EndOfLog, topic: Topic, index: int, assigned: PartitionAssignment
     ) -> bool:
         """Whether all replicas could be asked."""
-        replicas, brokers = assigned.replicas, self._cluster.catalog.brokers
-        asked = [brokers.get(each) for each in replicas]
+        brokers, ends = self._cluster.catalog.brokers, dict[int, LogEnd]()
+        asked = {each: brokers.get(each) for each in assigned.replicas}
+
+        def plan(image: Catalog) -> PartitionsChanged:
+            if asked != {each: image.brokers.get(each) for each in asked}:
+                raise NothingToChange  # One may have started meanwhile with another disk.
+            elect = partial(eligible_by_logs, asked=assigned, ends=ends)
+            return election_as_asked(image, topic.topic_id, [index], elect)
+
         try:
-            ends = {
-                each: await end_of_log(each, topic.name, index, assigned.leader_epoch) for each in replicas
-            }
-            if asked != [brokers.get(each) for each in replicas]:
-                return False  # One may have started meanwhile with another disk.
-            await self.elect(topic.topic_id, [index], partial(eligible_by_logs, asked=assigned, ends=ends))
+            for each in asked:
+                ends[each] = await end_of_log(each, topic.name, index, assigned.leader_epoch)
+            await self._change_all([plan])
         except ApiError:  # It starts or ends.
             return False
         except Exception as error:

@@ -2,6 +2,9 @@
 
 Owns the spreading of leaders and replicas over brokers and racks, and the checks of what a request asks for.
 
+Invariant: a replica is in sync from the beginning only if its broker is live when the partition is stored.
+One that was fenced meanwhile may come back with another disk, after it left all in-sync sets.
+
 Pure. Source: Kafka's StripedReplicaPlacer and ReplicationControlManager, with their codes and words.
 """
 
@@ -132,6 +135,26 @@ def _apart(
             used.add(rack)
     left = (broker for broker in candidates if broker not in chosen)
     return [*chosen, *islice(left, wanted - len(chosen))]
+
+
+def led_by_live(
+    partitions: tuple[PartitionAssignment, ...], live: frozenset[int]
+) -> tuple[PartitionAssignment, ...]:
+    """New partitions when they are stored: the live ones of their replicas are in sync, the first of these
+    leads.
+
+    Raises ApiError(INVALID_REPLICA_ASSIGNMENT) if no replica of one is live.
+    """
+    if all(live.issuperset(each.replicas) for each in set(partitions)):
+        return partitions
+    led = []
+    for index, each in enumerate(partitions):
+        isr = tuple(replica for replica in each.replicas if replica in live)
+        if not isr:
+            reason = f"All brokers of the new partition {index} are fenced: {each.replicas}. Try again."
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        led.append(each._replace(leader_id=isr[0], isr=isr))
+    return tuple(led)
 
 
 def assign_manually(

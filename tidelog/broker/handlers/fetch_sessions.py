@@ -65,13 +65,13 @@ class _Told:
         respond = (
             has_records
             or self.is_outdated(result.high_watermark, result.log_start_offset)
-            or result.diverging_epoch != NO_EPOCH_END_OFFSET
             or result.preferred_read_replica >= 0
         )
         self.high_watermark = result.high_watermark
         self.log_start_offset = result.log_start_offset
-        if result.error_code != ErrorCode.NONE:
-            # Sent again next time, whatever the watermark, because the client takes errors to be lasting.
+        if result.error_code != ErrorCode.NONE or result.diverging_epoch != NO_EPOCH_END_OFFSET:
+            # Sent again next time, whatever the watermark: the client takes errors to be lasting, and a
+            # follower truncates its log, and takes nothing else from this.
             self.high_watermark = -1
             return True
         return respond
@@ -114,7 +114,9 @@ class FetchSession:
         for topic, partition in added:
             key = (topic, partition.partition)
             known = self.partitions.get(key)
-            if known is None:
+            if known is None or known.request.current_leader_epoch != partition.current_leader_epoch:
+                # A client in another epoch may have ignored the last answer, which it asked for in an
+                # earlier one.
                 self.partitions[key] = _Told(partition)
             else:
                 known.request = partition

@@ -40,7 +40,8 @@ from tidelog.broker.cluster.catalog import (
     least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.placement import assign, assign_manually, plan_partitions
+from tidelog.broker.cluster.controller import live_brokers
+from tidelog.broker.cluster.placement import assign, assign_manually, led_by_live, plan_partitions
 from tidelog.broker.cluster.store import STORE_FAILED_ADVICE, StoreConflict, StoreError
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.cluster_settings import UNIX
@@ -83,7 +84,6 @@ class Topics:
         events: PeerEvents,
         turns: Turns,
         *,
-        brokers: Callable[[], Sequence[int]],
         internal: Mapping[str, NewTopic] | None = None,
     ) -> None:
         """`internal`: the defaults of internal topics, by name, whose settings need not pass any check; of
@@ -95,7 +95,6 @@ class Topics:
         self._cluster = cluster
         self._node_id = broker_settings.config.node_id
         self._reconciler = reconciler
-        self._brokers = brokers
         self._internal = internal or {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Of what is being changed: while one holds or awaits it."""
@@ -117,7 +116,8 @@ class Topics:
             topic = (await self._planned(plan)).topic
 
             def again(catalog: Catalog) -> TopicCreated:
-                return catalog.plan_topic(name, topic.topic_id, topic.partitions, topic.configs)
+                partitions = led_by_live(topic.partitions, live_brokers(catalog))
+                return catalog.plan_topic(name, topic.topic_id, partitions, topic.configs)
 
             await self._add(topic, 0, again)
             return topic
@@ -127,7 +127,7 @@ class Topics:
     def _plan(self, catalog: Catalog, name: str, wanted: NewTopic) -> Steps[TopicCreated]:
         # The name first, as Kafka does: a repeated request gets the answer that the topic exists.
         catalog.plan_topic(name, UUID(int=0), (), {})
-        brokers, topic_id = self._brokers(), uuid.uuid4()
+        brokers, topic_id = sorted(live_brokers(catalog)), uuid.uuid4()
         defaults = self._broker_settings.config
         internal = self._internal.get(name, NewTopic())
         if wanted.assignments:
@@ -185,7 +185,8 @@ class Topics:
                     ErrorCode.INVALID_PARTITIONS,
                     f"The number of partitions of {name} cannot be changed, because groups depend on it.",
                 )
-            planned = yield from plan_partitions(topic, total, assignments, self._brokers(), catalog.racks())
+            brokers = sorted(live_brokers(catalog))
+            planned = yield from plan_partitions(topic, total, assignments, brokers, catalog.racks())
             self._check_replicas(planned.partitions)
             return planned
 
@@ -204,7 +205,7 @@ class Topics:
 
             def again(catalog: Catalog) -> PartitionsAdded:
                 unchanged(catalog)
-                return delta
+                return replace(delta, partitions=led_by_live(delta.partitions, live_brokers(catalog)))
 
             topic = unchanged(self._cluster.catalog)
             grown = replace(topic, partitions=topic.partitions + delta.partitions)

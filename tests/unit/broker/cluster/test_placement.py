@@ -10,6 +10,7 @@ from tidelog.broker.cluster.placement import (
     MAX_PARTITIONS_PER_REQUEST,
     assign,
     assign_manually,
+    led_by_live,
     plan_partitions,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -81,3 +82,17 @@ def test_the_replicas_of_a_partition_are_in_as_many_racks_as_there_are() -> None
 def test_a_manual_assignment_of_many_partitions_is_checked_in_steps() -> None:
     steps = assign_manually({index: [1, 2] for index in range(10 * ELEMENTS_PER_STEP)}, [1, 2])
     assert sum(1 for _ in steps) == 10
+
+
+def test_new_partitions_are_led_by_those_that_are_live_when_they_are_stored() -> None:
+    placed = assign(2, [1, 2, 3], 2)
+    assert led_by_live(placed, frozenset({1, 2, 3})) is placed
+    assert [(each.leader_id, each.replicas, each.isr) for each in led_by_live(placed, frozenset({2, 3}))] == [
+        (2, (1, 2), (2,)),
+        (2, (2, 3), (2, 3)),
+    ]
+
+
+def test_a_new_partition_without_a_live_replica_is_refused() -> None:
+    with refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT):
+        led_by_live(assign(2, [1, 2, 3], 2), frozenset({3}))

@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import (
     NO_LEADER,
@@ -69,7 +71,10 @@ async def test_a_controller_that_waits_for_the_end_of_a_log_still_fences_brokers
         await until(lambda: cluster.catalog.brokers[3].is_fenced)
 
 
-async def test_the_end_of_a_log_does_not_count_once_its_broker_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers_first", [False, True])
+async def test_the_end_of_a_log_does_not_count_once_its_broker_started_again(
+    tmp_path: Path, *, answers_first: bool
+) -> None:
     ends = {2: (7, 100), 3: (5, 50)}
     asked, may_answer = asyncio.Event(), asyncio.Event()
 
@@ -84,6 +89,8 @@ async def test_the_end_of_a_log_does_not_count_once_its_broker_started_again(tmp
         cluster.follow(lambda change: changes.extend(change.after.partitions if change.after else ()))
         await asked.wait()
         ends[2] = (-1, 0)
+        if answers_first:  # Then the election waits for the change.
+            may_answer.set()
         await cluster.change(lambda _: BrokerRegistered(BrokerRegistration(2, (), uuid4())))
         may_answer.set()
 

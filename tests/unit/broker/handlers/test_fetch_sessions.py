@@ -119,6 +119,26 @@ def test_an_error_is_returned_every_time_and_its_end_too(sessions: FetchSessions
     assert named(sessions, context, result(0)) == [0]
 
 
+def test_what_a_diverging_follower_did_not_take_is_returned_once_it_has_truncated(
+    sessions: FetchSessions,
+) -> None:
+    held = session_id(context := opened(sessions, 0))
+    _, diverging, _ = result(0)
+    assert named(sessions, context, ("t", diverging._replace(diverging_epoch=(0, 3)), False)) == [0]
+    truncated = sessions.open_context(held, 1, wanted(0, offset=3), (), 0, by_id=False)
+    assert named(sessions, truncated, result(0)) == [0]
+    assert named(sessions, sessions.open_context(held, 2, [], (), 0, by_id=False), result(0)) == []
+
+
+def test_what_an_earlier_epoch_of_the_client_got_is_returned_again(sessions: FetchSessions) -> None:
+    held = session_id(context := opened(sessions, 0))
+    assert named(sessions, context, result(0)) == [0]
+    further = sessions.open_context(held, 1, wanted(0, offset=3), (), 0, by_id=False)
+    assert named(sessions, further, result(0)) == []
+    in_epoch_2 = [("t", FetchPartition(0, 2, 3, -1, -1, 1000))]
+    assert named(sessions, sessions.open_context(held, 2, in_epoch_2, (), 0, by_id=False), result(0)) == [0]
+
+
 def test_partitions_are_added_changed_and_forgotten(sessions: FetchSessions) -> None:
     held = session_id(opened(sessions, 0, 1))
     context = sessions.open_context(held, 1, wanted(1, 2, offset=9), [("t", 0)], 0, by_id=False)
