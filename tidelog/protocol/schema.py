@@ -3,7 +3,7 @@
 Owns: `ApiKey`, `APIS` and the four functions that convert between bodies and values.
 
 Invariants: importing this module imports only plain data. construct is loaded with the first codec, and a
-codec is built once. Decoding consumes the whole body and raises only ProtocolError. A decoded value has every
+codec is built once. Decoding raises only ProtocolError; a response has no bytes after its last field. A decoded value has every
 declared field, so a handler never needs to know the version.
 """
 
@@ -209,23 +209,18 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 )
 
 
-# librdkafka (2.16 and others) leaves three bytes after a flexible Metadata request for all topics: it
-# reserved them for the length of an array that it then wrote as null. After AlterUserScramCredentials it
-# leaves one. Kafka reads neither.
-_MAY_HAVE_BYTES_BEHIND: Final = frozenset((ApiKey.METADATA, ApiKey.ALTER_USER_SCRAM_CREDENTIALS))
-
-
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """The request body as a construct Container (items and attributes, snake_case names).
 
-    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Raises ProtocolError.
+    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Bytes after the last field
+    are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
     """
-    return _request_codec(api_key, version).decode(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
+    return _request_codec(api_key, version).decode(body, whole=False)
 
 
 def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
     """`decode_request` in steps."""
-    return _request_codec(api_key, version).decode_steps(body, whole=api_key not in _MAY_HAVE_BYTES_BEHIND)
+    return _request_codec(api_key, version).decode_steps(body, whole=False)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:

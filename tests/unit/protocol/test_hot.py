@@ -84,6 +84,17 @@ def test_records_of_a_fetch_response_in_one_buffer_in_several_or_none(version: i
 FETCH = hot.FetchRequest(-1, 500, 1, 1 << 20, 0, 7, 8, [("t", [hot.FetchPartition(0, 1, 2, -1, 4, 5)])])
 
 
+def test_bytes_behind_a_request_are_ignored() -> None:
+    for version in PRODUCE_VERSIONS:
+        wanted = hot.ProduceRequest(None, -1, 1000, [(topic_in(version), [(0, RECORDS)])])
+        produce = join(hot.encode_produce_request(version, wanted))
+        decoded = hot.decode_produce_request(version, memoryview(produce))
+        assert hot.decode_produce_request(version, memoryview(produce + bytes(3))) == decoded
+    for version in FETCH_VERSIONS:
+        fetch = hot.encode_fetch_request(version, FETCH._replace(topics=[(topic_in(version), [])]))
+        assert hot.decode_fetch_request(version, fetch + bytes(3)) == hot.decode_fetch_request(version, fetch)
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     body = join(hot.encode_produce_request(9, produce_request((0, RECORDS))))
     tagged = body[:-1] + b"\x02\x05\x03abc\x63\x00"

@@ -161,11 +161,10 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[FetchRe
     if version >= _FIRST_WITH_RACK:
         rack_id, position = read_name(form, body, position)
     if version >= _FIRST_WITH_REPLICA_STATE and body[position]:
-        tags, position = read_tags(body, position)
+        tags, _ = read_tags(body, position)
         replica_id, replica_epoch = _read_replica_state(tags.get(_REPLICA_STATE_TAG))
-        require_end(body, position)
     else:
-        require_end(body, form.skip_tags(body, position))
+        form.skip_tags(body, position)
     wanted = [(topic, list(partitions.values())) for topic, partitions in topics.items()]
     row = replica_id, *limits, *session, wanted, forgotten, rack_id, replica_epoch
     return _new_tuple(FetchRequest, row)

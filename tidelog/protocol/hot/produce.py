@@ -255,7 +255,7 @@ def _decode_request(version: int, form: Form, body: memoryview) -> Steps[Produce
             topics.append((topic, partitions))
             if pace.spent(1 + (position - end) // TAG_BYTES_PER_ELEMENT):
                 yield
-        require_end(body, form.skip_tags(body, position))
+        form.skip_tags(body, position)
     except MALFORMED as error:
         raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
