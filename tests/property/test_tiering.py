@@ -1,5 +1,6 @@
 """What is in remote storage follows a model, whatever is copied, deleted and lost, and whoever leads."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.remote_log.test_object_store import TOPIC
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.tiering.plan import agreed_end, start_after_retention
+from tidelog.broker.tiering.plan import agreed_end, may_be_copied, start_after_retention
 from tidelog.remote_log.manifest import CopiedSegment, Manifest, decode, encode
 
 MS = 1_000
@@ -40,7 +41,8 @@ def known_from(epochs: list[tuple[int, int]], begin: int) -> list[tuple[int, int
 
 def copied(each: Closed) -> CopiedSegment:
     size = each.end - each.base
-    return CopiedSegment(f"{each.base}", each.base, each.end, size, 0, (0, 0, 0), 0, each.end - 1, 0, 0)
+    latest = each.end - 1
+    return CopiedSegment(f"{each.base}", each.base, each.end, size, 0, (0, 0, 0), 0, latest, 0, latest)
 
 
 def manifest_of(log: tuple[list[Closed], list[tuple[int, int]]], count: int) -> Manifest:
@@ -96,6 +98,24 @@ def test_retention_deletes_the_oldest_segments_that_are_too_old_or_too_many(
         oldest = left.segments[0]
         assert retention_ms < 0 or oldest.max_timestamp >= now_ms - retention_ms
         assert retention_bytes < 0 or left.size_bytes + newer_bytes - retention_bytes < oldest.size_bytes
+    kept = replace(config, cleanup_policy=())
+    assert start_after_retention(manifest, kept, newer_bytes, now_ms) == manifest.start_offset
+
+
+@given(logs(), st.integers(-1, 70), st.integers(-1, 70), st.integers(0, 20), st.integers(0, 90))
+def test_a_segment_is_copied_by_the_first_of_two_lags(
+    log: Any, lag_ms: int, lag_bytes: int, newer_bytes: int, now_ms: int
+) -> None:
+    segment = copied(log[0][0])
+    limits = LogConfig(local_retention_ms=60, local_retention_bytes=50, remote_storage_enable=True)
+    config = replace(limits, remote_copy_lag_ms=lag_ms, remote_copy_lag_bytes=lag_bytes)
+    age_ms = now_ms - segment.latest_ms
+    is_old = lag_ms == 0 or age_ms >= (60 if lag_ms < 0 else lag_ms)
+    assert may_be_copied(segment, newer_bytes, config, now_ms) == (
+        is_old or newer_bytes >= (50 if lag_bytes < 0 else lag_bytes)
+    )
+    without_limits = LogConfig(remote_copy_lag_ms=-1, retention_ms=-1)
+    assert not may_be_copied(segment, newer_bytes, without_limits, now_ms)
 
 
 @given(logs(), st.integers(0, 12), st.data())

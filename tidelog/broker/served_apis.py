@@ -306,8 +306,6 @@ ROWS: Final = (
             each(right.DESCRIBE_TOPIC,
                  when="topics are assigned to members of the group; the group is refused"),
         )),
-    _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, Kind.READ, ClusterAdminHandler.get_telemetry_subscriptions,
-        failed.top_level, NOTHING),
     _api(ApiKey.LIST_CONFIG_RESOURCES, Kind.READ, ClusterAdminHandler.list_config_resources,
         failed.top_level, (whole(right.DESCRIBE_CLUSTER_CONFIGS),)),
     _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Kind.READ, TopicPartitionsHandler.describe_topic_partitions,

@@ -1229,20 +1229,6 @@ class UnregisterBrokerResponseDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
-class GetTelemetrySubscriptionsRequest:
-    client_instance_id: UUID
-
-class GetTelemetrySubscriptionsResponseDict(TypedDict, total=False):
-    throttle_time_ms: int
-    error_code: int
-    client_instance_id: UUID
-    subscription_id: int
-    accepted_compression_types: Sequence[int]
-    push_interval_ms: int
-    telemetry_max_bytes: int
-    delta_temporality: bool
-    requested_metrics: Sequence[str]
-
 class ListConfigResourcesRequest:
     resource_types: list[int]
 

@@ -3,8 +3,8 @@
 Owns: `ApiKey`, `APIS` and the four functions that convert between bodies and values.
 
 Invariants: importing this module imports only plain data. construct is loaded with the first codec, and a
-codec is built once. Decoding raises only ProtocolError; a response has no bytes after its last field. A decoded value has every
-declared field, so a handler never needs to know the version.
+codec is built once. Decoding raises only ProtocolError, also for bytes after the last field of a response. A
+decoded value has every declared field, so a handler never needs to know the version.
 """
 
 from collections.abc import Mapping
@@ -105,7 +105,6 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
-    GET_TELEMETRY_SUBSCRIPTIONS = 71
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     ASK_CONSOLE = 10_000
@@ -179,7 +178,6 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.DESCRIBE_QUORUM, 0, 2, cluster_admin),
         _api(ApiKey.UPDATE_FEATURES, 0, 2, cluster_admin),
         _api(ApiKey.UNREGISTER_BROKER, 0, 0, cluster_admin),
-        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, cluster_admin),
         _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, cluster_admin),
         _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, transaction_markers),
         _api(ApiKey.DESCRIBE_ACLS, 1, 3, acls),
@@ -212,8 +210,8 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """The request body as a construct Container (items and attributes, snake_case names).
 
-    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Bytes after the last field
-    are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
+    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Bytes after the last
+    field are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
     """
     return _request_codec(api_key, version).decode(body, whole=False)
 

@@ -47,8 +47,12 @@ class CopiedSegment(msgspec.Struct, frozen=True):
     indexes_crc: int
     max_timestamp: int
     max_timestamp_offset: int
-    written_ms: int
-    """When the last batch was written, by which a segment without timestamps ages."""
+    latest_ms: int
+    """The largest timestamp; if a batch has none, the time of the last write if that is later."""
+
+    def is_older_than(self, moment_ms: int) -> bool:
+        """Whether all records were written before `moment_ms`, by the rule of local segments."""
+        return self.latest_ms < moment_ms
 
     @property
     def aborted_count(self) -> int:

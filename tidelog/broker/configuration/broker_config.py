@@ -147,6 +147,8 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
     log_preallocate: bool = _default_of("preallocate")
     log_local_retention_bytes: int = _default_of("local.retention.bytes")
     log_local_retention_ms: int = _default_of("local.retention.ms")
+    log_remote_copy_lag_bytes: int = _default_of("remote.copy.lag.bytes")
+    log_remote_copy_lag_ms: int = _default_of("remote.copy.lag.ms")
     log_retention_ms: int = _default_of("retention.ms")
     log_retention_bytes: int = _default_of("retention.bytes")
     log_retention_check_interval_ms: int = int64_setting(
@@ -191,6 +193,7 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
     compression_gzip_level: int = _default_of("compression.gzip.level")
     compression_lz4_level: int = _default_of("compression.lz4.level")
     compression_zstd_level: int = _default_of("compression.zstd.level")
+    max_decompressed_message_bytes: int = _default_of("max.decompressed.message.bytes")
     min_insync_replicas: int = _default_of("min.insync.replicas")
     unclean_leader_election_enable: bool = _default_of("unclean.leader.election.enable")
 

@@ -76,9 +76,13 @@ def parse_value(setting: Setting, text: str) -> Any:
     """The value that a topic's setting has as text. Raises ConfigError."""
     if setting.is_many:
         stripped = text.strip()
-        return setting.parse(tuple(each.strip() for each in stripped.split(",")) if stripped else ())
+        # As in Kafka, which stores each value once.
+        values = dict.fromkeys(each.strip() for each in stripped.split(",")) if stripped else ()
+        return setting.parse(tuple(values))
     if setting.kind is bool and text.strip().lower() not in ("true", "false"):
         raise ConfigError(f"{setting.name}: expected true or false, got {text!r}")
+    if setting.kind in (int, float) and "_" in text:
+        raise ConfigError(f"{setting.name}: expected {setting.expectation()}, got {text!r}")
     return setting.parse(text)
 
 
@@ -126,6 +130,13 @@ def _check_tiered(values: Mapping[str, str], has_remote_storage: bool) -> None:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
                 f"local.retention.{unit} ({local}) must not exceed retention.{unit} ({total})",
+            )
+        lag = int(values[f"remote.copy.lag.{unit}"])
+        effective = total if local == -2 else local
+        if 0 <= effective < lag:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"remote.copy.lag.{unit} ({lag}) must not exceed local.retention.{unit} ({effective})",
             )
 
 

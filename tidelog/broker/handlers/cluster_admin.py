@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
 
 from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.cluster.store import StoreConflict, StoreError
@@ -32,11 +31,8 @@ if TYPE_CHECKING:
 
 PREFERRED_ELECTION = 0
 METADATA_TOPIC = "__cluster_metadata"
-TELEMETRY_INTERVAL_MS = 300_000
-"""How long a client waits before it asks again whether metrics are wanted: Kafka's default."""
 _LONGEST_MOVABLE = 215
 """Characters of a partition's folder to whose name Kafka can add what marks its copy in another folder."""
-_TELEMETRY_BYTES = 1_048_576
 _RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
 _CLIENT_METRICS_RESOURCE = 16
 _REASSIGNED_AT_ONCE = 500
@@ -338,13 +334,11 @@ class ClusterAdminHandler:
             (yield from each(lambda one: (one.feature, one.max_version_level), request.feature_updates, pace))
         )
         results = yield from each(_updated, updates.items(), pace)
-        if context.header.api_version < 2:
-            return {"error_code": ErrorCode.NONE, "results": results}
-        # Its answer has one code for all features.
         refused = [result for result in results if result["error_code"]]
-        if not refused:
-            return {"error_code": ErrorCode.NONE}
-        return {"error_code": refused[0]["error_code"], "error_message": refused[0]["error_message"]}
+        if refused:
+            message = f"No feature was changed: {refused[0]['error_message']}"
+            return {"error_code": refused[0]["error_code"], "error_message": message}
+        return {"error_code": ErrorCode.NONE, "results": results}
 
     async def unregister_broker(
         self, context: RequestContext, request: types.UnregisterBrokerRequest
@@ -352,18 +346,6 @@ class ClusterAdminHandler:
         """A broker that is gone for ever belongs to the cluster no more."""
         await self._services.unregister(request.broker_id)
         return {"error_code": ErrorCode.NONE, "error_message": None}
-
-    def get_telemetry_subscriptions(
-        self, context: RequestContext, request: types.GetTelemetrySubscriptionsRequest
-    ) -> types.GetTelemetrySubscriptionsResponseDict:
-        """No metrics are wanted; a client without an id gets one."""
-        client_id: UUID = request.client_instance_id
-        return {
-            "error_code": ErrorCode.NONE,
-            "client_instance_id": client_id if client_id != NO_TOPIC_ID else uuid4(),
-            "push_interval_ms": TELEMETRY_INTERVAL_MS,
-            "telemetry_max_bytes": _TELEMETRY_BYTES,
-        }
 
     def _missing(self, topic: str, index: int) -> ErrorCode | None:
         known = self._services.catalog.topic(topic)

@@ -159,6 +159,8 @@ class OffsetCommitsHandler(GuardedHandler):
                 code = refused
             elif topic is None:
                 code = unknown
+            elif not topic.has_partition(wanted.partition_index):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(metadata) > longest:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:

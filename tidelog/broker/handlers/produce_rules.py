@@ -93,14 +93,14 @@ class ProduceRules:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"zstd needs Produce version {_FIRST_VERSION_WITH_ZSTD}, the request is version {version}",
             )
-        if acks == ACKS_ALL and replica.in_sync_count < (least := replica.log.config.min_insync_replicas):
+        if acks == ACKS_ALL and replica.in_sync_count < (least := replica.least_in_sync):
             if replica.stopped is not None:
                 raise ApiError(replica.stopped)
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR : {replica.in_sync_count} is insufficient to satisfy the"
-                f" min.isr requirement of {least} for partition {topic}-{index}: set min.insync.replicas to"
-                " what the cluster has",
+                f" min.isr requirement of {least} for partition {topic}-{index}: start the brokers of its"
+                " replicas, or set min.insync.replicas to what the cluster has",
             )
         return replica
 

@@ -26,7 +26,7 @@ from tidelog.protocol import scram
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 logger = structlog.get_logger(__name__)
-MOST_SALT_BYTES: Final = 1024
+_MOST_BYTES: Final = 1024
 
 
 class Users:
@@ -163,10 +163,10 @@ def checked_credential(
         problem = f"Too few iterations: expected at least {scram.LEAST_ITERATIONS}"
     elif iterations > scram.MOST_ITERATIONS:
         problem = f"Too many iterations: expected at most {scram.MOST_ITERATIONS}"
-    elif not 0 < len(salt) <= MOST_SALT_BYTES:
-        problem = f"The salt must have 1 to {MOST_SALT_BYTES} bytes"
-    elif len(salted_password) != mechanism.key_bytes:
-        problem = f"The salted password must have {mechanism.key_bytes} bytes"
+    elif not 0 < len(salt) <= _MOST_BYTES:
+        problem = f"The salt must have 1 to {_MOST_BYTES} bytes"
+    elif not 0 < len(salted_password) <= _MOST_BYTES:
+        problem = f"The salted password must have 1 to {_MOST_BYTES} bytes"
     else:
         return scram.credential_of(mechanism, salted_password, salt, iterations)
     raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)

@@ -20,6 +20,7 @@ from tidelog.protocol.records import (
     inspect_one_by_one,
     inspect_uniform,
     inspectable,
+    largest_record_bytes,
 )
 from tidelog.protocol.types import Buffer
 
@@ -79,30 +80,53 @@ class ThreadEffort(Effort):
         return self._kept_bytes + 2 * (self._left_bytes - self.output_bytes)
 
 
-def inspect_batch(batch: Buffer, header: BatchHeader, effort: Effort | None = None) -> Inspection:
+def inspect_batch(
+    batch: Buffer, header: BatchHeader, effort: Effort | None = None, most_record_bytes: int | None = None
+) -> Inspection:
     """The timestamps of the whole batch in `batch`, whose records are what `header` says.
 
-    Raises ApiError (INVALID_RECORD, MESSAGE_TOO_LARGE), and with an effort TooMuchError.
+    Raises ApiError (INVALID_RECORD, also for a record larger than `most_record_bytes`; MESSAGE_TOO_LARGE),
+    and with an effort TooMuchError.
     """
-    found = inspect_lone(batch, header)
-    if found is not None:
-        return found
+    if most_record_bytes is None or most_record_bytes >= len(batch):
+        found = inspect_lone(batch, header)
+        if found is not None:
+            return found
     try:
         data = _inspectable(header.compression, memoryview(batch)[BATCH_HEADER_SIZE:], effort)
-        found = inspect_uniform(data, header)
-        if found is not None:
-            return found
-        records = min(header.record_count, len(data) // SMALLEST_RECORD_BYTES)
-        if effort is not None:
-            effort.spend(records // 2)
-        found = inspect_in_lanes(data, header)
-        if found is not None:
-            return found
-        if effort is not None:
-            effort.spend(records)
-        return inspect_one_by_one(data, header)
+        found = _inspected(data, header, effort)
     except ProtocolError as error:
         raise refusal(error) from None
+    if most_record_bytes is not None and most_record_bytes < len(data):
+        if effort is not None:
+            effort.spend(header.record_count)
+        _check_record_sizes(largest_record_bytes(data, header.record_count), most_record_bytes)
+    return found
+
+
+def _inspected(data: bytes, header: BatchHeader, effort: Effort | None) -> Inspection:
+    """Raises ProtocolError, TooMuchError."""
+    found = inspect_uniform(data, header)
+    if found is not None:
+        return found
+    records = min(header.record_count, len(data) // SMALLEST_RECORD_BYTES)
+    if effort is not None:
+        effort.spend(records // 2)
+    found = inspect_in_lanes(data, header)
+    if found is not None:
+        return found
+    if effort is not None:
+        effort.spend(records)
+    return inspect_one_by_one(data, header)
+
+
+def _check_record_sizes(largest: int, most_record_bytes: int) -> None:
+    if largest > most_record_bytes:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"expected records of at most {most_record_bytes} bytes, got one of {largest}: send smaller"
+            " records, or raise max.decompressed.message.bytes of the topic",
+        )
 
 
 def refusal(error: ProtocolError) -> ApiError:

@@ -258,6 +258,11 @@ class LocalSegment(SegmentReader):
         return self.written_ms < moment_ms or not self._holds_untimed()
 
     @property
+    def latest_ms(self) -> int:
+        """The age of the segment: it is older than every moment after this one. Reads as `is_older_than`."""
+        return max(self.max_timestamp, self.written_ms) if self._holds_untimed() else self.max_timestamp
+
+    @property
     def written_ms(self) -> int:
         """When the last batch was written. Raises OSError."""
         return self._disk.modified_ms(self.path)

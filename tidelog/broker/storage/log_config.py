@@ -19,6 +19,8 @@ from tidelog.protocol.settings import ConfigError, int32_setting, int64_setting,
 _LONG = 2**63 - 1
 _AS_IN_ALL = -2
 """The local retention that means: as retention.ms, or retention.bytes."""
+LARGEST_RECORD_BYTES = 2**31 - 9
+"""Kafka's default of max.decompressed.message.bytes: the longest array of Java."""
 _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
 _ONE_REPLICA = "a partition has one replica, so nothing is replicated"
@@ -104,6 +106,12 @@ class LogConfig:
         broker_name="log.segment.delete.delay.ms",
         without_effect="files are deleted at once, and readers keep their open files",
     )
+    errors_deadletterqueue_group_enable: bool = setting(
+        False,
+        "Let share groups write records that cannot be processed to this topic.",
+        broker_name="",
+        without_effect="this broker has no share groups",
+    )
     flush_messages: int = int64_setting(
         _LONG,
         "Records that are not flushed yet at which a log is flushed before acks=1 is answered, and acks=all "
@@ -150,6 +158,12 @@ class LogConfig:
         "segment is closed by then, if records follow.",
         broker_name="log.cleaner.max.compaction.lag.ms",
     )
+    max_decompressed_message_bytes: int = int32_setting(
+        LARGEST_RECORD_BYTES,
+        "Size of the largest record in a compressed batch, decompressed.",
+        high=LARGEST_RECORD_BYTES,
+        broker_name="max.decompressed.message.bytes",
+    )
     max_message_bytes: int = int32_setting(
         1_048_588, "Size of the largest record batch.", low=0, broker_name="message.max.bytes"
     )
@@ -194,6 +208,20 @@ class LogConfig:
         "Reserve the disk space of a new segment when it is begun.",
         broker_name="log.preallocate",
         without_effect="a segment takes the space of its records",
+    )
+    remote_copy_lag_bytes: int = int64_setting(
+        -1,
+        "Size of the newer log above which a closed segment is copied to remote storage, if "
+        "remote.copy.lag.ms does not let it be copied before. -1: local.retention.bytes.",
+        low=-1,
+        broker_name="log.remote.copy.lag.bytes",
+    )
+    remote_copy_lag_ms: int = int64_setting(
+        0,
+        "Age of its newest record at which a closed segment is copied to remote storage. 0: at once. -1: "
+        "local.retention.ms.",
+        low=-1,
+        broker_name="log.remote.copy.lag.ms",
     )
     remote_log_copy_disable: bool = setting(
         False, "Copy no further segments to remote storage.", broker_name=""

@@ -59,18 +59,20 @@ def inspect_to_store(
     batch: Buffer, header: BatchHeader, config: LogConfig, effort: Effort | None = None
 ) -> Inspected:
     """`inspect_batch`, and the batch to store if it is not the one in `batch`. Raises as `inspect_batch`."""
+    is_compressed = header.attributes & COMPRESSION_MASK
+    most_record_bytes = config.max_decompressed_message_bytes if is_compressed else None
     if config.compression_type == AS_SENT:
-        return inspect_batch(batch, header, effort)
+        return inspect_batch(batch, header, effort, most_record_bytes)
     codec = _CODECS[config.compression_type]
-    if header.attributes & COMPRESSION_MASK == codec:
-        return inspect_batch(batch, header, effort)
+    if is_compressed == codec:
+        return inspect_batch(batch, header, effort, most_record_bytes)
     plain = _uncompressed(batch, header, effort)
     level = _level(codec, config)
     if effort is not None and not isinstance(effort, ThreadEffort):
         effort.output_bytes -= (len(plain) - BATCH_HEADER_SIZE) * _cost(codec, level)
         if effort.output_bytes < 0:
             raise TooMuchError
-    found = inspect_batch(plain, read_batch_header(plain), effort)
+    found = inspect_batch(plain, read_batch_header(plain), effort, most_record_bytes)
     if codec is Compression.NONE:
         check_size(len(plain), config)
         return Recompressed(found, bytes(plain))

@@ -1,4 +1,4 @@
-"""Which segments of a log are deleted by size and by age.
+"""Which segments of a log are deleted by size and by age, on the disk and in remote storage.
 
 Safe in any thread. Source: Kafka's UnifiedLog.deletableSegments.
 """
@@ -7,18 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from tidelog.broker.storage.local_segment import LocalSegment
 from tidelog.broker.storage.log_config import LogConfig
 
 
+class AgingSegment(Protocol):
+    """A segment as retention sees it. A log's age is that of its records, see `is_older_than`."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    def is_older_than(self, moment_ms: int) -> bool: ...
+
+
 def segments_to_delete(
-    segments: Sequence[LocalSegment], config: LogConfig, deletable_end: int, now_ms: int
+    segments: Sequence[AgingSegment],
+    config: LogConfig,
+    deletable_end: int,
+    now_ms: int,
+    *,
+    newer_bytes: int = 0,
 ) -> int:
-    """How many segments from the oldest on are past retention.bytes or retention.ms. Raises OSError."""
+    """How many segments from the oldest on are past retention.bytes or retention.ms. Raises OSError.
+
+    `newer_bytes`: the size of the log after `segments`.
+    """
     if "delete" not in config.cleanup_policy:
         return 0
-    excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    excess = sum(segment.size_bytes for segment in segments) + newer_bytes - config.retention_bytes
     count = 0
     for segment in segments:
         if not segment.size_bytes or segment.end_offset > deletable_end:

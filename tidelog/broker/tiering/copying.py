@@ -58,5 +58,5 @@ def copy_segment(
         indexes_crc=crc32c(indexes),
         max_timestamp=segment.max_timestamp,
         max_timestamp_offset=segment.max_timestamp_offset,
-        written_ms=segment.written_ms,
+        latest_ms=segment.latest_ms,
     )

@@ -12,8 +12,11 @@ from collections.abc import Sequence
 
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_types import LogEnds
+from tidelog.broker.storage.retention import AgingSegment, segments_to_delete
 from tidelog.protocol.types import NO_LEADER_EPOCH
 from tidelog.remote_log.manifest import Manifest
+
+_LOCAL_RETENTION = -1
 
 
 def copyable_end(ends: LogEnds) -> int:
@@ -24,17 +27,25 @@ def copyable_end(ends: LogEnds) -> int:
 def start_after_retention(manifest: Manifest, config: LogConfig, newer_bytes: int, now_ms: int) -> int:
     """Where the log begins once retention.ms and retention.bytes have deleted the oldest segments.
     `newer_bytes` is the size of what is not in remote storage yet."""
-    excess = manifest.size_bytes + newer_bytes - config.retention_bytes
-    start = manifest.start_offset
-    for each in manifest.segments:
-        too_much = config.retention_bytes >= 0 and excess >= each.size_bytes
-        last_ms = each.max_timestamp if each.max_timestamp >= 0 else each.written_ms
-        too_old = config.retention_ms >= 0 and last_ms < now_ms - config.retention_ms
-        if not (too_much or too_old):
-            break
-        excess -= each.size_bytes
-        start = each.end_offset
-    return start
+    segments = manifest.segments
+    count = segments_to_delete(segments, config, manifest.end_offset, now_ms, newer_bytes=newer_bytes)
+    return segments[count - 1].end_offset if count else manifest.start_offset
+
+
+def may_be_copied(segment: AgingSegment, newer_bytes: int, config: LogConfig, now_ms: int) -> bool:
+    """Whether remote.copy.lag.ms or remote.copy.lag.bytes lets a closed segment be copied. `newer_bytes` is
+    the size of the log after it. Raises OSError.
+
+    Source: Kafka's TopicConfig, REMOTE_COPY_LAG_MS_DOC.
+    """
+    local = config.of_local_segments
+    lag_ms, lag_bytes = config.remote_copy_lag_ms, config.remote_copy_lag_bytes
+    if lag_ms == _LOCAL_RETENTION:
+        lag_ms = local.retention_ms
+    if lag_bytes == _LOCAL_RETENTION:
+        lag_bytes = local.retention_bytes
+    is_old = lag_ms == 0 or (lag_ms > 0 and segment.is_older_than(now_ms - lag_ms + 1))
+    return is_old or 0 <= lag_bytes <= newer_bytes
 
 
 def agreed_end(

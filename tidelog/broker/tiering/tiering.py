@@ -28,7 +28,7 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.checkpoints import COPIED_OFFSET
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.tiering.fetches import TOLD_EVERY_SECONDS, RemoteFetches
-from tidelog.broker.tiering.plan import copyable_end, start_after_retention
+from tidelog.broker.tiering.plan import copyable_end, may_be_copied, start_after_retention
 from tidelog.broker.tiering.remote_log import RemoteLog
 from tidelog.broker.tiering.remote_segments import RemoteReader
 from tidelog.broker.tiering.store_threads import StoreThreads
@@ -218,7 +218,9 @@ class Tiering:
             manifest = await remote.claim()
         while not (self._wake.is_set() or config.remote_log_copy_disable) and remote.is_current:
             segment = log.copyable(manifest.end_offset, copyable_end(replica.ends))
-            if segment is None:
+            if segment is None or not may_be_copied(
+                segment, log.bytes_beyond(segment.end_offset), config, self._clock_ms()
+            ):
                 break
             self._counts.copy_requests += 1
             self._counts.copy_bytes += await remote.copy(segment)

@@ -1,4 +1,4 @@
-"""APIs to operate a cluster: log folders, leaders, reassignments, quorum, features, telemetry.
+"""APIs to operate a cluster: log folders, leaders, reassignments, quorum, features.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-113, KIP-183, KIP-455, KIP-460,
 KIP-584, KIP-595, KIP-631, KIP-714, KIP-827, KIP-836, KIP-853, KIP-1142).
@@ -199,24 +199,6 @@ UPDATE_FEATURES_RESPONSE = message(
     _THROTTLE,
     *ERROR,
     structs("results", Field("feature", "string"), *ERROR, ignorable=True, versions="0-1"),
-)
-
-GET_TELEMETRY_SUBSCRIPTIONS_REQUEST = message(
-    "GetTelemetrySubscriptionsRequest", "0+", Field("client_instance_id", "uuid")
-)
-
-GET_TELEMETRY_SUBSCRIPTIONS_RESPONSE = message(
-    "GetTelemetrySubscriptionsResponse",
-    "0+",
-    _THROTTLE,
-    Field("error_code", "int16"),
-    Field("client_instance_id", "uuid"),
-    Field("subscription_id", "int32"),
-    Field("accepted_compression_types", "[]int8"),
-    Field("push_interval_ms", "int32"),
-    Field("telemetry_max_bytes", "int32"),
-    Field("delta_temporality", "bool"),
-    Field("requested_metrics", "[]string"),
 )
 
 UNREGISTER_BROKER_REQUEST = message("UnregisterBrokerRequest", "0+", Field("broker_id", "int32"))

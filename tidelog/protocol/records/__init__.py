@@ -51,6 +51,7 @@ from tidelog.protocol.records.inspection import (
     inspect_one_by_one,
     inspect_uniform,
     inspectable,
+    largest_record_bytes,
 )
 from tidelog.protocol.records.isolation import AbortedTransactions
 from tidelog.protocol.records.markers import (

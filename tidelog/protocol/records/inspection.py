@@ -132,6 +132,16 @@ def inspect_one_by_one(data: bytes, header: BatchHeader) -> Inspection:
     return _inspection(header, deltas, keyless)
 
 
+def largest_record_bytes(data: bytes, count: int) -> int:
+    """The length of the largest of `count` records that were inspected before."""
+    position, largest = _START, 0
+    for _ in range(count):
+        size, start = decode_varint(data, position)
+        position = start + size
+        largest = max(largest, size)
+    return largest
+
+
 def _inspection(header: BatchHeader, deltas: set[int], keyless: Sequence[int]) -> Inspection:
     """The result for these timestamp deltas (zigzag numbers). Raises ProtocolError."""
     base_timestamp = header.base_timestamp

@@ -148,20 +148,11 @@ async def test_the_quorum_is_this_broker_at_the_catalog_s_revision(asker: Asker,
 @pytest.mark.parametrize("version", range(3))
 async def test_no_feature_has_a_version_to_choose(asker: Asker, version: int) -> None:
     updates: list[dict[str, Any]] = [{"feature": "metadata.version", "max_version_level": 7}] * 2
-    answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=updates)
-    codes = [answer.error_code] if version == 2 else [held.error_code for held in answer.results]
-    assert codes == [ErrorCode.INVALID_UPDATE_VERSION]
+    for refused in (updates, [{"feature": "no.such.feature", "max_version_level": 1}]):
+        answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=refused)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert not answer.results
     in_force = [{"feature": name, "max_version_level": level} for name, level in FINALIZED_FEATURES.items()]
     for accepted in ([], in_force):
         answer = await asker.ask(ApiKey.UPDATE_FEATURES, version, feature_updates=accepted)
         assert {answer.error_code, *(held.error_code for held in answer.results)} == {ErrorCode.NONE}
-
-
-async def test_the_broker_subscribes_to_no_metrics_of_clients(asker: Asker) -> None:
-    first = await asker.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client_instance_id=NOBODY)
-    assert first.client_instance_id != NOBODY
-    again = await asker.ask(
-        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client_instance_id=first.client_instance_id
-    )
-    assert again == first
-    assert (first.error_code, first.requested_metrics) == (ErrorCode.NONE, [])

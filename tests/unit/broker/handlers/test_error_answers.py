@@ -50,7 +50,6 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.END_TXN,
@@ -142,7 +141,6 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_QUORUM: {"topics": []},
     ApiKey.UPDATE_FEATURES: {"feature_updates": []},
     ApiKey.UNREGISTER_BROKER: {"broker_id": 2},
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: {},
     ApiKey.LIST_CONFIG_RESOURCES: {},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": TOPIC, "partition_indexes": [3]}]},
 }

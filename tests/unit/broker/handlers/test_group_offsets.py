@@ -157,11 +157,9 @@ async def test_a_commit_by_topic_id_is_returned_by_id_and_by_name(asker: Asker) 
 async def test_partitions_that_cannot_be_committed_fail_alone(open_asker: Callable[..., Any]) -> None:
     asker = await open_asker(offset_metadata_max_bytes=4)
     await asker.create("t")
-    assert await commit(asker, ("t", 0, 1), ("unknown", 0, 2), ("t", 1, 10)) == [
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.OFFSET_METADATA_TOO_LARGE,
-    ]
+    asked = [("t", 0, 1), ("unknown", 0, 2), ("t", 1, 2), ("t", -1, 2), ("t", 2**31 - 1, 2), ("t", 0, 10)]
+    unknown = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 4
+    assert await commit(asker, *asked) == [ErrorCode.NONE, *unknown, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert await committed(asker) == {("t", 0): 1}
 
 

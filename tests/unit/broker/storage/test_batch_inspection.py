@@ -2,6 +2,7 @@
 
 import tracemalloc
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,27 @@ def varied(count: int, *, has_headers: bool = False, codec: Compression = Compre
     for number in range(count):
         builder.append(NOW_MS, None, bytes(number % 5), (("n", b""),) if has_headers else ())
     return bytes(builder.build(codec, -1, -1, -1))
+
+
+@pytest.mark.parametrize("values", [[b"x" * 50], [b"", b"x" * 50, b""], [b"x" * 50] * 30])
+@pytest.mark.parametrize("to", ["producer", "gzip", "uncompressed"])
+def test_a_record_of_a_compressed_batch_may_have_so_many_bytes(
+    tmp_path: Path, values: list[bytes], to: str
+) -> None:
+    def built(codec: Compression) -> Buffer:
+        builder = RecordBatchBuilder()
+        for value in values:
+            builder.append(NOW_MS, None, value, ())
+        return builder.build(codec, -1, -1, -1)
+
+    config = LogConfig(compression_type=to, max_decompressed_message_bytes=55)
+    log = open_log(tmp_path, config=replace(config, max_decompressed_message_bytes=56))
+    append(log, built(Compression.ZSTD))
+    log.reconfigure(config)
+    with pytest.raises(ApiError, match="at most 55 bytes, got one of 56") as caught:
+        append(log, built(Compression.ZSTD))
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+    append(log, built(Compression.NONE))
 
 
 def test_records_of_one_size_take_no_effort() -> None:

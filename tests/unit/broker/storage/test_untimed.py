@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -10,6 +11,7 @@ from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint,
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
+from tidelog.broker.tiering.copying import copy_segment
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
@@ -19,6 +21,8 @@ from tidelog.protocol.records import (
     read_batch_header,
     with_max_timestamp,
 )
+from tidelog.remote_log.folder_store import FolderStore
+from tidelog.remote_log.partition_objects import PartitionObjects
 
 RETENTION_MS = LogConfig().retention_ms
 SMALL = LogConfig(segment_bytes=1000)
@@ -102,6 +106,29 @@ def test_what_was_stored_with_a_max_timestamp_of_0_does_so_too(tmp_path: Path, c
     log = open_log(tmp_path, clean=clean, recovery_point=end)
     assert log.end_offset == end
     assert_ages_by_its_file(log)
+
+
+def test_a_segment_is_as_old_in_remote_storage_as_on_the_disk(tmp_path: Path) -> None:
+    old = batch(timestamp=NOW_MS - 2 * RETENTION_MS)
+    (tmp_path / "log").mkdir()
+    log = open_log(tmp_path / "log")
+    for each in ([old], [untimed()], [old, untimed()], [batch(timestamp=NOW_MS + 5), untimed()]):
+        for sent in each:
+            append(log, sent)
+        log.roll(NOW_MS)
+    flush(log)
+    written_at(log.folder, NOW_MS)
+    objects = PartitionObjects(FolderStore(tmp_path / "remote"), UUID(int=1), 0)
+    end_offset = 0
+    for latest_ms in (NOW_MS - 2 * RETENTION_MS, NOW_MS, NOW_MS, NOW_MS + 5):
+        segment = log.copyable(end_offset, log.end_offset)
+        assert segment is not None
+        end_offset = segment.end_offset
+        copied = copy_segment(objects, log, segment, 0, lambda: True)
+        assert copied.latest_ms == segment.latest_ms == latest_ms
+        for moment_ms in (latest_ms, latest_ms + 1):
+            is_older = moment_ms > latest_ms
+            assert copied.is_older_than(moment_ms) == segment.is_older_than(moment_ms) == is_older
 
 
 def test_timestamps_alone_decide_where_every_batch_has_one(tmp_path: Path) -> None:
