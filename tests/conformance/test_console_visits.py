@@ -3,18 +3,23 @@
 import asyncio
 import subprocess
 import sys
+from base64 import b64encode
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from tests.conformance.console_site import Visitor
+from tests.conformance.secured import AUTHORIZER, PASSWORD, secured
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.console.live import MOST_OF_VISITOR
 from tidelog.broker.net.http_places import MOST_AT_WORK
+from tidelog.client import Producer
+from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 LOG = "/api/v1/events/log"
 _PROGRAM = """
@@ -97,3 +102,64 @@ async def test_streams_end_when_the_broker_stops(tmp_path: Path) -> None:
         assert [name async for name, _ in events] == ["end"]
         await until(stopping.done)
         await stopping
+
+
+LEFT_EARLY = (
+    LOG,
+    "/api/v1/topics/t/partitions/0/search?text=x",
+    "/console/broker",
+    "/api/v1/broker",
+    "/metrics",
+)
+
+
+async def test_a_visitor_who_leaves_before_the_answer_begins_is_no_error(tmp_path: Path) -> None:
+    login = b64encode(f"alice:{PASSWORD}".encode()).decode()
+    with capture_logs() as events:
+        async with secured(tmp_path) as broker:
+            for path in LEFT_EARLY * 4:
+                _, writer = await asyncio.open_connection("127.0.0.1", broker.http_port)
+                # The check of the password takes longer than the visitor waits.
+                writer.write(
+                    f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {login}\r\n\r\n".encode()
+                )
+                await writer.drain()
+                writer.transport.abort()
+            headers = {"Authorization": f"Basic {login}"}
+            assert (await Visitor(broker, headers).get("/metrics")).status == 200
+    assert not [event for event in events if "exc_info" in event or event["log_level"] == "error"]
+
+
+async def test_a_download_that_may_not_go_on_is_cut_off_without_an_error(tmp_path: Path) -> None:
+    login = b64encode(f"bob:{PASSWORD}".encode()).decode()
+    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:alice"}
+    kind, allow = ResourceType.TOPIC, Permission.ALLOW
+    acl = Acl(kind, PatternType.LITERAL, "t", "User:bob", "*", Operation.READ, allow)
+    with capture_logs() as events:
+        async with secured(tmp_path, **settings) as broker:
+            await broker.services.acls.create([acl])
+            await fill(broker)
+            url = f"http://127.0.0.1:{broker.http_port}/api/v1/topics/t/partitions/0/download"
+            headers = {"Authorization": f"Basic {login}"}
+            async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+                assert answer.status == 200
+                await answer.content.readany()
+                await broker.services.acls.delete([acl])
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    with pytest.raises(aiohttp.ClientPayloadError):
+                        await answer.read()
+    assert not [event for event in events if "exc_info" in event or event["log_level"] == "error"]
+
+
+async def fill(broker: Broker) -> None:
+    """With more than fits between the broker and a reader who waits."""
+    client = {
+        "bootstrap_servers": f"127.0.0.1:{broker.port}",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": PASSWORD,
+    }
+    async with Producer(**client) as producer:
+        for _ in range(40):
+            await producer.send_and_wait("t", b"x" * 500_000)

@@ -2,6 +2,7 @@
 all of them."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,10 @@ from tidelog.broker.app import Broker, StartError
 from tidelog.broker.cluster.catalog import NOBODY, TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.broker.console.others import Others
+from tidelog.broker.console.routes import ROUTES
 from tidelog.broker.handlers.acls import AclsHandler
+from tidelog.broker.peers.connections import ASKED_APIS
 from tidelog.broker.security.broker_user import BROKER_USER, broker_password
 from tidelog.broker.security.unknown_users import STRONGEST
 from tidelog.broker.security.users import check_name
@@ -33,7 +37,9 @@ from tidelog.client import (
 )
 from tidelog.protocol.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.scram import ScramMechanism, credential_of, salted_password
+from tidelog.wire.opening import open_connection
 
 PASSWORD = "secret"
 MECHANISM = ScramMechanism.SCRAM_SHA_256
@@ -53,6 +59,7 @@ BY_PASSWORD = {
     "listener_overrides": {"listener.name.brokers.scram.sha.256.sasl.jaas.config": USER_OF_BROKERS},
 }
 ADMIN, ALICE = "admin", "alice"
+REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def by_certificate(certificates: Certificates) -> dict[str, Any]:
@@ -155,6 +162,17 @@ async def test_a_broker_whose_user_may_not_act_for_the_cluster_gets_no_answers_u
             await sent
             await producer.commit_transaction()
         await until(lambda: not is_open(cluster, "t", elsewhere))
+        await _it_is_no_super_user_in_the_console_either(cluster)
+
+
+async def _it_is_no_super_user_in_the_console_either(cluster: Brokers) -> None:
+    visitor: Any = SimpleNamespace(user=ADMIN, host="127.0.0.1")
+    (own,) = (each for each in ROUTES if each.path == "/api/v1/broker")
+    with capture_logs() as events, pytest.raises(ApiError) as refused:
+        await Others(cluster[1].services).ask(2, visitor, own, own.parameters())
+    assert refused.value.code == ErrorCode.NETWORK_EXCEPTION
+    (event,) = (each for each in events if each["event"] == "broker_not_authorized")
+    assert "super.users" in event["advice"]
 
 
 async def test_brokers_need_no_user_of_their_own(tmp_path: Path) -> None:
@@ -208,6 +226,57 @@ async def test_settings_that_do_not_say_who_a_broker_is_are_refused_at_the_start
     alone = {**listeners, "sasl_enabled_mechanisms": ("PLAIN",)}
     async with await Broker.start(BrokerConfig(data_dir=tmp_path / "one", http_port=-1, **alone)):
         pass  # Alone it needs no user.
+
+
+async def ask_as(cluster: Brokers, client: str, route: str, **fields: Any) -> tuple[int, bytes]:
+    """The code and the answer of AskConsole at broker 2, from a client with this password."""
+    method, path = route.split()
+    asked = {"host": "127.0.0.1", "method": method, "path": path, "parameters": b"{}", **fields}
+    address = ("127.0.0.1", cluster[2].ports["CLIENTS"])
+    connection = await open_connection(
+        *address, as_user(cluster, client), ASKED_APIS, on_close=lambda *_: None
+    )
+    try:
+        answer = await connection.call(ApiKey.ASK_CONSOLE, asked)
+        return answer.error_code, bytes(answer.answer)
+    finally:
+        connection.close()
+
+
+async def test_a_client_that_may_act_for_the_cluster_is_no_other_user_in_the_console(
+    cluster: Brokers,
+) -> None:
+    right = Acl(
+        ResourceType.CLUSTER,
+        PatternType.LITERAL,
+        CLUSTER_NAME,
+        f"User:{ALICE}",
+        "*",
+        Operation.CLUSTER_ACTION,
+        Permission.ALLOW,
+    )
+    await cluster[1].services.acls.create([right])
+    await cluster.agreed()
+    made = json.dumps({"name": "eve", "password": "eve-secret"}).encode()
+    as_admin = {"user": ADMIN, "parameters": made}
+    assert (await ask_as(cluster, ALICE, "PUT /api/v1/users", **as_admin))[0] == REFUSED
+    assert (await ask_as(cluster, ALICE, "GET /api/v1/users", user=ADMIN))[0] == REFUSED
+    assert "eve" not in cluster[2].services.users.names()
+    # As itself it has its own rights.
+    assert (await ask_as(cluster, ALICE, "GET /api/v1/broker", user=ALICE))[0] == ErrorCode.NONE
+    assert (await ask_as(cluster, ALICE, "PUT /api/v1/users", user=ALICE, parameters=made))[0] == REFUSED
+    with capture_logs() as events:
+        # A super user may name the visitor, who needs the rights all the same; changes are logged.
+        refused = await ask_as(cluster, ADMIN, "PUT /api/v1/users", user=ALICE, parameters=made)
+        assert refused[0] == REFUSED
+        assert (await ask_as(cluster, ADMIN, "PUT /api/v1/users", user=ADMIN, parameters=made))[0] == 0
+    changes = [each for each in events if each["event"] == "console_change"]
+    assert [(each["user"], each["asked_by"], each["code"]) for each in changes] == [
+        (ALICE, f"User:{ADMIN}", REFUSED.name),
+        (ADMIN, f"User:{ADMIN}", "NONE"),
+    ]
+    assert changes[-1]["parameters"]["name"] == "eve"
+    assert "eve-secret" not in str(events)
 
 
 async def test_an_acl_that_is_deleted_at_one_broker_holds_at_no_other(cluster: Brokers) -> None:

@@ -314,7 +314,9 @@ ROWS: Final = (
             shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
         )),
     _api(ApiKey.ASK_CONSOLE, Kind.LONG_POLL, ConsoleHandler.ask_console,
-        failed.top_level_with_message, (whole(right.CLUSTER_ACTION),)),
+        failed.top_level_with_message, (
+            whole(right.CLUSTER_ACTION, when="always; only a super user may name another user"),
+        )),
 )
 # fmt: on
 SERVED_APIS: Mapping[ApiKey, ServedApi] = {row.key: row for row in ROWS}

@@ -62,7 +62,9 @@ logger = structlog.get_logger(__name__)
 class Console(Protocol):
     """What answers for this broker's console where another broker asks."""
 
-    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict: ...
+    async def answer_peer(
+        self, request: types.AskConsoleRequest, asked_by: str
+    ) -> types.AskConsoleResponseDict: ...
 
     def stop(self) -> None: ...
 

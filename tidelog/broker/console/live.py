@@ -84,25 +84,28 @@ class Streams:
         response = web.StreamResponse(headers={**HEADERS, **NO_STORE})
         response.content_type = route.stream
         is_events = route.stream == EVENT_STREAM
-        await response.prepare(request)
-        if request.method == "HEAD":
-            return response
-        if isinstance(request.protocol, HttpConnection):
-            request.protocol.leave_work()
         try:
-            async for value in self._until_left(request, values, check):
-                if value is not None:
-                    await response.write(_event(value) if is_events else value)
-                elif is_events:
-                    await response.write(_ALIVE)
-            if is_events:
-                await response.write(_event({}, "end"))
-        except ApiError as error:
-            if not is_events:
-                raise ConnectionAbortedError(error.message) from None  # A download without its end is none.
-            await response.write(_event({"code": error.code.name, "message": error.message}, "refused"))
-        except ConnectionError:
-            pass
+            await response.prepare(request)
+            if request.method == "HEAD":
+                return response
+            if isinstance(request.protocol, HttpConnection):
+                request.protocol.leave_work()
+            try:
+                async for value in self._until_left(request, values, check):
+                    if value is not None:
+                        await response.write(_event(value) if is_events else value)
+                    elif is_events:
+                        await response.write(_ALIVE)
+                if is_events:
+                    await response.write(_event({}, "end"))
+            except ApiError as error:
+                if not is_events:
+                    raise ConnectionAbortedError(
+                        error.message
+                    ) from None  # A download without its end is none.
+                await response.write(_event({"code": error.code.name, "message": error.message}, "refused"))
+        except ConnectionResetError:
+            pass  # The visitor has left.
         return response
 
     async def _until_left(

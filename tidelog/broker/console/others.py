@@ -171,7 +171,8 @@ class Others:
             message = f"broker {node_id} does not answer within {seconds:.0f} s"
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, message) from None
         code = error_code(answered.error_code)
-        if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and answered.error_message is None:
+        if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and answered.error_message == code.message:
+            # The visitor has the right here, so it is this broker that is refused.
             raise self._services.peers.not_authorized(node_id, ApiKey.ASK_CONSOLE)
         if code:
             raise ApiError(code, answered.error_message or code.message)

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -122,6 +124,8 @@ class Site:
             response = self._refusal(request, error.status, ErrorCode.INVALID_REQUEST.name, text.strip())
             if "Allow" in error.headers:
                 response.headers["Allow"] = error.headers["Allow"]
+        except ConnectionAbortedError:
+            raise
         except Exception as error:
             peer, path = request.remote or "", request.path
             self._services.events.error(
@@ -228,30 +232,12 @@ class Site:
     async def _change(
         self, request: web.Request, caller: Caller, route: ApiRoute, in_path: dict[str, str]
     ) -> web.StreamResponse:
-        parameters, code = None, "NONE"
-        try:
+        with _logged_change(caller, route, request.path) as change:
             safety.check_change(request)
             self._check_read_only()
-            parameters = _parameters(route, await _body(request) | in_path)
-            answer = await self._handled(route, caller, parameters)
+            change.parameters = _parameters(route, await _body(request) | in_path)
+            answer = await self._handled(route, caller, change.parameters)
             return web.Response(text=json.dumps(answer), content_type=safety.JSON)
-        except ApiError as error:
-            code = error.code.name
-            raise
-        except BaseException:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR.name
-            raise
-        finally:
-            shown = {name: _logged(getattr(parameters, name)) for name in route.logged} if parameters else {}
-            logger.info(
-                "console_change",
-                user=caller.user,
-                peer=caller.host,
-                method=route.method,
-                path=request.path,
-                parameters=shown,
-                code=code,
-            )
 
     def _check_read_only(self) -> None:
         if self._services.config.console_read_only:
@@ -263,27 +249,30 @@ class Site:
         caller.check_needs(route.needs, parameters)
         return await answer_of_cluster(self._console, route, caller, parameters)
 
-    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict:
+    async def answer_peer(
+        self, request: types.AskConsoleRequest, asked_by: str
+    ) -> types.AskConsoleResponseDict:
         """The answer to another broker, for the visitor that it names. Raises ApiError."""
         route = self._by_name.get((request.method, request.path))
         if route is None:
             message = f"this broker has no route {request.method} {request.path}: is it of another version?"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
+        caller = Caller(request.user, request.host, self._access, self._handlers, self._services.turns)
+        if not route.is_change:
+            return await self._answer_peer(request, caller, route, _sent_parameters(request, route))
+        with _logged_change(caller, route, request.path, asked_by=asked_by) as change:
+            self._check_read_only()
+            change.parameters = _sent_parameters(request, route)
+            return await self._answer_peer(request, caller, route, change.parameters)
+
+    async def _answer_peer(
+        self, request: types.AskConsoleRequest, caller: Caller, route: ApiRoute, parameters: Parameters
+    ) -> types.AskConsoleResponseDict:
+        caller.check_needs(route.needs, parameters)
         if request.stream_id >= 0:
             value, stream_id = await self._taken.take(request.stream_id)
             answer = value if route.is_of_lines else json.dumps(value).encode()
             return {"stream_id": stream_id, "answer": b"" if value is None else answer}
-        if route.is_change:
-            self._check_read_only()
-        try:
-            parameters = msgspec.json.decode(request.parameters, type=route.parameters)
-        except msgspec.DecodeError as error:
-            raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        if request.limit >= 0:
-            limit = min(request.limit, MOST_JOINED_ROWS)
-            parameters = msgspec.structs.replace(parameters, offset=0, limit=limit)
-        caller = Caller(request.user, request.host, self._access, self._handlers, self._services.turns)
-        caller.check_needs(route.needs, parameters)
         answer = route.handle(self._console, caller, parameters)
         if isawaitable(answer):
             answer = await answer
@@ -341,6 +330,52 @@ class Site:
             return web.Response(text=problem, content_type=safety.JSON, status=status)
         values = {"code": code, "message": message, "status": status}
         return self._rendered(request, "refused.html", "Not shown", values, status)
+
+
+@dataclass(slots=True)
+class _Change:
+    """What is known of a change that is logged."""
+
+    parameters: Parameters | None = None
+
+
+@contextmanager
+def _logged_change(caller: Caller, route: ApiRoute, path: str, **more: str) -> Iterator[_Change]:
+    """Log a change, whatever becomes of it."""
+    change, code = _Change(), "NONE"
+    try:
+        yield change
+    except ApiError as error:
+        code = error.code.name
+        raise
+    except BaseException:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR.name
+        raise
+    finally:
+        names = [*route.logged, *(route.path_names if more else ())] if change.parameters else []
+        shown = {name: _logged(getattr(change.parameters, name)) for name in names}
+        logger.info(
+            "console_change",
+            user=caller.user,
+            peer=caller.host,
+            method=route.method,
+            path=path,
+            parameters=shown,
+            code=code,
+            **more,
+        )
+
+
+def _sent_parameters(request: types.AskConsoleRequest, route: ApiRoute) -> Parameters:
+    """Those that another broker sent. Raises ApiError."""
+    try:
+        parameters = msgspec.json.decode(request.parameters, type=route.parameters)
+    except msgspec.DecodeError as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if request.limit >= 0:
+        limit = min(request.limit, MOST_JOINED_ROWS)
+        return msgspec.structs.replace(parameters, offset=0, limit=limit)
+    return parameters
 
 
 def _known(request: web.Request) -> Known | None:

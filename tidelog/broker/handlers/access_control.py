@@ -83,6 +83,13 @@ class AccessControl:
         self.refused(context, right, "*")
         return False
 
+    def is_super(self, context: RequestContext) -> bool:
+        """Whether the principal may do everything, as brokers of the cluster may with its own secret."""
+        if self._authorizer is None:
+            return True
+        access = context.connection.access or self._access_of(context.connection, self._authorizer)
+        return access.is_super
+
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str) -> int:
         """The operations that the request may do with a resource, as the bits of KIP-430."""
         supported = SUPPORTED_OPERATIONS[resource_type]

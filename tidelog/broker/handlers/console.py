@@ -1,26 +1,26 @@
 """AskConsole: another broker asks for this one's part of what its console shows or changes.
 
-Owns nothing: the console answers, in the name of the user whom the other broker names. Invariant: only a
-broker may ask (CLUSTER_ACTION), because it says who its visitor is, who gets what they would get here.
+Owns who may name the visitor. Invariant: only a super user may name another user than itself, and a broker is
+one that authenticates by the secret of the cluster. With ClusterAction alone, its holder would be anyone. The
+console answers with the rights of the visitor, which it checks again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.services import Services
+from tidelog.broker.security.required_access import CLUSTER_ACTION
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 
-class ConsoleHandler:
+class ConsoleHandler(GuardedHandler):
     """Serves AskConsole 0."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def ask_console(
         self, context: RequestContext, request: types.AskConsoleRequest
@@ -29,4 +29,8 @@ class ConsoleHandler:
         if console is None or self._services.membership is None:
             message = "this broker has no console (console.enable=false), or is alone"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, message)
-        return await console.answer_peer(request)
+        principal = context.connection.principal
+        if request.user != principal.name and not self._access.is_super(context):
+            self._access.refused(context, CLUSTER_ACTION, CLUSTER_NAME)
+            raise ApiError(CLUSTER_ACTION.refusal)
+        return await console.answer_peer(request, f"{principal.type}:{principal.name}")

@@ -28,7 +28,9 @@ class Site(Protocol):
 
     async def answer(self, request: web.Request) -> web.StreamResponse: ...
 
-    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict: ...
+    async def answer_peer(
+        self, request: types.AskConsoleRequest, asked_by: str
+    ) -> types.AskConsoleResponseDict: ...
 
     def stop(self) -> None: ...
 
@@ -97,9 +99,11 @@ class ConsoleRoutes:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         return await (await self._loaded()).answer(request)
 
-    async def answer_peer(self, request: types.AskConsoleRequest) -> types.AskConsoleResponseDict:
-        """The answer to another broker of the cluster."""
-        return await (await self._loaded()).answer_peer(request)
+    async def answer_peer(
+        self, request: types.AskConsoleRequest, asked_by: str
+    ) -> types.AskConsoleResponseDict:
+        """The answer to another broker of the cluster, whose principal is `asked_by`."""
+        return await (await self._loaded()).answer_peer(request, asked_by)
 
     async def _loaded(self) -> Site:
         if self._site is None:

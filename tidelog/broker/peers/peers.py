@@ -103,7 +103,8 @@ class Peers:
             "",
             broker_id=node_id,
             request=api_key.name,
-            advice="allow the user of this broker ClusterAction on the cluster, or add it to super.users",
+            advice="add the user of this broker to super.users; ClusterAction on the cluster suffices for "
+            "all but AskConsole",
         )
         return ApiError(
             ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} refuses {api_key.name} of this broker"
