@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from tests.certificates import Certificates
+from tests.conformance.console_site import Visitor
 from tests.conformance.secured import AUTHORIZER, PASSWORD, secured
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker
@@ -198,3 +199,44 @@ async def test_a_broker_without_security_asks_nobody(tmp_path: Path) -> None:
     config = BrokerConfig(port=0, http_port=0, data_dir=tmp_path)
     async with await Broker.start(config) as broker:
         assert (await asked(broker, "GET", "/metrics"))[0] == 200
+
+
+EVERY_PATH = ("/metrics", "/faults", "/console/broker", "/api/v1/broker", "/nowhere", "/")
+
+
+async def test_no_path_of_a_broker_without_security_answers_by_a_name_that_is_not_its_own(
+    tmp_path: Path,
+) -> None:
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.allowed.hosts": "tidelog,tidelog.prod.svc"}
+    advertised = {"advertised.listeners": "PLAINTEXT://broker-1.example:9092"}
+    async with secured(tmp_path, **settings, **advertised) as broker:
+        port = broker.http_port
+        for path in EVERY_PATH:
+            visitor = Visitor(broker)
+            refused = await visitor.ask("GET", path, headers={"Host": f"rebound.example:{port}"})
+            assert refused.status == 403, path
+            assert "http.allowed.hosts" in refused.text
+            own = (await visitor.get(path)).status
+            for host in ("192.0.2.7", "tidelog", "tidelog.prod.svc", "broker-1.example", "localhost"):
+                answer = await visitor.ask("GET", path, headers={"Host": f"{host}:{port}"})
+                assert answer.status == own != 403, (path, host)
+        for host in ("rebound.example", ""):
+            answer = await visitor.ask("GET", "/healthz", headers={"Host": host})
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("has_security", [True, False])
+async def test_no_page_of_another_site_orders_a_fault(tmp_path: Path, has_security: bool) -> None:
+    """Also where a browser sends along the password that it knows."""
+    settings = {} if has_security else {"listeners": "PLAINTEXT://127.0.0.1:0"}
+    login = b64encode(f"alice:{PASSWORD}".encode()).decode()
+    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+    order = json.dumps({"fault": "error", "api": "fetch", "error": "NOT_LEADER_OR_FOLLOWER"}).encode()
+    async with secured(tmp_path, **settings) as broker:
+        visitor = Visitor(broker, headers)
+        for page in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            for method in ("POST", "DELETE"):
+                answer = await visitor.ask(method, "/faults", headers=page, data=order)
+                assert (answer.status, "another site" in answer.text) == (403, True)
+        assert (await visitor.get("/faults")).json["faults"] == []
+        assert (await visitor.ask("POST", "/faults", data=order)).status == 201

@@ -239,6 +239,18 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         async with http.post(f"{address}/faults", json=order) as answer:
             assert answer.status == 201, await answer.text()
         await get("/faults", '"process": 1')
+        for path in ("/metrics", "/faults", "/processes/1/metrics", "/api/v1/broker", "/console/broker"):
+            async with http.get(address + path, headers={"Host": "rebound.example"}) as answer:
+                assert (answer.status, "http.allowed.hosts" in await answer.text()) == (403, True), path
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.running.http_port)
+        writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")  # Only browsers have to name a host.
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            assert b" 200 " in await reader.readline()
+        writer.close()
+        async with http.delete(
+            f"{address}/faults", headers={"Origin": "https://elsewhere.example"}
+        ) as answer:
+            assert answer.status == 403
         os.kill(broker.pids()["1"], signal.SIGSTOP)
         try:
             await get("/healthz", "ok\n")

@@ -257,6 +257,8 @@ def test_prometheus_scrapes_the_broker_s_http_port_and_loads_the_rules() -> None
     (interval,) = re.findall(r"^  scrape_interval: (\d+)s$", text, re.MULTILINE)
     assert int(interval) > SECONDS, "a process that hangs would hide the others from Prometheus"
     assert f"targets: [broker:{BrokerConfig().http_port}]" in text
+    # The HTTP port answers by a name that is advertised.
+    assert "//broker:" in compose_environment()["TIDELOG_ADVERTISED_LISTENERS"]
     for file in re.findall(r"^  - (\S+\.yml)$", text, re.MULTILINE):
         assert (PROMETHEUS / file).exists()
     assert f"{PROMETHEUS.relative_to(ROOT)}:/etc/prometheus:ro" in COMPOSE

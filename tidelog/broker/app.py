@@ -159,7 +159,7 @@ class Broker:
                     add_routes,
                     more,
                     sockets.http_tls,
-                    _http_authentication(services, sockets),
+                    _http_checks(services, sockets),
                 )
                 http.start()
             if services.membership is not None:
@@ -292,18 +292,22 @@ def http_host(config: BrokerConfig) -> str:
     return config.http_host or config.listener_configs[0].host
 
 
-def _http_authentication(services: Services, sockets: _Sockets) -> Middleware | None:
-    """What lets only those in who may ask; None without security."""
-    config = services.config
-    if not config.is_secured:
-        return None
-    from tidelog.broker.net.http_authentication import HttpAuthentication, is_local
+def _http_checks(services: Services, sockets: _Sockets) -> list[Middleware]:
+    """What lets only those in who may ask."""
+    from tidelog.broker.net.http_origins import OriginCheck
 
-    if sockets.has_own_http and sockets.http_tls is None and not is_local(config.http_host):
-        advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
-        logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
-    is_tls = services.config.http_security_protocol == SecurityProtocol.SSL
-    return HttpAuthentication(services, is_tls=is_tls, is_behind_front=not sockets.has_own_http).answer
+    checks: list[Middleware] = [OriginCheck(services).answer]
+    config = services.config
+    if config.is_secured:
+        from tidelog.broker.net.http_authentication import HttpAuthentication, is_local
+
+        if sockets.has_own_http and sockets.http_tls is None and not is_local(config.http_host):
+            advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
+            logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
+        is_tls = config.http_security_protocol == SecurityProtocol.SSL
+        is_behind_front = not sockets.has_own_http
+        checks.append(HttpAuthentication(services, is_tls=is_tls, is_behind_front=is_behind_front).answer)
+    return checks
 
 
 def _console_loader(

@@ -115,6 +115,11 @@ class ListenerSettings:
         choices=("PLAINTEXT", "SSL"),
     )
     http_host: str = _setting("", "Address that the HTTP port listens on. Empty: that of the first listener.")
+    http_allowed_hosts: tuple[str, ...] = _setting(
+        (),
+        "Further host names by which the HTTP port may be asked without security, such as tidelog.prod.svc. "
+        "Addresses, localhost, the machine's name and the names in advertised.listeners always are.",
+    )
     console_enable: bool = _setting(
         True, "Serve the console at /console of the HTTP port, and its API at /api/v1."
     )

@@ -145,8 +145,6 @@ class Site:
         self._taken.stop()
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
-        if not self._services.config.is_secured:
-            safety.check_name(request, self._services)
         path = request.rel_url.raw_path
         if path.startswith(STATIC_PATH):
             return self._file(path.removeprefix(STATIC_PATH))

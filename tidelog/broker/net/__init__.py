@@ -15,6 +15,7 @@
 - `http_authentication`: who may use the HTTP port of a broker with security
 - `http_console`: the paths of the console, which is imported with its first visitor
 - `http_faults`: /faults on the HTTP port: used by `tidelog fault` and by tests in any language
+- `http_origins`: which requests are refused because of the page that causes them
 - `http_places`: the connections of the HTTP port: how many are allowed, and which are closed for new ones
 - `http_sessions`: the sessions of the console: who signed in, until when, and by which cookie
 - `inherited`: the sockets that a process of several gets from the parent process

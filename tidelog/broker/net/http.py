@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -59,17 +59,17 @@ class HttpServer:
         add_routes: Callable[[web.Application], None] | None = None,
         more_metrics: Callable[[], Awaitable[bytes]] | None = None,
         tls: ListenerTls | None = None,
-        authenticate: Middleware | None = None,
+        checks: Sequence[Middleware] = (),
     ) -> None:
         """`add_routes` is called once with the application when that is made, and adds routes to it.
-        `more_metrics` gives what /metrics shows beside `metrics`. `authenticate` lets those in who may ask.
+        `more_metrics` gives what /metrics shows beside `metrics`. `checks` let those in who may ask.
         """
         self._socket = listening
         self._add_routes = add_routes
         self._more_metrics = more_metrics
         self._tls = tls
         self._handshakes = Handshakes(events, metrics)
-        self._authenticate = authenticate
+        self._checks = checks
         self._metrics = metrics
         self._is_ready = is_ready
         self._events = events
@@ -101,7 +101,7 @@ class HttpServer:
         from tidelog.broker.net.http_places import MOST_BODY_BYTES, HttpConnection, HttpPlaces, name_server
 
         self._places = places = HttpPlaces(_IDLE_SECONDS)
-        checks = [each for each in (self._authenticate, places.work) if each is not None]
+        checks = (*self._checks, places.work)
         # A method cannot be marked as a middleware, a partial can.
         middlewares = [
             web.middleware(partial(each)) for each in (_refuse_broken_bodies, *map(_unless_open, checks))

@@ -33,8 +33,8 @@ from tidelog.broker.net.http_console import (
     STATIC_PATH,
     Known,
     is_of_console,
-    is_of_other_site,
 )
+from tidelog.broker.net.http_origins import READING, is_of_other_site
 from tidelog.broker.net.http_sessions import LONGEST_SECONDS, Identity, Sessions
 from tidelog.broker.net.writing import CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.security.sasl import Refused
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_READING: Final = ("GET", "HEAD")
 _BASIC: Final = "basic"
 _BEARER: Final = "bearer"
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -105,7 +104,7 @@ class HttpAuthentication:
         identity = await self._identity(request)
         if identity is None:
             return self._unknown(request, {"error": _UNKNOWN})
-        operation = Operation.DESCRIBE if request.method in _READING else Operation.ALTER
+        operation = Operation.DESCRIBE if request.method in READING else Operation.ALTER
         if not self._may(identity.user, request.remote or "", operation):
             error = {"error": f"User:{identity.user} needs {operation.name} on the cluster"}
             return web.json_response(error, status=403)
@@ -113,7 +112,7 @@ class HttpAuthentication:
 
     async def _of_console(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         _know(request, None)
-        is_reading = request.method in _READING
+        is_reading = request.method in READING
         if is_reading and (request.path == SIGN_IN_PATH or request.path.startswith(STATIC_PATH)):
             return await handler(request)
         if request.path == SIGN_IN_PATH:

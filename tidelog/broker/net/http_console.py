@@ -53,8 +53,6 @@ NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 """For what depends on who asks: no cache keeps it, and none is shown after the user signed out."""
 SIGN_IN_PATH: Final = "/console/sign-in"
 SIGN_OUT_PATH: Final = "/console/sign-out"
-_OWN_SITES: Final = ("same-origin", "none")
-"""The header values of browsers for a request of our own page, and for one that the user typed."""
 
 
 class Known(NamedTuple):
@@ -70,16 +68,6 @@ class Known(NamedTuple):
 def is_of_console(path: str) -> bool:
     """Whether a path belongs to the console, also one that does not exist."""
     return path == "/" or any(path == each or path.startswith(f"{each}/") for each in (API, PAGES_PATH))
-
-
-def is_of_other_site(request: web.Request) -> bool:
-    """Whether a browser says that a page of another site causes this request.
-
-    Only hosts are compared: a proxy in front of the broker may have TLS where the broker has none.
-    """
-    origin = request.headers.get("Origin")
-    is_foreign = origin is not None and origin.partition("://")[2] != request.host
-    return is_foreign or request.headers.get("Sec-Fetch-Site", "none") not in _OWN_SITES
 
 
 class ConsoleRoutes:

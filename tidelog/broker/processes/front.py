@@ -203,6 +203,8 @@ def _url(request: web.Request) -> str:
 
 def _forwarded(request: web.Request) -> dict[str, str]:
     headers = {name: value for name, value in request.headers.items() if name.lower() not in _DROPPED}
+    if "Host" not in request.headers:
+        headers["Host"] = "localhost"  # Else it would be that of `_ORIGIN`, which is no name of the broker.
     headers[FORWARDED_HOST] = request.remote or ""
     headers[FORWARDED_USER] = request.get_extra_info(CLIENT_USER) or ""
     return headers
