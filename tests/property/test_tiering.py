@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.remote_log.test_object_store import TOPIC
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.tiering.plan import agreed_end, may_be_copied, start_after_retention
-from tidelog.remote_log.manifest import CopiedSegment, Manifest, decode, encode
+from tidelog.remote_log.manifest import CopiedSegment, Manifest, decode, encode, segment_name
 
 MS = 1_000
 
@@ -42,7 +43,8 @@ def known_from(epochs: list[tuple[int, int]], begin: int) -> list[tuple[int, int
 def copied(each: Closed) -> CopiedSegment:
     size = each.end - each.base
     latest = each.end - 1
-    return CopiedSegment(f"{each.base}", each.base, each.end, size, 0, (0, 0, 0), 0, latest, 0, latest)
+    name = segment_name(each.base, 0, UUID(int=each.base))
+    return CopiedSegment(name, each.base, each.end, size, 0, (0, 0, 0), 0, latest, latest, latest)
 
 
 def manifest_of(log: tuple[list[Closed], list[tuple[int, int]]], count: int) -> Manifest:

@@ -20,6 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
 
 from tidelog.protocol.types import Buffer
+from tidelog.remote_log.object_names import check_names, is_name, too_large
 
 _PART_BYTES = 8 << 20
 _PARTS_AT_ONCE = 2
@@ -48,6 +49,7 @@ class BucketStore:
 
     @contextmanager
     def _failing(self, name: str) -> Iterator[None]:
+        check_names(name)
         try:
             yield
         except BaseError as error:
@@ -68,9 +70,12 @@ class BucketStore:
                 return False
         return True
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, most_bytes: int) -> bytes:
         with self._failing(name):
-            return bytes(obstore.get(self._store, name).bytes())
+            found = obstore.get(self._store, name)
+            if found.meta["size"] > most_bytes:
+                raise too_large(f"{self._url}: {name}", found.meta["size"], most_bytes)
+            return bytes(found.bytes())
 
     def get_range(self, name: str, position: int, size: int) -> Buffer:
         with self._failing(name):
@@ -78,9 +83,15 @@ class BucketStore:
 
     def names(self, folder: str) -> list[str]:
         with self._failing(folder):
-            return [each["path"] for page in obstore.list(self._store, folder) for each in page]
+            return [
+                each["path"]
+                for page in obstore.list(self._store, folder)
+                for each in page
+                if is_name(each["path"])
+            ]
 
     def delete(self, names: Sequence[str]) -> None:
+        check_names(*names)
         if names:
             with self._failing(names[0]):
                 obstore.delete(self._store, list(names))

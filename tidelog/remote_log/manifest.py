@@ -8,7 +8,9 @@ A manifest is a line of JSON and a line with the CRC-32C of the first. It is nev
 the next number, and the one with the highest number counts.
 
 Invariants, also of what `decode` returns: segments ascend, and none begins after the end of the one before
-it; `start_offset` lies in the first, or is the end where there is none; `leader_epoch` never goes back.
+it; `start_offset` lies in the first, or is the end where there is none; `leader_epoch` never goes back. Who
+may write into the store may write any manifest: names have their form, and numbers are in their bounds,
+before anything uses them.
 
 Pure. Source: KIP-405, whose metadata topic it replaces.
 """
@@ -17,15 +19,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Final, TypeAlias
 from uuid import UUID
 
 import msgspec
 from crc32c import crc32c
+from msgspec import Meta
+
+from tidelog.protocol.records import BATCH_HEADER_SIZE
 
 LOG_SUFFIX = ".log"
 INDEXES_SUFFIX = ".indexes"
 _FORMAT = 1
-_NAME = re.compile(r"manifest-(\d{20})\.json")
+_NAME = re.compile(r"manifest-([0-9]{20})\.json")
+MOST_MANIFEST_BYTES: Final = 64 << 20
+"""About 200,000 segments."""
+_INDEX_ENTRY_BYTES: Final = (8, 12, 34)
+_Offset: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Timestamp: TypeAlias = Annotated[int, Meta(ge=-1, le=2**63 - 1)]
+_Size: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Epoch: TypeAlias = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+_Crc: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+_SegmentName: TypeAlias = Annotated[str, Meta(pattern=r"\A[0-9]{20}-[0-9]{1,10}-[0-9a-f]{32}\Z")]
 
 
 class ManifestError(Exception):
@@ -35,19 +51,19 @@ class ManifestError(Exception):
 class CopiedSegment(msgspec.Struct, frozen=True):
     """One segment in remote storage. Sizes are bytes."""
 
-    name: str
+    name: _SegmentName
     """Of its objects, without suffix: base offset, leader epoch, and what makes it unique."""
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    crc: int
+    base_offset: _Offset
+    end_offset: _Offset
+    size_bytes: _Size
+    crc: _Crc
     """CRC-32C of the `.log` object."""
-    index_sizes: tuple[int, int, int]
+    index_sizes: tuple[_Size, _Size, _Size]
     """Of the indexes by offset, by time and of aborted transactions."""
-    indexes_crc: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    latest_ms: int
+    indexes_crc: _Crc
+    max_timestamp: _Timestamp
+    max_timestamp_offset: _Timestamp
+    latest_ms: _Timestamp
     """The largest timestamp; if a batch has none, the time of the last write if that is later."""
 
     def is_older_than(self, moment_ms: int) -> bool:
@@ -57,24 +73,24 @@ class CopiedSegment(msgspec.Struct, frozen=True):
     @property
     def aborted_count(self) -> int:
         """How many aborted transactions have records here, or their markers."""
-        return self.index_sizes[2] // 34
+        return self.index_sizes[2] // _INDEX_ENTRY_BYTES[2]
 
 
 class Manifest(msgspec.Struct, frozen=True):
     """Of one partition."""
 
-    number: int
-    topic: str
+    number: _Offset
+    topic: Annotated[str, Meta(max_length=249)]
     topic_id: UUID
-    partition: int
-    leader_epoch: int
+    partition: _Size
+    leader_epoch: _Epoch
     """Of the leader that wrote it."""
-    start_offset: int
+    start_offset: _Offset
     """Before it all is deleted."""
-    end_offset: int
+    end_offset: _Offset
     """After the last record that is in remote storage."""
     segments: tuple[CopiedSegment, ...] = ()
-    epochs: tuple[tuple[int, int], ...] = ()
+    epochs: tuple[tuple[_Epoch, _Offset], ...] = ()
     """(leader epoch, first offset), ascending, of the log up to `end_offset`."""
     format: int = _FORMAT
 
@@ -126,7 +142,7 @@ def manifest_name(number: int) -> str:
 def manifest_number(name: str) -> int | None:
     """The number of the manifest that an object is, None if it is none."""
     found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
+    return int(found[1]) if found and int(found[1]) < 2**63 else None
 
 
 def segment_name(base_offset: int, leader_epoch: int, unique: UUID) -> str:
@@ -155,7 +171,31 @@ def decode(data: bytes) -> Manifest:
             raise ManifestError(
                 f"segment {each.name} has offsets {each.base_offset} to {each.end_offset} after {reached}"
             )
+        _check_segment(each)
         reached = each.end_offset
     if reached != manifest.end_offset:
         raise ManifestError(f"its segments end at {reached}, it says {manifest.end_offset}")
+    for (epoch, first), (next_epoch, next_first) in pairwise(manifest.epochs):
+        if epoch >= next_epoch or first > next_first:
+            raise ManifestError(
+                f"leader epoch {epoch} begins at {first}, and {next_epoch} after it at {next_first}"
+            )
     return manifest
+
+
+def _check_segment(segment: CopiedSegment) -> None:
+    if int(segment.name[:20]) != segment.base_offset:
+        raise ManifestError(f"segment {segment.name} begins at {segment.base_offset}")
+    if (
+        segment.max_timestamp >= 0
+        and not segment.base_offset <= segment.max_timestamp_offset < segment.end_offset
+    ):
+        raise ManifestError(f"segment {segment.name} has its latest record at {segment.max_timestamp_offset}")
+    # Each entry is about one batch, the time index has one more at the end.
+    most = segment.size_bytes // BATCH_HEADER_SIZE + 2
+    for size, entry in zip(segment.index_sizes, _INDEX_ENTRY_BYTES, strict=True):
+        if size % entry or size > most * entry:
+            raise ManifestError(
+                f"segment {segment.name} of {segment.size_bytes} bytes has an index of {size} bytes, expected"
+                f" at most {most} entries of {entry}"
+            )

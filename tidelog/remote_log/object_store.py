@@ -1,10 +1,11 @@
 """Where objects are: a folder or a bucket, by its URL.
 
-Owns the interface and the choice of the implementation. Names have the form FOLDER/FOLDER/NAME.
+Owns the interface and the choice of the implementation. `object_names` has the form of names.
 
 Invariants of each implementation: an object is whole or not there, and durable when the call that puts it
-returns; `names` shows each object that was put before. All calls block, may be made in any thread, and raise
-OSError; FileNotFoundError means that there is no such object.
+returns; `names` shows each object that was put before; a name of another form is refused, and what has one in
+the store is not shown, so nothing outside the store is read, written or deleted. All calls block, may be made
+in any thread, and raise OSError; FileNotFoundError means that there is no such object.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class ObjectStore(Protocol):
         """Put an object unless there is one of this name; whether it was put."""
         ...
 
-    def get(self, name: str) -> bytes: ...
+    def get(self, name: str, most_bytes: int) -> bytes:
+        """The whole object. OSError if it has more bytes."""
+        ...
 
     def get_range(self, name: str, position: int, size: int) -> Buffer:
         """As many of these bytes as the object has."""

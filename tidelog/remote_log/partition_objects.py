@@ -19,6 +19,7 @@ from uuid import UUID
 from tidelog.remote_log.manifest import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
+    MOST_MANIFEST_BYTES,
     Manifest,
     ManifestError,
     decode,
@@ -26,6 +27,7 @@ from tidelog.remote_log.manifest import (
     manifest_name,
     manifest_number,
 )
+from tidelog.remote_log.object_names import too_large
 from tidelog.remote_log.object_store import ObjectStore
 
 _LOADS = 5
@@ -45,7 +47,8 @@ class PartitionObjects:
         return f"{self._folder}/{name}"
 
     def _names(self) -> list[str]:
-        return [name.rpartition("/")[2] for name in self.store.names(self._folder)]
+        names = (name.removeprefix(f"{self._folder}/") for name in self.store.names(self._folder))
+        return [name for name in names if "/" not in name]
 
     def _numbers(self) -> list[int]:
         return sorted(number for name in self._names() if (number := manifest_number(name)) is not None)
@@ -57,14 +60,21 @@ class PartitionObjects:
             if not numbers:
                 return None
             try:
-                data = self.store.get(self.path(manifest_name(numbers[-1])))
+                data = self.store.get(self.path(manifest_name(numbers[-1])), MOST_MANIFEST_BYTES)
             except FileNotFoundError:
                 continue  # A later one came meanwhile.
             try:
-                return decode(data)
+                return self._checked(decode(data), numbers[-1])
             except ManifestError as error:
                 raise ManifestError(f"{self.path(manifest_name(numbers[-1]))}: {error}") from None
         raise OSError(f"{self._folder}: the manifest changed at each of {_LOADS} attempts to read it")
+
+    def _checked(self, manifest: Manifest, number: int) -> Manifest:
+        """Raises ManifestError for one of another partition, or with another number."""
+        own = f"{manifest.topic_id}/{manifest.partition}"
+        if own != self._folder or manifest.number != number:
+            raise ManifestError(f"it is manifest {manifest.number} of {own}")
+        return manifest
 
     def commit(self, manifest: Manifest) -> None:
         """Make `manifest` the valid one. Raises ManifestConflictError.
@@ -72,8 +82,12 @@ class PartitionObjects:
         After an OSError it may count, or may later: `load` again.
         """
         name, data = self.path(manifest_name(manifest.number)), encode(manifest)
+        if len(data) > MOST_MANIFEST_BYTES:
+            raise too_large(
+                f"{name}, with {len(manifest.segments)} segments,", len(data), MOST_MANIFEST_BYTES
+            )
         # A request that was repeated may find what it put itself.
-        is_ours = self.store.put_new(name, data) or self.store.get(name) == data
+        is_ours = self.store.put_new(name, data) or self.store.get(name, MOST_MANIFEST_BYTES) == data
         numbers = self._numbers()
         if not is_ours or numbers[-1] != manifest.number:
             raise ManifestConflictError(f"{name}: another leader was first, up to {numbers[-1]}")

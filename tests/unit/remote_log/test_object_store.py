@@ -1,9 +1,11 @@
 """What each object store promises: a folder, and a bucket of a server that speaks S3's protocol."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from tests.buckets import bucket_server
@@ -19,7 +21,15 @@ from tests.unit.broker.tiering.conftest import (
 )
 from tidelog.protocol.schema import ApiKey
 from tidelog.remote_log.folder_store import TEMPORARY_SUFFIX, FolderStore
-from tidelog.remote_log.manifest import CopiedSegment, Manifest, ManifestError, decode, encode
+from tidelog.remote_log.manifest import (
+    CopiedSegment,
+    Manifest,
+    ManifestError,
+    decode,
+    encode,
+    manifest_name,
+    segment_name,
+)
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import ManifestConflictError, PartitionObjects
 
@@ -69,13 +79,13 @@ def test_an_object_is_whole_read_in_ranges_listed_and_deleted(store: ObjectStore
     store.put("a/empty", [])
     assert bytes(store.get_range("a/b/large", 3, 5)) == large[3:8]
     assert bytes(store.get_range("a/b/large", len(large) - 2, 2)) == large[-2:]
-    assert store.get("a/b/large") == large
+    assert store.get("a/b/large", len(large)) == large
     assert sorted(store.names("a")) == ["a/b/large", "a/empty"]
     assert store.names("a/b") == ["a/b/large"]
     store.delete(["a/b/large", "a/empty", "a/never"])
     assert store.names("a") == []
     with pytest.raises(FileNotFoundError):
-        store.get("a/b/large")
+        store.get("a/b/large", len(large))
     with pytest.raises(FileNotFoundError):
         store.get_range("a/b/large", 0, 1)
 
@@ -83,8 +93,106 @@ def test_an_object_is_whole_read_in_ranges_listed_and_deleted(store: ObjectStore
 def test_only_the_first_of_two_puts_a_new_object(store: ObjectStore) -> None:
     assert store.put_new("a/b", b"first")
     assert not store.put_new("a/b", b"second")
-    assert store.get("a/b") == b"first"
+    assert store.get("a/b", 5) == b"first"
     assert store.names("a") == ["a/b"]
+
+
+def test_an_object_that_is_larger_than_expected_is_not_read(store: ObjectStore) -> None:
+    store.put("a/b", [b"12345"])
+    with pytest.raises(OSError, match="has 5 bytes, expected at most 4"):
+        store.get("a/b", 4)
+
+
+FOREIGN_NAMES = (
+    "../victim/x",
+    "a/../../victim/x",
+    "a/..",
+    "/victim/x",
+    "a//x",
+    "./x",
+    "",
+    "a/",
+    "a/x\n",
+    "a/x y",
+    "a\\x",
+    "a/x\0",
+    "a/%2e%2e/x",
+    "a/é",
+    "a/" + "x" * 300,
+    "a/b/c/d/e",
+)
+
+
+@pytest.mark.parametrize("name", FOREIGN_NAMES)
+def test_a_name_of_another_form_is_refused_by_every_call(
+    store: ObjectStore, tmp_path: Path, name: str
+) -> None:
+    victim = tmp_path / "victim" / "x"
+    victim.parent.mkdir()
+    victim.write_bytes(b"kept")
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: store.put(name, [b"x"]),
+        "put_new": lambda: store.put_new(name, b"x"),
+        "get": lambda: store.get(name, 10),
+        "get_range": lambda: store.get_range(name, 0, 1),
+        "names": lambda: store.names(name),
+        "delete": lambda: store.delete(["a/b", name]),
+    }
+    store.put("a/b", [b"x"])
+    for call in calls.values():
+        with pytest.raises(OSError, match="expected the name of an object"):
+            call()
+    assert victim.read_bytes() == b"kept"
+    assert store.names("a") == ["a/b"]
+
+
+def test_links_in_the_folder_lead_nowhere(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "x").write_bytes(b"kept")
+    (tmp_path / "root" / "a").mkdir(parents=True)
+    (tmp_path / "root" / "linked").symlink_to(victim)
+    (tmp_path / "root" / "a" / "x").symlink_to(victim / "x")
+    (tmp_path / "entry").symlink_to(tmp_path / "root")
+    for root in (tmp_path / "root", tmp_path / "entry"):  # The folder itself may be a link.
+        store = FolderStore(root)
+        for name in ("linked/x", "a/x"):
+            with pytest.raises(OSError, match=r"link|symbolic"):
+                store.get(name, 10)
+            with pytest.raises(OSError, match=r"link|symbolic"):
+                store.get_range(name, 0, 1)
+        with pytest.raises(OSError, match="link"):
+            store.names("linked")
+        with pytest.raises(OSError, match="link"):
+            store.put("linked/x", [b"y"])
+        with pytest.raises(OSError, match="link"):
+            store.delete(["linked/x"])
+        store.put("a/y", [b"y"])
+        store.delete(["a/x", "a/y"])
+        (tmp_path / "root" / "a").mkdir(exist_ok=True)
+        (tmp_path / "root" / "a" / "x").symlink_to(victim / "x")
+    assert (victim / "x").read_bytes() == b"kept"
+    assert [each.name for each in victim.iterdir()] == ["x"]
+
+
+def test_what_others_put_into_the_store_is_not_shown(store: ObjectStore, tmp_path: Path) -> None:
+    objects = PartitionObjects(store, TOPIC, 3)
+    first = first_manifest()
+    objects.commit(first)
+    store.put(objects.path("sub/") + "manifest-00000000000000000009.json", [b"x"])
+    store.put(objects.path("manifest-99999999999999999999.json"), [b"x"])
+    assert objects.load() == first
+    if isinstance(store, FolderStore):
+        (tmp_path / "re mote" / objects.path("an odd name")).write_bytes(b"x")
+        assert not any("odd" in name for name in store.names(str(TOPIC)))
+
+
+def test_a_folder_never_removes_more_than_its_own_folders(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "one" / "root")
+    store.put("x", [b"x"])
+    store.put("a/b/x", [b"x"])
+    store.delete(["x", "a/b/x"])
+    assert list((tmp_path / "one" / "root").iterdir()) == []
 
 
 def first_manifest(epoch: int = 0) -> Manifest:
@@ -92,7 +200,8 @@ def first_manifest(epoch: int = 0) -> Manifest:
 
 
 def copied(base: int, end: int) -> CopiedSegment:
-    return CopiedSegment(f"{base:020d}-0-x", base, end, 100, 1, (8, 12, 34), 2, 3, base, 4)
+    name = segment_name(base, 0, UUID(int=end))
+    return CopiedSegment(name, base, end, 100, 1, (8, 12, 34), 2, 3, base, 4)
 
 
 def test_of_two_leaders_one_replaces_the_manifest(store: ObjectStore) -> None:
@@ -165,6 +274,49 @@ def test_a_damaged_manifest_is_refused(change: object, problem: str) -> None:
         decode(change(data))  # type: ignore[operator]
 
 
+SEGMENT = copied(0, 5)
+FORGED_SEGMENTS: dict[str, list[Any]] = {
+    "name": [
+        "../../../victim/x",
+        "x",
+        "",
+        f"{SEGMENT.name}\n",
+        f"{SEGMENT.name}0",
+        "0" * 2000,
+        segment_name(7, 0, UUID(int=5)),
+    ],
+    "base_offset": [-1, 2**63],
+    "end_offset": [0, -1, 2**63],
+    "size_bytes": [-1, 2**31],
+    "crc": [-1, 2**32],
+    "index_sizes": [(-8, 12, 34), (7, 12, 34), (8, 12, 35), (8 * 4, 12, 34), (8, 12, 34 * 10**6)],
+    "indexes_crc": [-1, 2**32],
+    "max_timestamp": [-2, 2**63],
+    "max_timestamp_offset": [5, -1, 2**62],
+    "latest_ms": [-2, 2**63],
+}
+FORGED = [
+    first_manifest().with_copied(msgspec.structs.replace(SEGMENT, **{field: value}), [(0, 0)])
+    for field, values in FORGED_SEGMENTS.items()
+    for value in values
+] + [
+    msgspec.structs.replace(first_manifest().with_copied(SEGMENT, [(0, 0)]), **change)
+    for change in (
+        {"number": -1},
+        {"number": 2**63},
+        {"topic": "t" * 250},
+        {"partition": -1},
+        {"leader_epoch": 2**31},
+        {"start_offset": -1},
+        {"end_offset": 2**63},
+        {"epochs": ((0, 0), (0, 3))},
+        {"epochs": ((0, 3), (1, 0))},
+        {"epochs": ((0, -1),)},
+        {"epochs": ((2**31, 0),)},
+    )
+]
+
+
 @pytest.mark.parametrize(
     "manifest",
     [
@@ -172,6 +324,7 @@ def test_a_damaged_manifest_is_refused(change: object, problem: str) -> None:
         first_manifest().with_copied(copied(0, 5), []).with_copied(copied(6, 8), []),
         first_manifest().with_copied(copied(0, 5), []).next(end_offset=6),
         first_manifest().next(format=2),
+        *FORGED,
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(manifest: Manifest) -> None:
@@ -183,3 +336,14 @@ def test_a_manifest_that_contradicts_itself_is_refused(manifest: Manifest) -> No
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="expected file:///FOLDER or s3://BUCKET/PREFIX"):
         open_store(url)
+
+
+@pytest.mark.parametrize("change", [{"partition": 4}, {"topic_id": UUID(int=8)}, {"number": 6}])
+def test_the_manifest_of_another_partition_or_number_is_refused(
+    store: ObjectStore, change: dict[str, Any]
+) -> None:
+    objects = PartitionObjects(store, TOPIC, 3)
+    forged = msgspec.structs.replace(first_manifest(), **{"number": 5, **change})
+    store.put(objects.path(manifest_name(5)), [encode(forged)])
+    with pytest.raises(ManifestError, match="it is manifest"):
+        objects.load()

@@ -133,6 +133,10 @@ class RemoteLog:
                 claimed = found.ending_at(end)
                 if claimed.end_offset < log.start_offset:
                     claimed = claimed.starting_at(log.start_offset)
+                if not found.segments and not replica.may_lose_committed:
+                    # It is of another log, and must not delete the records of this one.
+                    start = log.start_offset
+                    claimed = msgspec.structs.replace(claimed, start_offset=start, end_offset=start)
             claimed = msgspec.structs.replace(
                 claimed, number=found.number + 1, leader_epoch=self.leader_epoch
             )

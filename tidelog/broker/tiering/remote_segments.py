@@ -101,9 +101,10 @@ class RemoteReader:
 
     def opened(self, path: str, copied: CopiedSegment) -> _OpenedSegment:
         def load() -> tuple[_OpenedSegment, int]:
-            data = self.store.get(path + INDEXES_SUFFIX)
+            size = sum(copied.index_sizes)
+            data = self.store.get(path + INDEXES_SUFFIX, size + 1)
             self._note_read(len(data))
-            if crc32c(data) != copied.indexes_crc or len(data) != sum(copied.index_sizes):
+            if len(data) != size or crc32c(data) != copied.indexes_crc:
                 raise CorruptSegmentError(f"{path}{INDEXES_SUFFIX} is damaged: its checksum is wrong")
             return _OpenedSegment(self, path, copied, data), len(data)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from shutil import rmtree
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.schema import ApiKey
+from tidelog.remote_log.manifest import encode, manifest_name, segment_name
 from tidelog.remote_log.object_store import ObjectStore, open_store
 from tidelog.remote_log.partition_objects import PartitionObjects
 
@@ -245,6 +247,56 @@ async def test_what_delete_records_deletes_leaves_remote_storage_first(
         assert await read_all(asker, offset) == list(range(offset, 20))
     named = {each.name + suffix for each in manifest_of(asker).segments for suffix in (".log", ".indexes")}
     assert objects_in(tmp_path / "remote") == named
+
+
+async def test_a_forged_manifest_deletes_nothing_outside_the_store_and_nothing_local(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 20)
+    await settle(asker)
+    manifest = manifest_of(asker)
+    objects = PartitionObjects(open_store(f"file://{tmp_path}/remote"), manifest.topic_id, 0)
+    await asker.services.close()
+    victims = [tmp_path / "victim" / f"x{suffix}" for suffix in (".log", ".indexes")]
+    victims[0].parent.mkdir()
+    for victim in victims:
+        victim.write_bytes(b"kept")
+    first = replace(manifest.segments[0], name="../../../victim/x")
+    # The CRC is of the forger's own making.
+    forged = manifest.next(segments=(first, *manifest.segments[1:]))
+    objects.store.put(objects.path(manifest_name(forged.number)), [encode(forged)])
+    with capture_logs() as events:
+        asker = await open_tiered()
+        await settle(asker)
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 5}]}]
+        await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout_ms=1_000)
+    assert [victim.read_bytes() for victim in victims] == [b"kept"] * 2
+    (told, *_) = [each for each in events if each["event"] == "remote_storage_failed"]
+    assert "manifest-" in told["error"]
+    await asker.services.close()
+    objects.store.delete([objects.path(manifest_name(forged.number))])
+    asker = await open_tiered()
+    await settle(asker)
+    assert await read_all(asker, 0) == list(range(20))
+
+
+async def test_a_manifest_without_segments_beyond_the_local_log_deletes_no_local_record(
+    open_tiered: OpenTiered, tmp_path: Path
+) -> None:
+    asker = await open_tiered()
+    await asker.create("t", **TIERED)
+    await fill(asker, 10)
+    topic_id = asker.replica("t").topic_id
+    await asker.services.close()
+    objects = PartitionObjects(open_store(f"file://{tmp_path}/remote"), topic_id, 0)
+    found = objects.load()
+    assert found is not None
+    objects.commit(found.next(start_offset=1_000, end_offset=1_000, epochs=((0, 0),)))
+    asker = await open_tiered()
+    await settle(asker)
+    assert await read_all(asker, 0) == list(range(10))
 
 
 async def test_retention_deletes_in_remote_storage(open_tiered: OpenTiered, tmp_path: Path) -> None:
@@ -581,9 +633,15 @@ async def test_after_an_unclean_election_what_the_leader_lacks_is_given_up(open_
     await fill(asker, 10)
     await settle(asker)
     manifest, replica = manifest_of(asker), asker.replica("t")
-    longer = manifest.with_copied(
-        replace(manifest.segments[-1], base_offset=manifest.end_offset, end_offset=20), manifest.epochs
+    end = manifest.end_offset
+    lost = replace(
+        manifest.segments[-1],
+        name=segment_name(end, 0, UUID(int=1)),
+        base_offset=end,
+        end_offset=20,
+        max_timestamp_offset=end,
     )
+    longer = manifest.with_copied(lost, manifest.epochs)
     objects = replica.log.remote.objects
     objects.commit(longer)
     await asker.services.close()
