@@ -179,7 +179,7 @@ class Site:
     async def check(self) -> None:
         for group in GROUPS:
             held: Mapping[str, Mapping[int, CommittedOffset]]
-            held = await self.run(group, lambda of: of.fetch(group, None))  # noqa: B023
+            held = await self.services.groups.read(group, lambda machine: machine.offsets.fetch(group, None))  # noqa: B023
             found = {
                 (group, topic, partition): committed
                 for topic, partitions in held.items()

@@ -13,6 +13,7 @@ from tests.several.brokers import Brokers, brokers
 from tests.several.test_topics import asked
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.broker.coordinator import shards
 from tidelog.broker.coordinator.shards import partition_of
 from tidelog.client import Admin, BrokerError, Consumer, NewTopic, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
@@ -175,3 +176,97 @@ async def test_a_group_goes_on_after_its_coordinator_was_killed_and_started_agai
     async with Admin(bootstrap_servers=address) as admin:
         offsets = await admin.groups.offsets(group)
     assert sum(each.offset for each in offsets.values()) == 30
+
+
+async def test_queries_of_groups_and_transactions_answer_what_is_committed_while_too_few_are_in_sync(
+    tmp_path: Path,
+) -> None:
+    two: dict[str, Any] = {
+        "offsets_topic_replication_factor": 2,
+        "transaction_state_log_replication_factor": 2,
+        "min_insync_replicas": 2,
+        "shutdown_timeout_ms": 0,
+    }
+    async with brokers(tmp_path, (1, 2), **two) as cluster:
+        async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            await admin.create_topics([NewTopic("t", 1, 1, {})])
+        for broker in cluster.running.values():
+            await broker.services.groups.make_topic()
+            await broker.services.transactions.make_topic()
+        await cluster.agreed()
+        group, name = coordinated_by(cluster, 1), coordinated_by(cluster, 1, TRANSACTIONS_TOPIC)
+
+        async def commit(offset: int) -> Any:
+            partitions = [
+                {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""},
+            ]
+            topics = [{"name": "t", "partitions": partitions}]
+            member = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+            return await asked(cluster, 1, ApiKey.OFFSET_COMMIT, 8, **member, topics=topics)
+
+        async def begin() -> Any:
+            producer = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout_ms": 1000}
+            return await asked(cluster, 1, ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name, **producer)
+
+        async def shown() -> list[Any]:
+            listed = await asked(cluster, 1, ApiKey.LIST_GROUPS, 4)
+            described = await asked(cluster, 1, ApiKey.DESCRIBE_GROUPS, 5, groups=[group, "new"])
+            fetched = await asked(cluster, 1, ApiKey.OFFSET_FETCH, 7, group_id=group, topics=None)
+            transactions = await asked(cluster, 1, ApiKey.LIST_TRANSACTIONS, 0)
+            (transaction,) = (
+                await asked(cluster, 1, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[name])
+            ).transaction_states
+            return [
+                (listed.error_code, [each.group_id for each in listed.groups]),
+                [(each.error_code, each.group_state) for each in described.groups],
+                [each.partitions[0].committed_offset for each in fetched.topics],
+                [(each.transactional_id, each.producer_id) for each in transactions.transaction_states],
+                transaction.producer_epoch,
+            ]
+
+        await commit(5)
+        await begin()
+        before = await shown()
+        assert before[0] == (ErrorCode.NONE, [group])
+        assert before[2] == [5]
+        await cluster.kill(2)
+        waiting = [asyncio.create_task(commit(6)), asyncio.create_task(begin())]
+        replica = cluster[1].services.replicas[OFFSETS_TOPIC, partition_of(group, PARTITIONS)]
+        end_offset = replica.log.end_offset
+        await until(lambda: replica.log.end_offset > end_offset)
+        assert await shown() == before
+        assert not any(each.done() for each in waiting)
+        await cluster.start(2)
+        await asyncio.gather(*waiting)
+        after = await shown()
+        assert (after[2], after[4]) == ([6], before[4] + 1)
+
+
+async def test_groups_that_are_not_read_yet_are_refused_at_once_while_too_few_are_in_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new leader cannot know what of its log is committed: it waits for a follower."""
+    two = {"offsets_topic_replication_factor": 2, "min_insync_replicas": 2, "shutdown_timeout_ms": 0}
+    async with brokers(tmp_path, (1, 2), **two) as cluster:
+        await cluster[1].services.topics.create("t")
+        await cluster[1].services.groups.make_topic()
+        await cluster.agreed()
+        group = coordinated_by(cluster, 1)
+        partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        member = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        topics = [{"name": "t", "partitions": [partition]}]
+        await asked(cluster, 1, ApiKey.OFFSET_COMMIT, 8, **member, topics=topics)
+        await cluster.kill(2)
+        await until(lambda: cluster[1].services.catalog.brokers[2].is_fenced)
+        await cluster.kill(1)
+        monkeypatch.setattr(shards, "LOAD_WAIT_SECONDS", DEADLINE_SECONDS)
+        await cluster.start(1)
+        await cluster.leading(1)
+        listed = await asked(cluster, 1, ApiKey.LIST_GROUPS, 4)
+        assert (listed.error_code, listed.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+        fetched = await asked(cluster, 1, ApiKey.OFFSET_FETCH, 7, group_id=group, topics=None)
+        assert fetched.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await cluster.start(2)
+        await until(lambda: len(cluster.topic(OFFSETS_TOPIC).partitions[0].isr) == 2)
+        listed = await asked(cluster, 1, ApiKey.LIST_GROUPS, 4)
+        assert [each.group_id for each in listed.groups] == [group]

@@ -18,6 +18,7 @@
 - `shards`: the partitions of an internal topic as coordinators: one machine over the log of each
 - `transaction_coordinator`: a machine of transactions over each partition of `__transaction_state`
 - `transaction_markers`: writes the markers of a transaction whose outcome is decided
+- `uncommitted`: what a coordinator may show while some of its records are not committed
 - `consumer_groups/`: groups of the consumer protocol (KIP-848), pure
 - `groups/`: consumer groups of the classic protocol: members, generations, assignments
 - `offsets/`: committed offsets of groups, pure

@@ -9,7 +9,7 @@ On the event loop. Source: Kafka's GroupCoordinatorService.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
@@ -42,6 +42,7 @@ _ADVICE = (
     "read, groups of this partition cannot commit. Deleting the topic deletes all committed offsets"
 )
 _Sees = Callable[[str], bool]
+_AnswerT = TypeVar("_AnswerT")
 Operation = Callable[[int], Decision[Any, ResponseT]]
 """One operation of a machine: see `CoordinatorRuntime.run`."""
 
@@ -139,6 +140,12 @@ class GroupCoordinator:
         answer: ResponseT = await shard.run(operation(shard.machine))
         return answer
 
+    async def read(self, group_id: str, query: Callable[[GroupMachine], _AnswerT]) -> _AnswerT:
+        """What a query of the group's machine finds, which shows what is committed. Raises ApiError."""
+        shard = self._shards.of(group_id)
+        await shard.ready_to_read()
+        return shard.read(partial(query, shard.machine))
+
     async def end_transaction(self, partition: int, marker: TransactionMarker) -> None:
         """Let what a transaction committed in this partition count, or forget it; durable at the return.
 
@@ -149,11 +156,13 @@ class GroupCoordinator:
 
     async def listed(self) -> AsyncIterator[ListedGroup | ApiError]:
         """All groups of this broker, and the error of each partition that cannot list its groups."""
-        for partition in self._shards.led():
+        for shard in await self._shards.led_and_ready():
+            if isinstance(shard, ApiError):
+                yield shard
+                continue
             try:
-                shard = self._shards.of_partition(partition)
-                for some in some_at_once(await shard.run(shard.machine.ids)):
-                    for group in await shard.run(partial(shard.machine.listed, some)):
+                for some in some_at_once(sorted(shard.machine.all_ids())):
+                    for group in shard.read(partial(shard.machine.listed, some)):
                         yield group
             except ApiError as error:
                 yield error

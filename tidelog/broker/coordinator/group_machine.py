@@ -1,7 +1,8 @@
 """All groups of one partition of `__consumer_offsets`: a machine that combines those of members and offsets.
 
-Owns which part takes which kind of record, and what concerns both members and offsets of a group. Invariant:
-a group exists as long as it has members, a generation or offsets.
+Owns which part takes which kind of record, and what concerns both members and offsets of a group.
+Invariants: a group exists as long as it has members, a generation or offsets; a query shows what is
+committed, an operation decides on all that was written.
 
 Pure. Source: Kafka's GroupCoordinatorShard.
 """
@@ -31,6 +32,18 @@ DELETED_AT_ONCE = 500
 """Records of one step of a deletion. Names have at most 32,767 and 249 characters; most are short."""
 
 
+def _nothing(record: object) -> None:
+    """For records that are never shown as committed."""
+
+
+class _Part(NamedTuple):
+    """What takes one kind of record: see `Machine`. Changes are never written."""
+
+    apply: Callable[[Any], None]
+    write: Callable[[Any], None] = _nothing
+    settle: Callable[[Any], None] = _nothing
+
+
 class GroupRules(NamedTuple):
     """What the settings of a broker say about groups. `retention_ms`: how long unused offsets are kept."""
 
@@ -45,14 +58,18 @@ class GroupMachine:
     def __init__(self, rules: GroupRules, topics: TopicsView) -> None:
         self.groups = GroupTypes(rules.limits, rules.settings, topics)
         self.offsets = CommittedOffsets(self.groups.of, rules.retention_ms)
-        self._parts: dict[type, Callable[[Any], None]] = {
-            OffsetRecord: self.offsets.apply,
-            InTransaction: self.offsets.apply_pending,
-            TransactionMarker: self.offsets.apply_end,
-            GroupRecord: self.groups.classic.apply,
-            GroupChanged: self.groups.classic.apply,
-            AskedToJoin: self.groups.consumer.apply_change,
-            **{kind.record_type: self.groups.consumer.apply for kind in CONSUMER_GROUP_RECORDS},
+        offsets, classic, consumer = self.offsets, self.groups.classic, self.groups.consumer
+        self._parts: dict[type, _Part] = {
+            OffsetRecord: _Part(offsets.apply, offsets.write, offsets.settle),
+            InTransaction: _Part(offsets.apply_pending, offsets.apply_pending, _nothing),
+            TransactionMarker: _Part(offsets.apply_end, offsets.write_end, offsets.settle_end),
+            GroupRecord: _Part(classic.apply, classic.write, classic.settle),
+            GroupChanged: _Part(classic.apply),
+            AskedToJoin: _Part(consumer.apply_change),
+            **{
+                kind.record_type: _Part(consumer.apply, consumer.write, consumer.settle)
+                for kind in CONSUMER_GROUP_RECORDS
+            },
         }
 
     def set_rules(self, rules: GroupRules) -> None:
@@ -62,31 +79,34 @@ class GroupMachine:
         self.offsets.retention_ms = rules.retention_ms
 
     def apply(self, record: object) -> None:
-        self._parts[type(record)](record)
+        self._parts[type(record)].apply(record)
 
-    def describe(self, group_id: str, now_ms: int) -> Decision[Any, DescribedGroup]:
+    def write(self, record: object) -> None:
+        self._parts[type(record)].write(record)
+
+    def settle(self, record: object) -> None:
+        self._parts[type(record)].settle(record)
+
+    def describe(self, group_id: str) -> DescribedGroup:
         """A group that has only offsets is described as empty. One that does not exist, or is of the consumer
         protocol, is described as dead.
         """
         group = self.groups.describe(group_id)
         if group.state is GroupState.DEAD and self._has_offsets_alone(group_id):
             group = group._replace(state=GroupState.EMPTY)
-        return Decision((), group)
-
-    def ids(self, now_ms: int) -> Decision[Any, list[str]]:
-        """The ids of all groups."""
-        return Decision((), sorted(self.all_ids()))
+        return group
 
     def all_ids(self) -> set[str]:
         """The ids of all groups."""
-        return {*self.groups.ids(), *self.offsets.group_ids}
+        uncommitted = {*self.groups.uncommitted_ids(), *self.offsets.uncommitted_ids()}
+        committed = {*self.groups.ids(), *self.offsets.group_ids} - uncommitted
+        return committed.union(each for each in uncommitted if self.listed((each,)))
 
     def member_count(self, group_id: str) -> int:
         """The members of a group; 0 for one that has only offsets, or does not exist."""
-        machine = self.groups.of(group_id)
-        return 0 if machine is None else machine.member_count(group_id)
+        return self.groups.consumer.member_count(group_id) or self.groups.classic.member_count(group_id)
 
-    def listed(self, group_ids: Sequence[str], now_ms: int) -> Decision[Any, list[ListedGroup]]:
+    def listed(self, group_ids: Sequence[str]) -> list[ListedGroup]:
         """One entry for each of these groups that still exists."""
         found = []
         for group_id in group_ids:
@@ -95,10 +115,10 @@ class GroupMachine:
                 group = ListedGroup(group_id, GroupState.EMPTY.value, "", CLASSIC)
             if group is not None:
                 found.append(group)
-        return Decision((), found)
+        return found
 
     def _has_offsets_alone(self, group_id: str) -> bool:
-        return group_id in self.offsets.group_ids and self.groups.of(group_id) is None
+        return self.groups.listed(group_id) is None and self.offsets.has_committed(group_id)
 
     def delete_some(self, group_id: str, now_ms: int) -> Decision[Any, bool]:
         """Delete some offsets of a group without members, then the group; returns whether more must be

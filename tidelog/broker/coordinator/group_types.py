@@ -9,7 +9,8 @@ Owns which type a group has, and when that changes. Invariants:
 Pure. Source: Kafka's GroupMetadataManager, KIP-848.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from tidelog.broker.coordinator.consumer_groups.group import JOINING_EPOCH, ConsumerGroup
@@ -17,7 +18,6 @@ from tidelog.broker.coordinator.consumer_groups.heartbeats import check_request
 from tidelog.broker.coordinator.consumer_groups.machine import ConsumerGroups
 from tidelog.broker.coordinator.consumer_groups.messages import (
     ConsumerGroupSettings,
-    DescribedConsumerGroup,
     HeartbeatAnswer,
     MemberHeartbeat,
     TopicsView,
@@ -54,6 +54,10 @@ class GroupTypes:
 
     def ids(self) -> Collection[str]:
         return [*self.classic.ids(), *self.consumer.ids()]
+
+    def uncommitted_ids(self) -> Iterator[str]:
+        """The groups with records that are not committed."""
+        return chain(self.classic.uncommitted_ids(), self.consumer.uncommitted_ids())
 
     # Members
 
@@ -176,13 +180,9 @@ class GroupTypes:
         """A group that does not exist, or is of the consumer protocol, is described as dead."""
         return self.classic.describe(group_id)
 
-    def describe_consumer(self, group_id: str, now_ms: int) -> Decision[Any, DescribedConsumerGroup | None]:
-        """None for a group that is not of the consumer protocol."""
-        return Decision((), self.consumer.describe(group_id))
-
     def listed(self, group_id: str) -> messages.ListedGroup | None:
         """None for a group that has no state besides its offsets."""
-        group = self.consumer.get(group_id)
+        group = self.consumer.committed(group_id)
         if group is not None:
             return messages.ListedGroup(group_id, group.state.value, CONSUMER, CONSUMER)
         described = self.classic.describe(group_id)

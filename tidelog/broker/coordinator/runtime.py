@@ -7,6 +7,7 @@ Invariants:
 - operations are decided in the order of `run`, each on the state after all records written before it;
 - a record is applied once it is written, and a response is sent once everything written before it is durable,
   so no client gets an answer that a crash could undo;
+- a read shows only what is committed, and waits for nothing: also while too few replicas are in sync;
 - a write that is refused changes nothing. A write that was accepted and does not become durable ends the
   coordinator: its state is ahead of its journal, so every later and every parked operation gets that error;
 - an operation that replaces or ends a timer keeps the old one from having an effect, also when both were due
@@ -20,6 +21,7 @@ On the event loop.
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
@@ -31,13 +33,20 @@ from tidelog.protocol.steps import Pace
 TIMER_RETRY_MS = 1_000
 logger = structlog.get_logger(__name__)
 _AppliedT = TypeVar("_AppliedT", contravariant=True)
+_AnswerT = TypeVar("_AnswerT")
 
 
 class Machine(Protocol[_AppliedT]):
     """A pure state machine. Its operations take `now_ms` and return a Decision, or raise ApiError."""
 
     def apply(self, record: _AppliedT) -> None:
-        """Apply a record that was written, just now or before a restart, or a change of a Decision."""
+        """Apply a record that was committed before, or a change of a Decision."""
+
+    def write(self, record: _AppliedT) -> None:
+        """Apply a record that was written just now; `settle` follows once it is committed."""
+
+    def settle(self, record: _AppliedT) -> None:
+        """The oldest record that was written and not committed is committed."""
 
 
 class Journal(Protocol[RecordT]):
@@ -118,7 +127,11 @@ class CoordinatorRuntime(Generic[RecordT]):
             if decision.records:
                 self._durable = await self._journal.write(decision.records)
                 for record in decision.records:
-                    self._machine.apply(record)
+                    self._machine.write(record)
+                if self._durable is None or self._durable.done():
+                    self._committed(decision.records, self._durable)
+                else:
+                    self._durable.add_done_callback(partial(self._committed, decision.records))
             for change in decision.changes:
                 self._machine.apply(change)
             self._set_timers(decision.timers)
@@ -135,6 +148,17 @@ class CoordinatorRuntime(Generic[RecordT]):
             if future is not None and not future.done():
                 future.set_result(answer)
         return response
+
+    def _committed(self, records: Sequence[RecordT], durable: asyncio.Future[Any] | None) -> None:
+        if durable is None or (not durable.cancelled() and durable.exception() is None):
+            for record in records:
+                self._machine.settle(record)
+
+    def read(self, query: Callable[[], _AnswerT]) -> _AnswerT:
+        """What a query of the machine finds, which shows only what is committed. Raises ApiError."""
+        if self._failure is not None:
+            raise again(self._failure)
+        return query()
 
     def _park(self, response: Any) -> Any:
         if not isinstance(response, Parked):

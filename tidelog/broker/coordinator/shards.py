@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -42,6 +42,7 @@ KEYS_AT_ONCE = 100
 _INT32 = 0xFFFFFFFF
 _LOWEST_INT32 = 0x80000000
 MachineT = TypeVar("MachineT", bound=Machine[Any])
+_AnswerT = TypeVar("_AnswerT")
 _CODES = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -201,6 +202,19 @@ class Shards(Generic[MachineT]):
             self._shards[partition] = shard
         return shard
 
+    async def led_and_ready(self) -> list[Shard[MachineT] | ApiError]:
+        """Each partition that this broker leads, or why it cannot be read. They are awaited together."""
+
+        async def ready(partition: int) -> Shard[MachineT] | ApiError:
+            try:
+                shard = self.of_partition(partition)
+                await shard.ready_to_read()
+            except ApiError as error:
+                return error
+            return shard
+
+        return await asyncio.gather(*map(ready, self.led()))
+
     def machines(self) -> list[MachineT]:
         """The machines of all partitions, also of those that are being replayed."""
         return [shard.machine for shard in self._shards.values()]
@@ -298,19 +312,44 @@ class Shard(Generic[MachineT]):
         if not self.is_loaded:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
+    async def ready_to_read(self) -> None:
+        """As `ready`, at once while the replay waits for replicas: only what a follower confirms of the log
+        is certain to be committed, and may be shown. Raises ApiError."""
+        if not self.is_loaded and self.replica.in_sync_count < self.replica.least_in_sync:
+            message = f"too few replicas of {self.replica.topic}-{self.replica.partition} are in sync"
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+        await self.ready()
+
     async def run(self, operation: Callable[[int], Any]) -> Any:
         """Run an operation of the machine once it is replayed. Raises ApiError, as of a coordinator."""
         await self.ready()
-        try:
+        with self._as_coordinator():
             answer = await self.runtime.run(operation)
+            self._refuse_if_cut_off()  # The answer may have waited for other members of the group meanwhile.
+        return answer
+
+    def read(self, query: Callable[[], _AnswerT]) -> _AnswerT:
+        """What a query of the machine finds, once that is ready to be read. Raises ApiError, as of a
+        coordinator."""
+        with self._as_coordinator():
+            if self.is_closed:
+                raise ApiError(ErrorCode.NOT_COORDINATOR, "this broker coordinates it no longer")
+            self._refuse_if_cut_off()
+            return self.runtime.read(query)
+
+    @contextmanager
+    def _as_coordinator(self) -> Iterator[None]:
+        try:
+            yield
         except ApiError as error:
             code = self._kind.as_coordinator(error.code)
             if code is error.code:
                 raise
             raise ApiError(code, error.message) from error
-        if self._is_cut_off():  # The answer may have waited for other members of the group meanwhile.
+
+    def _refuse_if_cut_off(self) -> None:
+        if self._is_cut_off():
             raise ApiError(ErrorCode.NOT_COORDINATOR, "this broker cannot reach the cluster's store")
-        return answer
 
     async def close(self) -> None:
         self.is_closed = True

@@ -24,6 +24,7 @@ import structlog
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC, Catalog
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
@@ -205,20 +206,23 @@ class TransactionCoordinator:
         if not self._shards.partition_count:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         shard = self._shards.of(transactional_id)
-        held: Transaction = await shard.run(partial(shard.machine.describe, transactional_id))
-        return held
+        await shard.ready_to_read()
+        return shard.read(partial(shard.machine.describe, transactional_id))
 
     async def listed(self, *, only_active: bool) -> AsyncIterator[messages.Held | ApiError]:
         """All transactional ids of this broker, or those with a transaction, and the error of each partition
         that cannot list its ids."""
-        for index in self._shards.led():
+        for shard in await self._shards.led_and_ready():
+            if isinstance(shard, ApiError):
+                yield shard
+                continue
+            machine = shard.machine
+            ids = {*(machine.active_ids() if only_active else machine.ids()), *machine.uncommitted_ids()}
             try:
-                shard = self._shards.of_partition(index)
-                await shard.ready()
-                ids = shard.machine.active_ids() if only_active else shard.machine.ids()
                 for some in some_at_once(list(ids)):
-                    for held in await shard.run(partial(shard.machine.listed, some)):
-                        yield held
+                    for held in shard.read(partial(machine.listed, some)):
+                        if not (only_active and held.transaction.state.is_idle):
+                            yield held
             except ApiError as error:
                 yield error
 
@@ -292,8 +296,10 @@ class TransactionCoordinator:
         """Write the markers of a decided transaction, and complete it. Ends early where another coordinator
         has taken over, and with the broker.
         """
-        held: Transaction = await shard.run(partial(shard.machine.describe, transactional_id))
-        if not held.state.is_decided:
+        held: Transaction | None = await shard.run(
+            lambda _: Decision((), shard.machine.get(transactional_id))
+        )
+        if held is None or not held.state.is_decided:
             return
         marker = TransactionMarker(
             *held.producer, shard.replica.leader_epoch, held.is_commit, held.client_version

@@ -119,8 +119,8 @@ class ConsumerGroupsHandler(GuardedHandler):
             return {"group_id": group_id, "error_code": DESCRIBE_GROUP.refusal}
         if self._groups.has_topic:
             try:
-                group = await self._groups.run(
-                    group_id, lambda machine: partial(machine.groups.describe_consumer, group_id)
+                group = await self._groups.read(
+                    group_id, lambda machine: machine.groups.consumer.describe(group_id)
                 )
             except ApiError as error:
                 return {"group_id": group_id, "error_code": error.code, "error_message": error.message}

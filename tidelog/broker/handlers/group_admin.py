@@ -74,7 +74,7 @@ class GroupAdminHandler(GuardedHandler):
     async def _describe(self, group_id: str) -> DescribedGroup:
         if not self._groups.has_topic:
             return DescribedGroup(group_id, GroupState.DEAD, "", "", ())
-        return await self._groups.run(group_id, lambda machine: partial(machine.describe, group_id))
+        return await self._groups.read(group_id, lambda machine: machine.describe(group_id))
 
     async def list_groups(
         self, context: RequestContext, request: types.ListGroupsRequest

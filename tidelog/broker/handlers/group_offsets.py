@@ -96,7 +96,7 @@ class GroupOffsetsHandler(GuardedHandler):
         """
         if not request.require_stable or not self._groups.has_topic:
             return ()
-        return await self._groups.run(group_id, lambda machine: partial(machine.offsets.unstable, group_id))
+        return await self._groups.read(group_id, lambda machine: machine.offsets.unstable(group_id))
 
     async def _group(
         self,
@@ -124,10 +124,9 @@ class GroupOffsetsHandler(GuardedHandler):
     async def _held(self, group_id: str, names: Sequence[str] | None, member: _MemberEpoch) -> _Held:
         if not self._groups.has_topic:
             return {}
-        held: _Held = await self._groups.run(
+        return await self._groups.read(
             group_id, lambda machine: machine.offsets.fetch(group_id, names, *member)
         )
-        return held
 
     def _wanted(
         self, topics: Sequence[types.OffsetFetchRequestGroupTopic], *, by_id: bool
@@ -188,17 +187,21 @@ class GroupOffsetsHandler(GuardedHandler):
     ) -> Steps[list[types.OffsetFetchResponseGroupTopicDict]]:
         pace = Pace()
         answers: list[types.OffsetFetchResponseGroupTopicDict] = []
-        for name, committed in held.items():
+        # Also what has no committed offset before the transaction's: a reader must not take it for none.
+        places = {name: dict.fromkeys(committed) for name, committed in held.items()}
+        for name, index in unstable:
+            places.setdefault(name, {})[index] = None
+        for name, indexes in places.items():
             if not self._access.shows_offsets(context, DESCRIBE_TOPIC, name):
                 continue
             topic = self._catalog.topic(name)
             topic_id = None if topic is None else topic.topic_id
             partitions: list[types.OffsetFetchResponsePartitionDict] = []
-            for index, found in committed.items():
+            for index in indexes:
                 if (name, index) in unstable:
                     partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                elif is_of(found, topic_id):
-                    partitions.append(_committed(index, found))
+                elif is_of(held[name][index], topic_id):
+                    partitions.append(_committed(index, held[name][index]))
                 if pace.spent():
                     yield
             if partitions:

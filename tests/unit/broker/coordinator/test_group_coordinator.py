@@ -57,7 +57,7 @@ async def commit(services: Services, group: str, offset: int) -> None:
 
 
 async def committed(services: Services, group: str) -> int:
-    held: Any = await services.groups.run(group, lambda machine: machine.offsets.fetch(group, None))
+    held: Any = await services.groups.read(group, lambda machine: machine.offsets.fetch(group, None))
     return int(held["t"][0].offset)
 
 
@@ -204,7 +204,7 @@ async def test_a_partition_that_cannot_be_swept_is_logged_and_all_others_are_swe
         await services.groups.sweep()
     refused = [event["partition"] for event in events if event["event"] == "offsets_not_expired"]
     assert refused == [partition_of(HURT, 5)]
-    assert not await services.groups.run(WHOLE, lambda machine: machine.offsets.fetch(WHOLE, None))
+    assert not await services.groups.read(WHOLE, lambda machine: machine.offsets.fetch(WHOLE, None))
 
 
 async def test_a_topic_that_cannot_be_made_is_a_coordinator_that_does_not_exist(open_one: Open) -> None:
@@ -230,7 +230,7 @@ async def test_a_deleted_topic_s_offsets_are_removed_from_the_log_too(open_one: 
     await services.topics.delete(topic.topic_id)
 
     async def held(group: str) -> Any:
-        return await services.groups.run(group, lambda machine: machine.offsets.fetch(group, None))
+        return await services.groups.read(group, lambda machine: machine.offsets.fetch(group, None))
 
     for group in (HURT, WHOLE):
         replica = services.replicas[OFFSETS_TOPIC, partition_of(group, 5)]

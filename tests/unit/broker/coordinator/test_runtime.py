@@ -21,6 +21,7 @@ class Sum:
 
     def __init__(self) -> None:
         self.records: list[int] = []
+        self.uncommitted: list[int] = []
 
     @property
     def total(self) -> int:
@@ -28,6 +29,16 @@ class Sum:
 
     def apply(self, record: int) -> None:
         self.records.append(record)
+
+    def write(self, record: int) -> None:
+        self.apply(record)
+        self.uncommitted.append(record)
+
+    def settle(self, record: int) -> None:
+        assert self.uncommitted.pop(0) == record
+
+    def committed(self) -> int:
+        return self.total - sum(self.uncommitted)
 
     def add(self, *numbers: int) -> Callable[[int], Decision[int, int]]:
         """The response is the sum with the numbers."""
@@ -159,6 +170,22 @@ async def test_a_response_without_records_waits_for_what_it_rests_on(made: Made,
     assert not looking.done()
     log.flushes[0].set_result(None)
     assert (await adding, await looking) == (5, 5)
+
+
+async def test_a_read_shows_what_is_committed_and_waits_for_nothing(made: Made, machine: Sum) -> None:
+    log = Log()
+    runtime = made(log)
+    adding = [asyncio.ensure_future(runtime.run(machine.add(number))) for number in (5, 7)]
+    await until(lambda: len(log.flushes) == 2)
+    assert runtime.read(machine.committed) == 0
+    log.flushes[0].set_result(None)
+    assert await adding[0] == 5
+    assert runtime.read(machine.committed) == 5
+    log.flushes[1].set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
+    with pytest.raises(ApiError):
+        await adding[1]
+    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.KAFKA_STORAGE_ERROR):
+        runtime.read(machine.committed)
 
 
 async def test_over_a_store_no_operation_is_decided_before_the_last_one_is_applied(

@@ -300,6 +300,10 @@ async def test_offsets_of_a_transaction_count_from_its_commit_on_and_are_unstabl
         assert await client.commit_offset("g", "t", offset) == NONE
         assert await committed(asker, "g", "t") == (NONE, last)
         assert await committed(asker, "g", "t", require_stable=True) == unstable
+        everything = [{"group_id": "g", "topics": None}]
+        answer = await asker.ask(ApiKey.OFFSET_FETCH, 9, groups=everything, require_stable=True)
+        (topic,) = answer.groups[0].topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
         assert await client.end(is_commit) == NONE
         await reached(client, "CompleteCommit" if is_commit else "CompleteAbort")
         last = offset if is_commit else last

@@ -7,7 +7,7 @@ written; without members it is empty.
 Pure. Source: Kafka's GroupMetadataManager, for groups of type consumer.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.coordinator.consumer_groups import classic_members, heartbeats, messages, records
@@ -36,6 +36,25 @@ Downgrade = Callable[[GroupUpdate, Any], Decision[Any, Any]]
 """(update, response) -> the decision."""
 
 
+class _Committed:
+    """A group without the records that are not committed yet."""
+
+    __slots__ = ("group", "waiting")
+
+    def __init__(self, group: ConsumerGroup | None) -> None:
+        self.group = group
+        self.waiting = 0
+        """How many records are not committed."""
+
+    def apply(self, record: records.ConsumerGroupRecord) -> None:
+        if self.group is None and record[-1] is not None:
+            self.group = ConsumerGroup(record.group_id)
+        if self.group is not None:
+            record.apply_to(self.group)
+        if isinstance(record, records.GroupEpochRecord) and record.epoch is None:
+            self.group = None
+
+
 class ConsumerGroups:
     """Operations take `now_ms` last and return a Decision."""
 
@@ -48,6 +67,8 @@ class ConsumerGroups:
         self.held_bytes = 0
         self._topics = topics
         self._groups: dict[str, ConsumerGroup] = {}
+        self._committed: dict[str, _Committed] = {}
+        """The groups with records that are not committed yet."""
 
     def apply(self, record: records.ConsumerGroupRecord) -> None:
         group = self._groups.get(record.group_id)
@@ -63,6 +84,24 @@ class ConsumerGroups:
             self.held_bytes -= group.held_bytes
             del self._groups[record.group_id]
 
+    def write(self, record: records.ConsumerGroupRecord) -> None:
+        """Apply a record that is not committed yet."""
+        held = self._committed.get(record.group_id)
+        if held is None:
+            group = self._groups.get(record.group_id)
+            held = self._committed[record.group_id] = _Committed(None if group is None else group.copy())
+        held.waiting += 1
+        self.apply(record)
+
+    def settle(self, record: records.ConsumerGroupRecord) -> None:
+        """The oldest record of its group that was not committed is."""
+        held = self._committed[record.group_id]
+        held.waiting -= 1
+        if not held.waiting:
+            del self._committed[record.group_id]
+        else:
+            held.apply(record)
+
     def apply_change(self, change: AskedToJoin) -> None:
         group = self._groups.get(change.group_id)
         if group is None:
@@ -77,6 +116,15 @@ class ConsumerGroups:
     def get(self, group_id: str) -> ConsumerGroup | None:
         return self._groups.get(group_id)
 
+    def committed(self, group_id: str) -> ConsumerGroup | None:
+        """A group as it may be shown; None for one that does not exist."""
+        held = self._committed.get(group_id)
+        return self._groups.get(group_id) if held is None else held.group
+
+    def uncommitted_ids(self) -> Iterator[str]:
+        """The groups with records that are not committed."""
+        return iter(self._committed)
+
     def knows(self, group_id: str) -> bool:
         return group_id in self._groups
 
@@ -85,7 +133,7 @@ class ConsumerGroups:
 
     def member_count(self, group_id: str) -> int:
         """The members of a group; 0 for one that does not exist."""
-        group = self._groups.get(group_id)
+        group = self.committed(group_id)
         return 0 if group is None else len(group.members)
 
     @property
@@ -181,7 +229,7 @@ class ConsumerGroups:
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
         """Raise ApiError if this client may not read the offsets of a known group."""
-        group = self._groups[group_id]
+        group = self.committed(group_id) or ConsumerGroup(group_id)
         if member_id is not None or member_epoch >= 0:
             self._check_member(group, member_id or "", member_epoch)
 
@@ -210,7 +258,7 @@ class ConsumerGroups:
 
     def describe(self, group_id: str) -> messages.DescribedConsumerGroup | None:
         """None for a group that does not exist."""
-        group = self._groups.get(group_id)
+        group = self.committed(group_id)
         if group is None:
             return None
         members = [

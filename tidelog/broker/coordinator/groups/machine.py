@@ -9,7 +9,7 @@ most `GroupLimits.max_bytes` of what members sent and are assigned.
 Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for groups of type classic.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.coordinator.decision import Decision, Timer
@@ -21,6 +21,7 @@ from tidelog.broker.coordinator.groups.records import GroupRecord
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.coordinator.groups.subscription import subscribed_topics
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
+from tidelog.broker.coordinator.uncommitted import Uncommitted
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 
@@ -33,6 +34,7 @@ class Groups:
         self._held_elsewhere = held_elsewhere
         self.held_bytes = 0
         self._groups: dict[str, Group] = {}
+        self._uncommitted: Uncommitted[str, Group | None] = Uncommitted()
         self._last_subscribed: tuple[Group | None, frozenset[str] | None] = (None, None)
 
     def apply(self, record: GroupRecord | GroupChanged) -> None:
@@ -44,7 +46,24 @@ class Groups:
             self._groups[record.group_id] = record.group
             self.held_bytes += record.group.held_bytes
 
+    def write(self, record: GroupRecord) -> None:
+        """Apply a record that is not committed yet."""
+        self._uncommitted.written(record.group_id, self._groups.get(record.group_id))
+        self.apply(record)
+
+    def settle(self, record: GroupRecord) -> None:
+        """The oldest record of its group that was not committed is."""
+        self._uncommitted.committed(record.group_id)
+
     # Queries
+
+    def committed(self, group_id: str) -> Group | None:
+        """A group as it may be shown; None for one that does not exist."""
+        return self._uncommitted.shown(group_id, self._groups.get(group_id))
+
+    def uncommitted_ids(self) -> Iterator[str]:
+        """The groups with records that are not committed."""
+        return (group_id for group_id, _ in self._uncommitted)
 
     def knows(self, group_id: str) -> bool:
         """Whether the group has a state besides its offsets."""
@@ -55,7 +74,7 @@ class Groups:
 
     def member_count(self, group_id: str) -> int:
         """The members of a group; 0 for one that does not exist."""
-        group = self._groups.get(group_id)
+        group = self.committed(group_id)
         return 0 if group is None else len(group.members)
 
     # Members
@@ -130,7 +149,7 @@ class Groups:
 
     def describe(self, group_id: str) -> messages.DescribedGroup:
         """A group that does not exist is described as dead."""
-        group = self._groups.get(group_id)
+        group = self.committed(group_id)
         if group is None:
             return messages.DescribedGroup(group_id, GroupState.DEAD, "", "", ())
         is_stable = group.state is GroupState.STABLE

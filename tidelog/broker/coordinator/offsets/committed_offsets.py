@@ -10,6 +10,8 @@ Invariants:
 - an offset expires at its own time, else when its group has been idle for the retention. A group without
   members is idle from each commit on;
 - one step of a sweep examines some thousand offsets, however many exist;
+- a query shows what is committed. A partition is unstable until the marker of the last transaction that
+  committed its offset is committed too;
 - what a transaction commits is seen once its marker is written. An offset that an open transaction may
   replace does not expire, and `sweep` does not remove it;
 - a deletion also removes what open transactions have committed so far. This also holds in the log: a cleaner
@@ -28,6 +30,7 @@ from uuid import UUID
 from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.offsets.offset_records import NO_TOPIC_ID, CommittedOffset, OffsetRecord
 from tidelog.broker.coordinator.pending_records import InTransaction, PendingRecords
+from tidelog.broker.coordinator.uncommitted import Uncommitted
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.types import NO_TIMESTAMP
@@ -85,6 +88,14 @@ _Offsets = dict[str, dict[int, CommittedOffset]]
 _Pending = PendingRecords[tuple[str, int], CommittedOffset | None]
 
 
+class _Before(NamedTuple):
+    """A partition before a record that is not committed. `is_unstable`: whether a transaction had committed
+    an offset for it by then, so that this one may not be the last."""
+
+    committed: CommittedOffset | None
+    is_unstable: bool
+
+
 class CommittedOffsets:
     """The offsets of many groups: group, topic, partition."""
 
@@ -97,6 +108,9 @@ class CommittedOffsets:
         """By group, so that a look at one does not depend on the others."""
         self._groups_in: dict[int, dict[str, None]] = {}
         """Producer id -> the groups that its open transaction has committed offsets of."""
+        self._uncommitted: dict[str, Uncommitted[tuple[str, int], _Before]] = {}
+        self._ended: deque[list[tuple[str, tuple[str, int]]]] = deque()
+        """What each marker that is not committed changed: group, topic and partition."""
         self._groups_to_sweep: deque[str] = deque()
         self._topics_to_sweep: deque[tuple[str, str]] = deque()
 
@@ -105,6 +119,30 @@ class CommittedOffsets:
         if pending is not None:
             pending.overwritten((record.topic, record.partition))
         self._apply(record)
+
+    def write(self, record: OffsetRecord) -> None:
+        """Apply a record that is not committed yet."""
+        key = record.topic, record.partition
+        self._written(record.group_id, key, is_unstable=key in self._pending_in(record.group_id))
+        self.apply(record)
+
+    def _written(self, group_id: str, key: tuple[str, int], *, is_unstable: bool) -> None:
+        uncommitted = self._uncommitted.get(group_id)
+        if uncommitted is None:
+            uncommitted = self._uncommitted[group_id] = Uncommitted()
+        topic, partition = key
+        before = self._groups.get(group_id, {}).get(topic, {}).get(partition)
+        uncommitted.written(key, _Before(before, is_unstable))
+
+    def settle(self, record: OffsetRecord) -> None:
+        """The oldest record of its partition that was not committed is."""
+        self._settle(record.group_id, (record.topic, record.partition))
+
+    def _settle(self, group_id: str, key: tuple[str, int]) -> None:
+        uncommitted = self._uncommitted[group_id]
+        uncommitted.committed(key)
+        if not uncommitted:
+            del self._uncommitted[group_id]
 
     def apply_pending(self, written: InTransaction) -> None:
         """A record that counts once its transaction commits."""
@@ -115,14 +153,31 @@ class CommittedOffsets:
         pending.add(written.producer_id, written.producer_epoch, (topic, partition), committed)
         self._groups_in.setdefault(written.producer_id, {})[group_id] = None
 
+    def write_end(self, marker: TransactionMarker) -> None:
+        """A transaction ended by a marker that is not committed yet."""
+        self._ended.append([])
+        self._end(marker, self._ended[-1])
+
+    def settle_end(self, marker: TransactionMarker) -> None:
+        """The oldest marker that was not committed is."""
+        for group_id, key in self._ended.popleft():
+            self._settle(group_id, key)
+
     def apply_end(self, marker: TransactionMarker) -> None:
         """A transaction ended."""
+        self._end(marker, None)
+
+    def _end(self, marker: TransactionMarker, ended: list[tuple[str, tuple[str, int]]] | None) -> None:
+        """Let what the transaction committed count; adds it to `ended`, if the marker is not committed."""
         for group_id in self._groups_in.pop(marker.producer_id, ()):
             pending = self._pending.get(group_id)
             if pending is None:  # All that waited was overwritten.
                 continue
             counting = pending.end(marker.producer_id, is_commit=marker.is_commit)
             for (topic, partition), committed in counting.items():
+                if ended is not None:
+                    self._written(group_id, (topic, partition), is_unstable=True)
+                    ended.append((group_id, (topic, partition)))
                 self._apply(OffsetRecord(group_id, topic, partition, committed))
             if not pending.keys():
                 del self._pending[group_id]
@@ -142,12 +197,38 @@ class CommittedOffsets:
 
     @property
     def group_ids(self) -> Collection[str]:
-        """The groups that have committed offsets."""
+        """The groups that have committed offsets, with all that was written."""
         return self._groups.keys()
+
+    def uncommitted_ids(self) -> Collection[str]:
+        """The groups with records that are not committed."""
+        return self._uncommitted.keys()
+
+    def has_committed(self, group_id: str) -> bool:
+        """Whether the group has committed offsets to be shown."""
+        return bool(self._shown(group_id, None))
+
+    def _shown(self, group_id: str, names: Collection[str] | None) -> _Offsets:
+        """What may be shown of these topics of a group (None: of all)."""
+        held = self._groups.get(group_id, {})
+        uncommitted = self._uncommitted.get(group_id)
+        if names is not None:
+            held = {name: held[name] for name in held.keys() & names}
+        if uncommitted is None:
+            return held
+        shown = {name: dict(partitions) for name, partitions in held.items()}
+        for (name, partition), (before, *_) in uncommitted:
+            if names is not None and name not in names:
+                continue
+            if before.committed is not None:
+                shown.setdefault(name, {})[partition] = before.committed
+            elif name in shown:
+                shown[name].pop(partition, None)
+        return {name: partitions for name, partitions in shown.items() if partitions}
 
     def of_group(self, group_id: str) -> list[tuple[str, list[tuple[int, CommittedOffset]]]]:
         """All that the group has committed, by topic; check each offset with `is_of` before it is shown."""
-        topics = self._groups.get(group_id, {})
+        topics = self._shown(group_id, None)
         return [(topic, list(partitions.items())) for topic, partitions in topics.items()]
 
     def commit(
@@ -179,9 +260,14 @@ class CommittedOffsets:
         """Let what the transaction committed count, or forget it."""
         return Decision((marker,), None)
 
-    def unstable(self, group_id: str, now_ms: int) -> Decision[Any, Collection[tuple[str, int]]]:
-        """The topics and partitions of the group that open transactions have committed offsets for."""
-        return Decision((), set(self._pending_in(group_id)))
+    def unstable(self, group_id: str) -> Collection[tuple[str, int]]:
+        """The topics and partitions of the group that transactions have committed offsets for, if they are
+        open, or their end is not committed."""
+        unstable = set(self._pending_in(group_id))
+        for key, before in self._uncommitted.get(group_id, ()):
+            if any(each.is_unstable for each in before):
+                unstable.add(key)
+        return unstable
 
     def _check_commit(self, group_id: str, committer: Committer, now_ms: int) -> Timers:
         if committer.is_in_transaction and committer.is_anonymous:
@@ -211,21 +297,16 @@ class CommittedOffsets:
         topics: Iterable[str] | None,
         member_id: str | None = None,
         member_epoch: int = -1,
-    ) -> Callable[[int], Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]]:
+    ) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """The committed offsets of the group in `topics` (None: in all) at one time, by topic and partition.
 
         Check each with `is_of` before a client gets it. Raises ApiError if this member may not read them.
         """
-
-        def operation(now_ms: int) -> Decision[OffsetRecord, Mapping[str, Mapping[int, CommittedOffset]]]:
-            membership = self._membership_of(group_id)
-            if membership is not None:
-                membership.check_fetch(group_id, member_id, member_epoch)
-            held = self._groups.get(group_id, {})
-            names = held.keys() if topics is None else held.keys() & set(topics)
-            return Decision((), {name: dict(held[name]) for name in names})
-
-        return operation
+        membership = self._membership_of(group_id)
+        if membership is not None:
+            membership.check_fetch(group_id, member_id, member_epoch)
+        shown = self._shown(group_id, None if topics is None else set(topics))
+        return {name: dict(partitions) for name, partitions in shown.items()}
 
     def delete(
         self, group_id: str, wanted: Sequence[tuple[str, Iterable[int]]]

@@ -18,7 +18,7 @@ Pure. Source: Kafka's TransactionCoordinator, KIP-98, KIP-360, KIP-664, KIP-890,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from tidelog.broker.coordinator.decision import Decision
@@ -34,6 +34,7 @@ from tidelog.broker.coordinator.transactions.transaction import (
     TopicPartition,
     Transaction,
 )
+from tidelog.broker.coordinator.uncommitted import Uncommitted
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -60,6 +61,16 @@ class Transactions:
         # In the order in which they became idle.
         self._idle: dict[str, None] = {}
         self._confirmed: dict[str, frozenset[TopicPartition]] = {}
+        self._uncommitted: Uncommitted[str, Transaction | None] = Uncommitted()
+
+    def write(self, record: TransactionRecord) -> None:
+        """Apply a record that is not committed yet."""
+        self._uncommitted.written(record.transactional_id, self._held.get(record.transactional_id))
+        self.apply(record)
+
+    def settle(self, record: TransactionRecord) -> None:
+        """The oldest record of its id that was not committed is."""
+        self._uncommitted.committed(record.transactional_id)
 
     def apply(self, record: TransactionRecord) -> None:
         transactional_id, transaction = record
@@ -107,6 +118,10 @@ class Transactions:
 
     def ids(self) -> Collection[str]:
         return self._held.keys()
+
+    def uncommitted_ids(self) -> Iterator[str]:
+        """The ids with records that are not committed."""
+        return (name for name, _ in self._uncommitted)
 
     def active_ids(self) -> Collection[str]:
         """The ids that have a transaction which is ongoing, or whose outcome is not in all partitions yet."""
@@ -310,19 +325,18 @@ class Transactions:
                 records.append(TransactionRecord(transactional_id, None))
         return Decision(records, None)
 
-    def describe(self, transactional_id: str, now_ms: int) -> Decision[TransactionRecord, Transaction]:
-        """Raises ApiError (TRANSACTIONAL_ID_NOT_FOUND)."""
-        held = self._held.get(transactional_id)
+    def describe(self, transactional_id: str) -> Transaction:
+        """What is committed of an id. Raises ApiError (TRANSACTIONAL_ID_NOT_FOUND)."""
+        held = self._uncommitted.shown(transactional_id, self._held.get(transactional_id))
         if held is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        return Decision((), held)
+        return held
 
-    def listed(
-        self, transactional_ids: Sequence[str], now_ms: int
-    ) -> Decision[TransactionRecord, Sequence[messages.Held]]:
-        """One entry for each of these ids that still exists."""
-        found = ((name, self._held.get(name)) for name in transactional_ids)
-        return Decision((), [messages.Held(name, held) for name, held in found if held is not None])
+    def listed(self, transactional_ids: Sequence[str]) -> Sequence[messages.Held]:
+        """What is committed of these ids, without those that do not exist."""
+        shown, held = self._uncommitted.shown, self._held
+        found = ((name, shown(name, held.get(name))) for name in transactional_ids)
+        return [messages.Held(name, transaction) for name, transaction in found if transaction is not None]
 
 
 def _bytes_of(record: TransactionRecord) -> int:

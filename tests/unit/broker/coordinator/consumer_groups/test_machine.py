@@ -15,7 +15,7 @@ def commit(site: Site, member_id: str, epoch: int, version: int = 9, topic: str 
 
 
 def fetched(site: Site, member_id: str | None, epoch: int) -> Any:
-    return site.run(site.machine.offsets.fetch("g", None, member_id, epoch)).answer
+    return site.machine.offsets.fetch("g", None, member_id, epoch)
 
 
 def test_a_member_commits_and_fetches_with_its_own_epoch_alone(site: Site) -> None:
@@ -85,10 +85,9 @@ def test_offsets_of_a_topic_that_members_read_are_neither_deleted_nor_expired() 
 
 
 def test_an_id_belongs_to_a_group_of_one_type(site: Site) -> None:
-    listed = site.run(partial(site.machine.listed, ["g"]))
-    assert listed.answer == []
+    assert site.machine.listed(["g"]) == []
     site.join("a")
-    (entry,) = site.run(partial(site.machine.listed, ["g"])).answer
+    (entry,) = site.machine.listed(["g"])
     assert entry == ("g", "Stable", "consumer", "consumer")
-    assert site.run(partial(site.machine.describe, "g")).answer.state.value == "Dead"
+    assert site.machine.describe("g").state.value == "Dead"
     assert site.groups.consumer.describe("other") is None

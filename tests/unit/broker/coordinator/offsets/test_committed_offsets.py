@@ -62,7 +62,7 @@ def machine(*records: OffsetRecord, members: Members | None = None) -> Committed
 
 
 def held(of: CommittedOffsets, group: str = "g") -> dict[tuple[str, int], int]:
-    found: Any = of.fetch(group, None)(0).response
+    found: Any = of.fetch(group, None)
     return {
         (topic, partition): committed.offset
         for topic, partitions in found.items()
@@ -94,7 +94,7 @@ def test_a_decision_changes_nothing_before_its_records_are_applied() -> None:
 
 def test_what_is_fetched_does_not_change_when_more_is_committed() -> None:
     of = machine(offset("t", 0))
-    found: Any = of.fetch("g", ["t"])(0).response
+    found: Any = of.fetch("g", ["t"])
     of.apply(offset("t", 0, 6))
     of.apply(offset("t", 1, 7))
     assert {index: each.offset for index, each in found["t"].items()} == {0: 5}
@@ -206,9 +206,9 @@ def test_what_is_unstable_in_one_group_is_known_without_a_look_at_the_others() -
     for number in range(1_000):
         of.apply_pending(in_transaction(number, f"g{number % 10}", number, number))
     name = CountedName("g3")
-    assert of.unstable(name, 0).response == {("t", number) for number in range(3, 1_000, 10)}
+    assert of.unstable(name) == {("t", number) for number in range(3, 1_000, 10)}
     assert name.compared <= 1
-    assert not of.unstable("other", 0).response
+    assert not of.unstable("other")
 
 
 def test_a_transaction_ends_in_all_groups_that_it_committed_for_and_leaves_nothing_behind() -> None:
@@ -219,7 +219,7 @@ def test_a_transaction_ends_in_all_groups_that_it_committed_for_and_leaves_nothi
     for producer_id, is_commit in ((7, True), (9, True), (8, False), (7, False)):
         of.apply_end(TransactionMarker(producer_id, 0, 0, is_commit))
     assert [held(of, group) for group in "abc"] == [{("t", 0): 1}, {("t", 0): 2}, {("t", 0): 5}]
-    assert not any(of.unstable(group, 0).response for group in "abc")
+    assert not any(of.unstable(group) for group in "abc")
     assert not of._pending
     assert not of._groups_in
 
@@ -242,9 +242,33 @@ def test_a_deletion_takes_what_open_transactions_have_committed_so_far() -> None
     of.apply_pending(in_transaction(7, "a", 1, 6))
     for record in of.delete("a", [("t", [1])])(0).records:
         of.apply(record)
-    assert of.unstable("a", 0).response == {("t", 0)}
+    assert of.unstable("a") == {("t", 0)}
     for record in list(of.removal("a")):
         of.apply(record)
     of.apply_end(TransactionMarker(7, 0, 0, True))
     assert held(of, "a") == {}
     assert not of.knows("a")
+
+
+def test_an_offset_is_shown_once_it_is_committed() -> None:
+    of = machine(offset("t", 0, 1))
+    first, second, new = offset("t", 0, 2), offset("t", 0, 3), offset("u", 0, 7)
+    for record in (first, second, new):
+        of.write(record)
+    assert held(of) == {("t", 0): 1}
+    of.settle(first)
+    assert held(of) == {("t", 0): 2}
+    of.settle(second)
+    of.settle(new)
+    assert held(of) == {("t", 0): 3, ("u", 0): 7}
+    assert not of.uncommitted_ids()
+
+
+def test_what_a_transaction_committed_is_unstable_until_its_marker_is_committed() -> None:
+    of = machine(offset("t", 0, 1))
+    of.apply_pending(InTransaction(7, 0, offset("t", 0, 2)))
+    marker = TransactionMarker(7, 0, 0, is_commit=True)
+    of.write_end(marker)
+    assert (held(of), of.unstable("g")) == ({("t", 0): 1}, {("t", 0)})
+    of.settle_end(marker)
+    assert (held(of), of.unstable("g")) == ({("t", 0): 2}, set())

@@ -183,9 +183,7 @@ def test_unknown_ids_and_producers_are_not_mapped(site: Site) -> None:
     assert code_of(site.add, Producer(5, 0), P0) == UNMAPPED
     assert code_of(site.end, client, name="y") == UNMAPPED
     assert code_of(site.end, Producer(5, 0)) == UNMAPPED
-    assert code_of(site.run, lambda now: site.machine.describe("y", now)) == (
-        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    )
+    assert code_of(site.run, lambda now: site.machine.describe("y")) == (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 
 @both_versions
