@@ -10,6 +10,7 @@
 - `process`, `process_tree`: a broker process that can be killed
 - `proxy`, `link`, `wire`: a TCP proxy that knows Kafka's frames
 - `readback`: what is stored, read in three ways
+- `refusals`: whether librdkafka keeps its epoch while brokers refuse what it has in flight
 - `relay`: a broker's way to etcd, which can be blocked
 - `report`: the report of a run
 - `runner`: one run: a broker process behind the proxy, writers of two clients, faults from a seed

@@ -1,4 +1,5 @@
-"""ProducerStates against a short model, over producers, epochs, retries, the wrap, expiry and restarts."""
+"""ProducerStates and RefusedBatches against a short model, over producers, epochs, retries, refusals, the
+wrap, expiry and restarts."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +11,7 @@ from tests.unit.broker.storage.support import header
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.producer_memory import ProducerStates
 from tidelog.broker.storage.producer_state import Append, Duplicate, ProducerRules, Refusal, Verdict
+from tidelog.broker.storage.refused_batches import MOST_BATCHES, REMEMBERED_MS, RefusedBatches
 from tidelog.broker.storage.snapshot import load_newest, write_snapshot
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.types import MAX_SEQUENCE
@@ -27,6 +29,35 @@ class Model:
         self.producers: dict[int, tuple[int, list[tuple[int, int, int]], int]] = {}
         self.order: list[int] = []
         self.evicted: dict[int, int] = {}
+        self.refused: dict[tuple[int, int], dict[int, tuple[int, int, int]]] = {}
+
+    def answer(self, pid: int, epoch: int, first: int, count: int, code: int, now_ms: int) -> int:
+        """What a batch gets that is refused with this code by itself."""
+        known = self.refused.setdefault((pid, epoch), {})
+        if code in (45, 59) and (expected := self.expected(pid, epoch)) is not None:
+            codes = []
+            while expected != first:
+                missing = known.get(expected)
+                if missing is None or now_ms - missing[2] >= REMEMBERED_MS or len(codes) == len(known):
+                    break
+                codes.append(missing[1])
+                expected = (expected + missing[0]) % RING
+            if codes and expected == first:
+                code = codes[0]
+        if code in RETRIED:
+            known.pop(first, None)
+            known[first] = (count, code, now_ms)
+            for oldest in list(known)[:-MOST_BATCHES]:
+                del known[oldest]
+        return code
+
+    def expected(self, pid: int, epoch: int) -> int | None:
+        if pid not in self.producers:
+            return 0 if pid < ISSUED and epoch > self.evicted.get(pid, -1) else None
+        stored_epoch, batches, _ = self.producers[pid]
+        if epoch == stored_epoch:
+            return (batches[-1][0] + batches[-1][1]) % RING
+        return 0 if epoch > stored_epoch else None
 
     def check(self, pid: int, epoch: int, first: int, count: int, rules: ProducerRules) -> object:
         if pid not in self.producers:
@@ -75,6 +106,8 @@ def outcome(verdict: Verdict) -> object:
     return int(verdict.code)
 
 
+RETRIED = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+codes = st.sampled_from([*RETRIED, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE])
 pids = st.integers(0, ISSUED + 1)
 epochs = st.integers(0, 3)
 counts = st.integers(1, 12)
@@ -89,6 +122,7 @@ class ProducerStateMachine(RuleBasedStateMachine):
         self.producer_rules = ProducerRules(reject, below_window, EXPIRATION_MS, LIMIT)
         self.machine = ProducerStates(self.producer_rules, lambda: ISSUED)
         self.model = Model()
+        self.refused = RefusedBatches()
         self.end_offset = 0
         self.now_ms = 1_000_000
         self.clock_error_ms = 0
@@ -104,6 +138,8 @@ class ProducerStateMachine(RuleBasedStateMachine):
         expected = self.model.check(pid, epoch, first, count, self.producer_rules)
         verdict = self.machine.check(sent)
         assert outcome(verdict) == expected, (pid, epoch, first, count, verdict)
+        if isinstance(verdict, Refusal):
+            self.refuse(pid, epoch, first, count, verdict.code)
         if expected == "append":
             self.machine.apply(sent, self.end_offset, self.clock_ms)
             self.model.apply(pid, epoch, first, count, self.end_offset, self.now_ms)
@@ -125,12 +161,33 @@ class ProducerStateMachine(RuleBasedStateMachine):
             first, first_count, _ = batches[-1 - back % len(batches)]
             self.send(pid, epoch, (first + shift) % RING, count or first_count)
 
+    def refuse(self, pid: int, epoch: int, first: int, count: int, code: ErrorCode) -> None:
+        sent = header(pid, epoch, first, count)
+        answered = self.refused.answered("t", 0, sent, code, self.machine, self.now_ms)
+        assert answered == self.model.answer(pid, epoch, first, count, code, self.now_ms)
+
+    @rule(pid=pids, code=codes, sizes=st.lists(st.tuples(counts, st.booleans()), min_size=2, max_size=7))
+    def refuse_the_next_ones(self, pid: int, code: ErrorCode, sizes: list[tuple[int, bool]]) -> None:
+        """Those that are pipelined: the first is refused, the others get there, but for some."""
+        epoch = self.model.producers.get(pid, (0, [], 0))[0]
+        first = self.model.expected(pid, epoch) or 0
+        for number, (count, is_lost) in enumerate(sizes):
+            if not number:
+                self.refuse(pid, epoch, first, count, code)
+            elif not is_lost:
+                self.send(pid, epoch, first, count)
+            first = (first + count) % RING
+
+    @rule(pid=pids, epoch=epochs, first=starts, count=counts, code=codes)
+    def refuse_anything(self, pid: int, epoch: int, first: int, count: int, code: ErrorCode) -> None:
+        self.refuse(pid, epoch, first, count, code)
+
     @rule(pid=pids, count=counts)
     def bump_the_epoch(self, pid: int, count: int) -> None:
         epoch = self.model.producers.get(pid, (0, [], 0))[0]
         self.send(pid, epoch + 1, 0, count)
 
-    @rule(passed=st.sampled_from([0, 1, EXPIRATION_MS // 2, EXPIRATION_MS - 1, EXPIRATION_MS]))
+    @rule(passed=st.sampled_from([0, 1, EXPIRATION_MS // 2, EXPIRATION_MS - 1, EXPIRATION_MS, REMEMBERED_MS]))
     def time_passes(self, passed: int) -> None:
         self.now_ms += passed
         while self.machine.expire(self.clock_ms, 2):

@@ -2,18 +2,20 @@
 
 Owns what was seen of all lives: who led in which epoch, which producer ids were given, which image each
 broker had at which revision. `find` is told what contradicts a rule. The rules of the store are in
-`checked_store`.
+`checked_store`, those of refused batches in `refusal_checks`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from tests.simulation.checked_store import StoreFacts, digest
+from tests.simulation.refusal_checks import RefusalChecks
 from tests.simulation.virtual_broker import VirtualBroker
 from tidelog.broker.cluster.facts import delta_fields, encoded
 from tidelog.broker.handlers import cut_off
 from tidelog.broker.handlers.context import Handler, RequestContext
+from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.services import Services
 from tidelog.protocol.schema import ApiKey
 
@@ -33,6 +35,8 @@ class ClusterChecks:
         """Look at what a life of a broker does from now on; returns its handlers."""
         self._check_changes(services)
         self._check_producer_ids(services)
+        owner: ProduceHandler = cast(Any, handlers[ApiKey.PRODUCE]).__self__
+        RefusalChecks(services, owner, self._find)
         return {key: self._checked(services, key, handler) for key, handler in handlers.items()}
 
     def _check_changes(self, services: Services) -> None:

@@ -36,8 +36,10 @@ from tidelog.broker.coordinator.shards import Shards
 from tidelog.broker.handlers import cut_off
 from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.storage import producer_memory
+from tidelog.broker.storage import producer_memory, refused_batches
 from tidelog.broker.storage.log_types import FlushWork
+from tidelog.broker.storage.refused_batches import RefusedBatches
+from tidelog.protocol.errors import ErrorCode
 
 HUNT: Final = Shape(settle_s=60, stops_at_finding=True)
 
@@ -310,6 +312,24 @@ MUTANTS: Final = {
         ((Shards, "_refuse_if_cut_off", _nothing),),
         "names itself as coordinator",
         Scenario(scenarios.coordinator_is_looked_for_that_has_no_session),
+    ),
+    "refused": Mutant(
+        "a batch behind refused ones gets their code",
+        ((RefusedBatches, "code_before", _nothing),),
+        "is behind refused batches only",
+        Scenario(scenarios.disk_is_full_for_one_batch),
+    ),
+    "gap": Mutant(
+        "a batch behind a gap that was not refused is out of order",
+        ((RefusedBatches, "code_before", lambda _: lambda *_: ErrorCode.KAFKA_STORAGE_ERROR),),
+        "is behind what was not refused lately",
+        Scenario(scenarios.disk_is_full_for_one_batch),
+    ),
+    "given up": Mutant(
+        "a refused batch that is not sent again is forgotten",
+        ((refused_batches, "REMEMBERED_MS", lambda before: 1_000 * before),),
+        "is behind what was not refused lately",
+        Scenario(scenarios.disk_is_full_for_one_batch),
     ),
     "sync": Mutant(
         "what is answered is synced",

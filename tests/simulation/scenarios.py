@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from faults.checker import Kind
 from faults.readback import COMMITTED, read_all
+from faults.wire import Wire
 from tests.simulation.transactions import play
 from tests.simulation.virtual_broker import VirtualBroker
 from tests.simulation.virtual_disk import Platter
@@ -22,7 +23,9 @@ from tests.simulation.virtual_etcd import MEMBERS
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.world import Run, Shape, World
 from tidelog.broker.cluster.catalog import PartitionAssignment, ProducerIdsReserved
+from tidelog.broker.storage.refused_batches import REMEMBERED_MS
 from tidelog.client import Admin, ClientError, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
 TOPIC: Final = "t"
@@ -344,6 +347,31 @@ async def replica_is_alone_that_is_not_in_sync(stage: Stage) -> None:
     await stage.until(lambda: stage.assigned(TOPIC, 0).leader_id != leader.node_id, "no leader is fenced")
     leader.node.resume()
     await stage.until_served()
+
+
+async def disk_is_full_for_one_batch(stage: Stage) -> None:
+    """Of a producer that pipelines, gives that batch up, and goes on."""
+    await stage.make_topic()
+    (broker,) = stage.brokers
+    host, port = broker.address.split(":")
+    async with Wire.connected(int(port), host) as wire:
+        answer = await wire.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
+
+        async def send(sequence: int) -> None:
+            builder = RecordBatchBuilder()
+            builder.append(0, None, b"v")
+            batch = builder.build(
+                producer_id=answer.producer_id, producer_epoch=answer.producer_epoch, base_sequence=sequence
+            )
+            await wire.append(TOPIC, {0: batch})
+
+        broker.disk.is_full = True
+        await send(0)
+        broker.disk.is_full = False
+        await send(1)
+        await send(5)
+        await stage.loop.after(REMEMBERED_MS / 1000)
+        await send(1)
 
 
 async def power_is_cut_after_an_answer(stage: Stage) -> None:

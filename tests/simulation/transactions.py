@@ -39,8 +39,8 @@ from tidelog.broker.replicas import fetcher, replica_log
 from tidelog.client.producer import producer
 from tidelog.wire.connection import Connection
 
-_WITHOUT_STORE = ("cluster_store_failed", "producer_ids_not_reserved")
-"""Errors that brokers may log while etcd does not answer."""
+_EXPECTED = ("cluster_store_failed", "producer_ids_not_reserved", "append_refused")
+"""Errors that brokers may log while etcd does not answer, or a disk is full."""
 
 
 def play(seed: int, shape: Shape = ALONE, world: Callable[..., World] = World) -> Run:
@@ -107,7 +107,7 @@ def _patched(
         node = NODE.get()
         if node is not None and node.name.startswith("broker"):
             events[event["event"]] += 1
-            if method in ("error", "critical") and event["event"] not in _WITHOUT_STORE:
+            if method in ("error", "critical") and event["event"] not in _EXPECTED:
                 alarms.append(str(event))
         raise structlog.DropEvent
 

@@ -5,6 +5,7 @@ any of its writes, just before or just after it, so between any two records. Rea
 memory's file system; `faults.power` removes what a power cut would.
 """
 
+import errno
 import os
 import random
 import shutil
@@ -62,6 +63,9 @@ class VirtualDisk(Disk):
         self.dies_at_write: int | None = None
         """How many writes are left, the last of which the broker does not survive."""
         self.does_last_write = True
+        self.is_full = False
+        """Whether segments of topics that clients write take nothing more."""
+        self._segments: set[int] = set()
 
     def close_all(self) -> None:
         """The process is gone."""
@@ -77,6 +81,8 @@ class VirtualDisk(Disk):
         self._check()
         fd = super().open(path, flags)
         self._open.add(fd)
+        is_segment = path.suffix == ".log" and not path.parent.name.startswith("__")
+        (self._segments.add if is_segment else self._segments.discard)(fd)
         return fd
 
     def close(self, fd: int) -> None:
@@ -86,6 +92,8 @@ class VirtualDisk(Disk):
 
     def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
         self._check()
+        if self.is_full and fd in self._segments:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.dies_at_write is not None:
             self.dies_at_write -= 1
             if self.dies_at_write <= 0:

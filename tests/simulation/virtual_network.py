@@ -305,7 +305,11 @@ class End(asyncio.Transport):
 
     def _flush(self) -> None:
         while self._is_reading and self._unread and self.protocol is not None:
-            view = memoryview(self._unread.popleft())
+            data = self._unread.popleft()
+            if isinstance(self.protocol, asyncio.Protocol):
+                self.protocol.data_received(data)
+                continue
+            view = memoryview(data)
             while view:
                 buffer = self.protocol.get_buffer(len(view))
                 count = min(len(buffer), len(view))

@@ -384,6 +384,8 @@ class World:
     async def _break(self) -> None:
         rng = self.rng
         end = self.loop.time() + self.shape.breaking_s
+        if self.run.seed % 2:
+            self.loop.create_task(self._fill_disks(end))
         self.network.faults = (_ROUGH if self.has_epochs else _WITHOUT_GHOSTS) if rng.random() < 0.8 else CALM
         self.etcd.faults = _ROUGH_STORE if rng.random() < 0.5 else StoreFaults()
         # A seed has some kinds of faults, so that each kind is also met with few others.
@@ -395,6 +397,20 @@ class World:
         while self.loop.time() < end:
             await asyncio.sleep(rng.expovariate(1 / _MEAN_WAIT_S))
             rng.choice(kinds)()
+
+    async def _fill_disks(self, end: float) -> None:
+        """Fill one after the other, for a short time each."""
+        rng = random.Random(f"full disks {self.run.seed}")
+        while self.loop.time() < end:
+            await asyncio.sleep(rng.expovariate(1 / _MEAN_WAIT_S))
+            broker = rng.choice(self.brokers)
+            if broker.services is None:
+                continue  # It would not open its logs before the next start.
+            disk = broker.disk
+            disk.is_full = True
+            self.run.done["full disks"] += 1
+            await asyncio.sleep(rng.choice((0.01, 0.1, 1)) * rng.random())
+            disk.is_full = False
 
     def _heal(self) -> None:
         self.is_healed = True

@@ -16,6 +16,7 @@ Invariants:
 - acks=1 is answered from the page cache, or after the flush that flush.messages asks for, and acks=all too
   where acks.all.durable is false; acks=0 is not answered at all; any other value is INVALID_REQUIRED_ACKS;
 - a refusal of acks=0 closes the connection, as in Kafka: the client can be informed in no other way;
+- a batch behind refused ones gets their code (`refused_batches`), whatever refused them;
 - a refusal by an existing partition names the log's start: for code 59 clients use it to decide whether
   retention has removed their last batch.
 
@@ -35,7 +36,7 @@ from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
 from tidelog.broker.handlers.produce_answers import Deadlines, PendingProduce, ProduceResponse, refused
 from tidelog.broker.handlers.produce_inspection import RECORD_BYTES_PER_ELEMENT, BatchInspection, Verdict
-from tidelog.broker.handlers.produce_requests import by_name, copied, named_twice, size_bytes
+from tidelog.broker.handlers.produce_requests import NamedTopic, by_name, copied, named_twice, size_bytes
 from tidelog.broker.handlers.produce_rules import OF_THE_REQUEST, ProduceRules
 from tidelog.broker.handlers.produce_transactions import (
     NOTHING_SETTLED,
@@ -50,9 +51,10 @@ from tidelog.broker.security.required_access import WRITE_TOPIC, WRITE_TRANSACTI
 from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.broker.storage.partition_log import AppendResult
+from tidelog.broker.storage.refused_batches import RefusedBatches
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import FIRST_BY_ID, NO_LEADER, ProducePartitionResult, ProduceRequest
-from tidelog.protocol.records import read_batch_header
+from tidelog.protocol.records import BatchHeader, read_batch_header
 from tidelog.protocol.steps import Pace, Steps, finish
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
@@ -87,6 +89,7 @@ class ProduceHandler(GuardedHandler):
         self._metrics: Metrics = services.metrics
         self._events = services.events
         self._outcomes = services.producer_outcomes
+        self._refused_batches = RefusedBatches()
         self.clock_ms = services.clock_ms
         self._loop = asyncio.get_running_loop()
         self._batch_appended = self._metrics.batch_appended
@@ -215,7 +218,8 @@ class ProduceHandler(GuardedHandler):
                 if (topic, index) in repeated:
                     results.append(refused(index, ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
                 elif error := settled.to_retry.get((topic, index)):
-                    results.append(refused(index, for_producers(error.code), error.message))
+                    error = ApiError(for_producers(error.code), error.message)
+                    results.append(self._refused(context, topic, index, records or b"", error))
                 else:
                     self._append(
                         context, request, topic, index, records, verdict, results, response, pending, settled
@@ -319,6 +323,11 @@ class ProduceHandler(GuardedHandler):
         self, context: RequestContext, topic: str, index: int, records: Buffer, error: ApiError
     ) -> ProducePartitionResult:
         """The result of a refusal, counted."""
+        replica = None if error.code in OF_THE_REQUEST else self._replicas.get((topic, index))
+        with suppress(ProtocolError):
+            header = read_batch_header(records)
+            if header.producer_id >= 0:
+                error = self._noted(replica, topic, index, header, error)
         code, metrics = error.code, self._metrics
         if code == WRITE_TOPIC.refusal:
             self._access.refused(context, WRITE_TOPIC, topic)
@@ -328,27 +337,33 @@ class ProduceHandler(GuardedHandler):
             metrics.fenced()
         if code not in _NOT_THE_BROKERS_FAULT:
             metrics.produce_failed(topic)
-        replica = None if code in OF_THE_REQUEST else self._replicas.get((topic, index))
-        start_offset: int = NO_OFFSET
-        if replica is not None:
-            start_offset = replica.log.log_start_offset
-            self._note_refusal(replica, records, error)
+        start_offset: int = NO_OFFSET if replica is None else replica.log.log_start_offset
         row = refused(index, code, error.message, start_offset)
         return row._replace(record_errors=error.record_errors)
 
-    def _note_refusal(self, replica: Replica, records: Buffer, error: ApiError) -> None:
-        """Count it for the producer that the batch names, if it names one."""
-        with suppress(ProtocolError):
-            header = read_batch_header(records)
-            if header.producer_id >= 0:
-                self._outcomes.refused(
-                    _place(replica),
-                    header.producer_id,
-                    header.producer_epoch,
-                    error.code,
-                    error.message,
-                    self.clock_ms(),
-                )
+    def _noted(
+        self, replica: Replica | None, topic: str, index: int, header: BatchHeader, error: ApiError
+    ) -> ApiError:
+        """The refusal of a producer's batch, remembered: where only refused batches are missing before it, it
+        gets their code (`refused_batches`)."""
+        # By its id where the request has that: this broker may not know the name yet.
+        key = topic.bytes if isinstance(topic, NamedTopic) else topic
+        producers = None if replica is None else replica.log.producers
+        now_ms = round(self._loop.time() * 1000)
+        code = self._refused_batches.answered(key, index, header, error.code, producers, now_ms)
+        if code is not error.code:
+            text = f"{error.message}; what is missing was refused with {code.name}: send it again first"
+            error = ApiError(code, text)
+        if replica is not None:
+            self._outcomes.refused(
+                _place(replica),
+                header.producer_id,
+                header.producer_epoch,
+                error.code,
+                error.message,
+                self.clock_ms(),
+            )
+        return error
 
 
 def _place(replica: Replica) -> Place:

@@ -34,6 +34,7 @@
 - `readable_log`: the reading half of a partition's log
 - `recompression`: a client's batch in the codec of its topic's `compression.type`
 - `recovery`: opens a partition's log: decides where it ends, rebuilds the producer state
+- `refused_batches`: the batches that this broker refused a short time ago, and what those behind them get
 - `retention`: which segments of a log are deleted by size and by age
 - `seen_producer_ids`: the highest producer id in any file, for a catalog that may have lost some
 - `segment`: what readers need of a segment, wherever it is kept
