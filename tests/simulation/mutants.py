@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 from unittest.mock import patch
@@ -27,6 +27,7 @@ from tidelog.broker import opening
 from tidelog.broker.cluster import controller, image_difference, membership
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.etcd_layout import Layout
 from tidelog.broker.cluster.etcd_session import EtcdSession, _now_ms
 from tidelog.broker.cluster.etcd_store import EtcdStore, _Watch
@@ -53,6 +54,16 @@ class Mutant(NamedTuple):
     """What the checker of this rule says, in part."""
     scenario: Scenario
     """What needs the rule."""
+
+
+def _with_chosen_lease(call: Any) -> Any:
+    numbers = count(1)
+
+    async def changed(self: EtcdClient, path: str, body: Mapping[str, Any], **more: Any) -> Any:
+        chosen = {"ID": str(next(numbers))} if path == "/v3/lease/grant" else {}
+        return await call(self, path, {**body, **chosen}, **more)
+
+    return changed
 
 
 def _commit_anyway(commit: Any) -> Any:
@@ -228,6 +239,12 @@ MUTANTS: Final = {
         ((_Watch, "compare", _nothing),),
         "a broker stays behind the store",
         Scenario(scenarios.member_that_is_watched_hangs),
+    ),
+    "lease": Mutant(
+        "a lease that is granted late is another one",
+        ((EtcdClient, "call", _with_chosen_lease),),
+        "has no session and does not know it",
+        Scenario(scenarios.lease_is_granted_again_after_it_ended),
     ),
     "clock": Mutant(
         "a session is counted from before its keepalive was sent",

@@ -224,6 +224,27 @@ async def answer_of_the_last_keepalive_is_late(stage: Stage) -> None:
     await stage.loop.after(_GONE_S)
 
 
+async def lease_is_granted_again_after_it_ended(stage: Stage) -> None:
+    """The request for the broker's first lease arrives a second time, after its session has ended."""
+    broker = stage.brokers[0]
+    grants: list[Any] = []
+    ask = stage.etcd.ask
+
+    def note(node: Node, member: str, path: str, body: Any, answered: Callable[[Any], None]) -> None:
+        if path == "/v3/lease/grant":
+            grants.append(body)
+        ask(node, member, path, body, answered)
+
+    stage.etcd.ask = note  # type: ignore[method-assign]
+    await stage.start_again(broker)
+    stage.close((broker.machine,), MEMBERS)
+    await stage.until(lambda: stage.facts.session_of(broker.node_id) is None, "a session does not end")
+    stage.etcd.execute("/v3/lease/grant", grants[0])
+    stage.network.open_all_ways()
+    await stage.loop.after(_GONE_S)
+    await stage.until_served()
+
+
 async def two_brokers_reserve_at_once(stage: Stage) -> None:
     stage.close(tuple(broker.machine for broker in stage.brokers), MEMBERS)
     wanted = [

@@ -126,7 +126,6 @@ def _patched(
             patch.object(memory_guard, "time", clock),
             patch.object(etcd_client, "time", monotonic),
             patch.object(etcd_session, "time", monotonic),
-            patch.object(etcd_session, "random", real(f"leases {seed}")),
             patch.object(etcd_store, "time", monotonic),
             patch.object(fetcher, "random", real(f"fetchers {seed}")),
             patch.object(membership, "time", monotonic),

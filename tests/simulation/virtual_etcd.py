@@ -159,11 +159,11 @@ class VirtualEtcd:
             case "/v3/kv/deleterange":
                 return self._transaction({"success": [{"request_delete_range": body}]})
             case "/v3/lease/grant":
-                number = int(body["ID"])
+                number = int(body.get("ID", 0)) or self.rng.getrandbits(62) | 1
                 if number in self._leases:
                     return {"code": 9, "message": "etcdserver: lease already exists"}
                 self._set_lease(number, int(body["TTL"]), self.loop.time())
-                return self._headed({"ID": body["ID"], "TTL": body["TTL"]})
+                return self._headed({"ID": str(number), "TTL": body["TTL"]})
             case "/v3/lease/revoke":
                 if self._leases.pop(int(body["ID"]), None) is None:
                     return {"code": 5, "message": "etcdserver: requested lease not found"}

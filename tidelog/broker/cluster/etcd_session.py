@@ -6,14 +6,14 @@ Owns the lease and until when it surely holds. Invariants:
 - a lease that ended is not revived. The session begins again with a new lease, unless another incarnation of
   this broker has taken its place. A start replaces the session of a process that has certainly ended, with a
   new lease: the old lease does not matter;
-- requests may be repeated: the lease's id is chosen here.
+- requests may be repeated, and arrive late. So etcd chooses the id of each lease: a grant that arrives again
+  makes a lease that ends unused, and does not revive one that has ended with its key.
 
 Event loop only.
 """
 
 import asyncio
 import math
-import random
 import time
 from typing import Final
 from uuid import UUID
@@ -66,17 +66,13 @@ class EtcdSession:
             logger.warning("broker_session_not_ended", error=str(error), advice=advice)
 
     async def _open(self, session: BrokerSession, ended: UUID | None = None) -> None:
-        lease, began_ms = random.getrandbits(62) | 1, _now_ms()
+        began_ms = _now_ms()
         seconds = math.ceil(self._timeout_ms / 1000)
-        try:
-            granted = await self._client.call("/v3/lease/grant", {"ID": str(lease), "TTL": str(seconds)})
-            seconds = int(granted["TTL"])
-        except StoreError as error:
-            if "lease already exists" not in str(error):  # The first time it was sent it got no answer.
-                raise
+        granted = await self._client.call("/v3/lease/grant", {"TTL": str(seconds)})
+        lease = int(granted["ID"])
         await self._put(session, lease, ended)
         self._lease = lease
-        self.valid_until_ms = began_ms + seconds * 1000
+        self.valid_until_ms = began_ms + int(granted["TTL"]) * 1000
 
     async def _put(self, session: BrokerSession, lease: int, ended: UUID | None) -> None:
         name, value = self._layout.session(session.node_id), session.incarnation.hex.encode()
