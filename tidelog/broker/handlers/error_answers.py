@@ -33,11 +33,10 @@ def produce(request: hot.ProduceRequest, code: ErrorCode, message: str | None) -
 
 
 def fetch(request: hot.FetchRequest, code: ErrorCode, message: str | None) -> hot.FetchResponse:
-    def failed(index: int) -> hot.FetchPartitionResult:
-        return hot.FetchPartitionResult(index, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, None, -1, None)
-
+    """No records are empty records: librdkafka cannot parse null."""
     topics = [
-        (name, [failed(wanted.partition) for wanted in wanted_ones]) for name, wanted_ones in request.topics
+        (name, [hot.FetchPartitionResult(wanted.partition, code) for wanted in wanted_ones])
+        for name, wanted_ones in request.topics
     ]
     return hot.FetchResponse(0, code, 0, topics)
 

@@ -1,10 +1,14 @@
 """What each API answers when its request fails as a whole."""
 
+from dataclasses import fields, is_dataclass
 from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.index import load_response_schema
+from kio.serial import entity_reader
 
+from tests.property.messages import KAFKA_APIS
 from tidelog.broker.net.routes import Route
 from tidelog.broker.observability.metrics import RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
@@ -191,6 +195,44 @@ def test_an_error_answer_names_what_was_asked_for_and_the_error_in_every_version
         assert set(codes) <= {CODE, ErrorCode.NONE}, f"version {version}"
         if api_key not in ANSWERED_WITHOUT_NAMES:
             assert TOPIC in str(response) or repr(TOPIC_ID) in str(response), f"version {version}"
+
+
+# A field that is null in Kafka's own error answers, beside its messages.
+NULL_IN_KAFKA = {
+    ApiKey.FETCH: {"aborted_transactions"},
+    ApiKey.METADATA: {"cluster_id"},
+    ApiKey.JOIN_GROUP: {"protocol_type"},
+    ApiKey.SYNC_GROUP: {"protocol_type", "protocol_name"},
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: {"entries"},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"member_id", "assignment"},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"next_cursor"},
+}
+
+
+def nulls_in(entity: Any) -> set[str]:
+    """The names of the nullable fields without a value in a message of kio, however deep."""
+    found: set[str] = set()
+    for field in fields(entity):
+        value = getattr(entity, field.name)
+        if value is None and field.metadata.get("kafka_type") not in ("uuid", "datetime_i64"):
+            found.add(field.name)
+        for inner in value if isinstance(value, tuple) else (value,):
+            found |= nulls_in(inner) if is_dataclass(inner) else set()
+    return found
+
+
+@pytest.mark.parametrize("api_key", KAFKA_APIS, ids=lambda key: ApiKey(key).name)
+def test_an_error_answer_has_null_only_where_kafka_answers_null(api_key: ApiKey) -> None:
+    served = SERVED_APIS[api_key]
+    for version in range(served.first, served.last + 1):
+        route = Route(api_key, version, lambda context, request: None, RequestTally())
+        answer = finish(route.error_answer(request_of(api_key, version), CODE, None))
+        body = finish(route.encode(version, answer))
+        data = b"".join(body) if isinstance(body, list) else body
+        response, size = entity_reader(load_response_schema(api_key, version))(data, 0)
+        assert size == len(data)
+        allowed = {"error_message", *NULL_IN_KAFKA.get(api_key, ())}
+        assert nulls_in(response) <= allowed, f"version {version}"
 
 
 def test_an_unknown_topic_id_is_answered_with_an_empty_name_never_null() -> None:
