@@ -56,7 +56,7 @@ from tidelog.protocol.hot import (
     FetchResponse,
     TopicKey,
 )
-from tidelog.protocol.records import read_batch_header
+from tidelog.protocol.records import BATCH_HEADER_SIZE, read_batch_header
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, finish
 from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
@@ -72,6 +72,8 @@ SESSION_PARTITION_BYTES = 550
 """Memory of each partition of a fetch session, in a topic of its own that is named by id."""
 _SESSIONS_PART = 4
 """Sessions may take this part of `queued.max.bytes`: they remain after their connections have closed."""
+_MOST_EMPTY_FILES = 64
+"""Read for one partition in one step."""
 STEP_COST_READ = 4
 """Reading one partition counts as this many elements (see `protocol.steps`)."""
 _NO_REPLICA: Final = -1
@@ -353,6 +355,8 @@ class FetchHandler(GuardedHandler):
                         found = _read_over_start(replica, read)
                     else:
                         found = replica.read(read, may_follow=may_follow)
+                        if level != READ_WRITTEN:
+                            found = _past_empty_files(replica, read, found)
                     if request.isolation_level == READ_COMMITTED:
                         aborted = replica.aborted_transactions(read, found)
                 except ApiError as error:
@@ -369,6 +373,8 @@ class FetchHandler(GuardedHandler):
                 continue
             read_bytes = sum(map(len, found.records))
             if read_bytes:
+                # A read ends with its segment or at a limit, so waiting adds nothing of this partition.
+                must_answer = must_answer or found.next_offset < upper_offset
                 size += read_bytes
                 throttled_bytes += read_bytes if is_throttled else 0
                 if level != READ_WRITTEN:  # As in Kafka, copies are not what clients read.
@@ -609,6 +615,16 @@ def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
     found = replica.read(wanted._replace(offset=replica.log.start_offset, by_range=False))
     if not found.records or read_batch_header(found.records[0]).base_offset != wanted.offset:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return found
+
+
+def _past_empty_files(replica: Replica, wanted: Read, found: ReadResult) -> ReadResult:
+    """What was found for a consumer, or the batches after it if it is one batch without records: all that
+    compaction left of a file. kafka-go reads the topic again from offset 1 after such an answer."""
+    for _ in range(_MOST_EMPTY_FILES):
+        if found.next_offset >= wanted.upper_offset or sum(map(len, found.records)) != BATCH_HEADER_SIZE:
+            break
+        found = replica.read(wanted._replace(offset=found.next_offset), may_follow=True)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
+from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
 from tidelog.broker.storage.disk import ColdRead
@@ -26,7 +26,7 @@ from tidelog.protocol.hot import (
     decode_fetch_request,
     encode_fetch_request,
 )
-from tidelog.protocol.records import iter_batches
+from tidelog.protocol.records import RecordBatchBuilder, iter_batches, read_batch_header
 from tidelog.protocol.schema import ApiKey
 
 Open = Callable[..., Awaitable[Asker]]
@@ -204,6 +204,32 @@ async def test_a_long_poll_waits_for_min_bytes_without_looking_at_the_disk(
     result = (await asyncio.wait_for(waiting, DEADLINE_SECONDS)).topics[0][1][0]
     assert offsets(result) == [0, 1, 2]
     assert len(reads) == 1
+
+
+async def test_a_reader_behind_waits_for_no_more_bytes_at_the_end_of_a_segment(asker: Asker) -> None:
+    await asker.create("t", segment_bytes="100")
+    for number in range(3):
+        await asker.produce("t", make_batch(b"%d" % number))
+    for number in range(2):
+        request = fetch_request(("t", 0, number), max_wait_ms=LONG_MS, min_bytes=1 << 20)
+        answer = asker.call(ApiKey.FETCH, 11, request)
+        assert isinstance(answer, FetchResponse)
+        assert offsets(answer.topics[0][1][0]) == [number]
+
+
+async def test_a_consumer_reads_past_files_that_compaction_emptied(asker: Asker) -> None:
+    await asker.create("t", segment_bytes="100", cleanup_policy="compact")
+    for _ in range(5):
+        batch = RecordBatchBuilder()
+        batch.append(NOW_MS, b"key", b"value", ())
+        await asker.produce("t", bytes(batch.build()))
+    await asker.services.maintenance.checkpoint()
+    await asker.services.cleaner.clean_dirtiest()
+    log = asker.replica("t").log
+    assert read_batch_header(log.read(Read(0, 1 << 20, 5)).records[0]).record_count == 0
+    for offset in range(4):
+        (_, header), *_ = iter_batches(stored(await fetch_one(asker, ("t", 0, offset))))
+        assert (header.base_offset, header.record_count) == (3, 1)
 
 
 async def test_a_long_poll_ends_at_max_wait(asker: Asker) -> None:
