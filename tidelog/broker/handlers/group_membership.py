@@ -208,8 +208,8 @@ def _join_request(
         group_instance_id=request.group_instance_id,
         new_member_id=f"{request.group_instance_id or client_id}-{uuid4()}",
         session_timeout_ms=request.session_timeout_ms,
-        # Version 0 has one timeout for both.
-        rebalance_timeout_ms=timeout_ms if timeout_ms >= 0 else request.session_timeout_ms,
+        # Version 0 has one timeout for both. kafkajs sends 0 if none is set, in which no member could join.
+        rebalance_timeout_ms=timeout_ms if timeout_ms > 0 else request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=protocols,
         client_id=client_id,

@@ -91,6 +91,14 @@ async def test_version_0_has_one_timeout_for_both(asker: Asker) -> None:
     assert (await second).generation_id == 2
 
 
+async def test_without_time_to_join_a_member_has_its_session_timeout(asker: Asker) -> None:
+    """As kafkajs asks if no rebalance timeout is set."""
+    answer = await joined(asker, rebalance_timeout_ms=0)
+    machine = asker.services.groups._shards.of("g").machine
+    assert machine.groups.groups["g"].rebalance_timeout_ms == 10_000
+    assert (await sync(asker, answer)).error_code == ErrorCode.NONE
+
+
 @versions(ApiKey.SYNC_GROUP)
 async def test_a_leader_assigns_in_every_version(asker: Asker, version: int) -> None:
     answer = await joined(asker)
