@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up down lock clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up down lock release clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -114,6 +114,10 @@ down: ## stop the containers and keep their data
 lock: $(STAMP) ## make the lock files again
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --quiet pyproject.toml -o requirements.lock
 	@cd tests/frameworks && ../../$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --quiet requirements.in -o requirements.lock
+
+release: $(STAMP) ## build the sdist and, from it, the wheel into dist/, and check both in an environment of their own
+	@rm -rf dist && $(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
+	@DIST=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/conformance/test_release.py && ls -l dist
 
 clean: ## remove .venv, caches and ./tidelog-data
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build artifacts tidelog-data

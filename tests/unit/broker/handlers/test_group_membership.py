@@ -95,7 +95,7 @@ async def test_without_time_to_join_a_member_has_its_session_timeout(asker: Aske
     """As kafkajs asks if no rebalance timeout is set."""
     answer = await joined(asker, rebalance_timeout_ms=0)
     machine = asker.services.groups._shards.of("g").machine
-    assert machine.groups.groups["g"].rebalance_timeout_ms == 10_000
+    assert machine.groups.classic._groups["g"].rebalance_timeout_ms == 10_000
     assert (await sync(asker, answer)).error_code == ErrorCode.NONE
 
 
