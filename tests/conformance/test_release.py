@@ -1,4 +1,4 @@
-"""A release is an sdist and the wheel that is built from it. In a fresh environment it serves and has a client."""
+"""A release is an sdist and the wheel that is built from it: it serves in a fresh environment."""
 
 import json
 import os

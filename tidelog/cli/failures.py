@@ -6,6 +6,7 @@ broker listens, so that a command reports at once that there is none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,7 +42,7 @@ def run(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
             with shown_client_events():
                 result: Result = uvloop.run(_run_if_reached(work, cluster))
         except ClientError as error:
-            raise Failure(" ".join(str(error).split())) from None
+            raise Failure(_for_shell(error)) from None
     finally:
         work.close()
     return result
@@ -57,6 +58,20 @@ async def _with_admin(work: Callable[[Admin], Awaitable[Result]], cluster: Clust
 
     async with Admin(cluster=cluster) as admin:
         return await work(admin)
+
+
+def _for_shell(error: object) -> str:
+    """One line, with the names of settings that a file for --command-config has."""
+    from tidelog.protocol.settings import settings_of
+    from tidelog.wire.cluster_config import ClusterConfig
+
+    text = " ".join(str(error).split())
+    dotted = re.sub(
+        rf"\b({'|'.join(each.attribute for each in settings_of(ClusterConfig) if '_' in each.attribute)})\b",
+        lambda found: found[0].replace("_", "."),
+        text,
+    )
+    return text if dotted == text else f"{dotted}. Settings are in the file of --command-config"
 
 
 async def _run_if_reached(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:
@@ -88,7 +103,7 @@ async def _reach(cluster: ClusterConfig) -> None:
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
         except AuthenticationError as error:
-            raise Failure(" ".join(str(error).split())) from None
+            raise Failure(_for_shell(error)) from None
         except ClientError as error:
             reasons.append(error.message)
         else:

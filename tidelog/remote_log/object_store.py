@@ -58,8 +58,6 @@ def open_store(url: str, *, endpoint: str = "", region: str = "", timeout_ms: in
         try:
             from tidelog.remote_log.bucket_store import BucketStore
         except ImportError:
-            raise ValueError(
-                f"{url} needs obstore, which is not installed: pip install 'tidelog[tiered]'"
-            ) from None
+            raise ValueError(f"{url} needs obstore, which is not installed: pip install obstore") from None
         return BucketStore(url, endpoint, region, timeout_ms)
     raise ValueError(f"expected file:///FOLDER or s3://BUCKET/PREFIX, got {url!r}")

@@ -110,14 +110,16 @@ class Cluster:
     async def start(self) -> None:
         """Find a broker and fetch the metadata.
 
-        Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer. An
-        error that is not retriable (AuthenticationError, UnsupportedVersionError) is raised at once. After
-        an error it can be called again.
+        Raises BrokerUnavailableError, which names the servers, after request_timeout_ms without an answer,
+        and after bootstrap_refused_timeout_ms if all servers refuse the connection. An error that is not
+        retriable (AuthenticationError, UnsupportedVersionError) is raised at once. After an error it can be
+        called again.
         """
         self._loop = asyncio.get_running_loop()
         self._is_closed = self._links.is_closed = False
         trouble: errors.ClientError | None = None
         failures = 0
+        refused_since = self._loop.time()
         try:
             async with asyncio.timeout(self.config.request_timeout_ms / 1000):
                 while True:
@@ -129,6 +131,11 @@ class Cluster:
                             raise
                         trouble = error
                     failures += 1
+                    if not _is_refused(trouble):
+                        refused_since = self._loop.time()
+                    elif self._loop.time() - refused_since >= self.config.bootstrap_refused_timeout_ms / 1000:
+                        tls_error = getattr(trouble, "tls_error", None)
+                        raise tls_error or self._unavailable(trouble, waited="") from trouble
                     if failures == _FAILURES_BEFORE_WARNING:
                         limit_ms = self.config.request_timeout_ms
                         logger.warning(
@@ -370,10 +377,11 @@ class Cluster:
         """Send the request to one broker after the other until one answers.
 
         If none answers, raises an error that no retry changes (a broker lacks the API, or refuses the user),
-        because that says more than a connection error; else the last error.
+        because that says more than a connection error; else the last error, of brokers that may answer later
+        if there are any.
         """
         self._require_open()
-        error: errors.ClientError = errors.BrokerUnavailableError("no broker is known")
+        error: errors.ClientError | None = None
         candidates = self._candidates()
         asked: list[asyncio.Task[Any]] = []
         try:
@@ -389,9 +397,11 @@ class Cluster:
                         return task.result()
                     if not isinstance(failure, errors.ClientError):
                         raise failure
-                    if error.retriable:
+                    if error is None or (
+                        error.retriable and (_is_refused(error) or not _is_refused(failure))
+                    ):
                         error = failure
-            raise error
+            raise error or errors.BrokerUnavailableError("no broker is known")
         finally:
             for task in asked:
                 task.cancel()
@@ -411,10 +421,13 @@ class Cluster:
         self._rng.shuffle(bootstrap)
         return self._links.by_readiness(dict.fromkeys(nodes + bootstrap))
 
-    def _unavailable(self, trouble: errors.ClientError | None) -> errors.BrokerUnavailableError:
+    def _unavailable(
+        self, trouble: errors.ClientError | None, waited: str | None = None
+    ) -> errors.BrokerUnavailableError:
         last = f" ({trouble.message})" if trouble is not None else ""
-        waited = f"within {self.config.request_timeout_ms} ms"
-        return errors.BrokerUnavailableError(f"no broker of {self.config} answered {waited}{last}")
+        if waited is None:
+            waited = f" within {self.config.request_timeout_ms} ms"
+        return errors.BrokerUnavailableError(f"no broker of {self.config} answered{waited}{last}")
 
     def require_loop(self) -> None:
         """Raises RuntimeError on another event loop than that of `start`, where nothing would wake a call."""
@@ -458,6 +471,10 @@ def checked_topic_name(name: object) -> str:
     if size_bytes > _LONGEST_NAME_BYTES:
         raise ValueError(f"expected a topic name of at most {_LONGEST_NAME_BYTES} bytes, got {size_bytes}")
     return name
+
+
+def _is_refused(error: errors.ClientError | None) -> bool:
+    return isinstance(error, errors.BrokerUnavailableError) and error.is_refused
 
 
 def _absent(name: str, info: TopicInfo | None) -> errors.ClientError:

@@ -80,6 +80,11 @@ class ClusterConfig:
     client_id: str = setting("tidelog", "Name of the client in the broker's logs and metrics.")
     request_timeout_ms: int = setting(40_000, "How long to wait for an answer to a request.", low=1)
     connect_timeout_ms: int = setting(10_000, "How long to wait for a connection.", low=1)
+    bootstrap_refused_timeout_ms: int = setting(
+        1_000,
+        "How long a start tries again while every one of bootstrap_servers refuses the connection.",
+        low=0,
+    )
     metadata_max_age_ms: int = setting(
         300_000, "Age at which topics, partitions and leaders are asked for again.", low=1
     )
@@ -225,6 +230,7 @@ class ClusterSettings(TypedDict, total=False):
     client_id: str
     request_timeout_ms: int
     connect_timeout_ms: int
+    bootstrap_refused_timeout_ms: int
     metadata_max_age_ms: int
     metadata_recovery_strategy: str
     retry_backoff_ms: int

@@ -35,6 +35,10 @@ class BrokerUnavailableError(ClientError):
 
     retriable = True
     hint = "Check the address. Check that the broker runs and advertises an address that this host can reach"
+    is_refused: bool = False
+    """Whether the other side, or the resolver of names, refused: nobody is waited for."""
+    tls_error: "TlsError | None" = None
+    """What it is if this repeats: the other side broke off the TLS handshake."""
 
 
 class ConnectionLostError(ClientError):

@@ -1,8 +1,9 @@
 """The client's log: structured events, named as snake_case facts ("batch_retried", "connection_lost").
 
 Owns: the logger. If the application has configured structlog, events use its processors and its renderer. If
-not, they go to Python's own logging under the name "tidelog.client", with the fields as `extra`: an
-application without any configuration sees only warnings, on standard error, with the fields in the text.
+not, they go to Python's own logging under the name "tidelog.client": the text is the event's name and its
+fields, which are also in `extra`. An application without any configuration sees only warnings, on standard
+error.
 """
 
 import logging
@@ -55,9 +56,8 @@ def _plain() -> Any:
 
 
 def _readable(_: Any, __: str, call: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """What Python prints by itself, if nothing handles the records, is the text alone."""
-    if not _PLAIN.hasHandlers():
-        call["msg"] += "".join(f" {name}={value}" for name, value in call["extra"].items())
+    """Most formats of applications print the text alone."""
+    call["msg"] += "".join(f" {name}={value}" for name, value in call["extra"].items())
     return call
 
 

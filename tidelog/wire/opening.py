@@ -48,13 +48,21 @@ async def open_connection(
         async with asyncio.timeout(config.connect_timeout_ms / 1000):
             await opening.begin(host, port)
     except (OSError, errors.ConnectionLostError) as error:
-        reason = _reason(error) or f"no answer within {config.connect_timeout_ms} ms"
+        reason = _reason(error) or (
+            f"no answer within {config.connect_timeout_ms} ms"
+            if isinstance(error, TimeoutError)
+            else "the other side closes the connection"
+        )
         if isinstance(error, _BROKEN_OFF) and not opening.is_negotiated:
             tls_advice = "Does the port use TLS, and does the broker need a certificate (ssl_certfile)?"
             plain_advice = "Does the port need another security_protocol?"
             reason = f"{reason}. {tls_advice if config.has_tls else plain_advice}"
         connection.close(errors.BrokerUnavailableError(f"{connection.address} does not answer ({reason})"))
-        raise errors.BrokerUnavailableError(f"{connection.address} cannot be reached ({reason})") from error
+        unavailable = errors.BrokerUnavailableError(f"{connection.address} cannot be reached ({reason})")
+        unavailable.is_refused = not isinstance(error, TimeoutError)
+        if config.has_tls and unavailable.is_refused and isinstance(error, _BROKEN_OFF):
+            unavailable.tls_error = errors.TlsError(unavailable.message)
+        raise unavailable from error
     except BaseException:
         connection.close(errors.ConnectionLostError(f"{connection.address}: given up"))
         raise

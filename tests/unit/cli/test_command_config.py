@@ -39,7 +39,7 @@ def test_each_command_with_servers_has_the_option() -> None:
     ("content", "reason"),
     [
         ("security.protocl=SSL", "unknown property 'security.protocl': did you mean security.protocol?"),
-        ("speed=3", "unknown property 'speed': known are bootstrap.servers"),
+        ("speed=3", "unknown property 'speed': known are bootstrap."),
         ("ssl.truststore.type=JKS", "expected PEM"),
         (FILE + "security.protocol=PLAINTEXT", "needs security_protocol=SASL_PLAINTEXT or SASL_SSL"),
         (FILE + "request.timeout.ms=soon", "request.timeout.ms: expected a whole number"),

@@ -26,7 +26,7 @@ COMMANDS = {job: pipeline.command_of(job) for job in JOBS}
 
 def test_an_installation_without_the_extra_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_session, "find_spec", lambda name: None if name == "numpy" else find_spec(name))
-    needed = r"need numpy: .*pip install 'tidelog\[pipeline\]'"
+    needed = r"need numpy: .*pip install '\.\[pipeline\]'"
     with pytest.raises(Failure, match=needed):
         COMMANDS["audit"](topics=["orders"], bootstrap_servers="127.0.0.1:1")
     with pytest.raises(ModuleNotFoundError, match=needed):

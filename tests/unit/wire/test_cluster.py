@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.wire.errors import ConnectionLostError
+from tidelog.wire.errors import ConnectionLostError, TlsError
 from tidelog.wire.metadata import TopicPartition
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -189,10 +189,10 @@ async def test_a_watched_topic_that_stays_unknown_is_reported_once() -> None:
 
 
 async def test_a_topic_that_could_not_be_asked_for_is_not_called_unknown() -> None:
-    async with ScriptedBroker() as broker, opened(broker.address, request_timeout_ms=200) as cluster:
+    async with ScriptedBroker() as broker, opened(broker.address, request_timeout_ms=1_000) as cluster:
         broker.scripts[ApiKey.METADATA] = lambda _: None
         async with asyncio.timeout(DEADLINE_SECONDS):
-            with pytest.raises(BrokerUnavailableError, match=broker.address):
+            with pytest.raises((BrokerUnavailableError, ConnectionLostError), match=broker.address):
                 await cluster.topic(TOPIC)
 
 
@@ -250,8 +250,44 @@ async def test_when_all_servers_are_dead_the_error_names_them_after_the_time_giv
     assert raised.value.retriable
 
 
+async def test_servers_that_all_refuse_end_a_start_after_a_short_time() -> None:
+    dead = [free_address(), free_address()]
+    with pytest.raises(BrokerUnavailableError, match="Connection refused") as raised:
+        async with opened(*dead, request_timeout_ms=3_600_000, bootstrap_refused_timeout_ms=20):
+            pass
+    assert all(address in str(raised.value) for address in dead)
+
+
+async def test_a_start_waits_for_a_server_that_does_not_answer_though_another_one_refuses(
+    broker: ScriptedBroker,
+) -> None:
+    broker.scripts[ApiKey.API_VERSIONS] = lambda _: None
+    with pytest.raises(BrokerUnavailableError, match="within 300 ms"):
+        async with opened(
+            free_address(), broker.address, request_timeout_ms=300, connect_timeout_ms=20,
+            bootstrap_refused_timeout_ms=0,
+        ):  # fmt: skip
+            pass
+
+
+async def test_a_server_that_breaks_off_the_handshake_has_no_tls() -> None:
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(break_off, "127.0.0.1", 0)
+    address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    async with server:
+        with pytest.raises(TlsError, match="closes the connection. Does the port use TLS"):
+            async with opened(address, security_protocol="SSL", bootstrap_refused_timeout_ms=20):
+                pass
+
+
 async def test_a_start_that_goes_on_trying_says_why_it_waits() -> None:
-    async with opened(free_address(), start=False, request_timeout_ms=3_600_000) as cluster:
+    long_ms = 3_600_000
+    async with opened(
+        free_address(), start=False, request_timeout_ms=long_ms, bootstrap_refused_timeout_ms=long_ms
+    ) as cluster:
         with capture_logs() as events:
             start = asyncio.create_task(cluster.start())
             await until(lambda: "broker_not_reached" in [each["event"] for each in events])

@@ -23,7 +23,6 @@ LARGEST_RECORD_BYTES = 2**31 - 9
 """Kafka's default of max.decompressed.message.bytes: the longest array of Java."""
 _DAY_MS = 86_400_000
 _WEEK_MS = 7 * _DAY_MS
-_ONE_REPLICA = "a partition has one replica, so nothing is replicated"
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+")
 
 
@@ -272,7 +271,7 @@ class LogConfig:
         False,
         "Let a replica that is not in sync become the leader, and lose records.",
         broker_name="unclean.leader.election.enable",
-        without_effect=_ONE_REPLICA,
+        without_effect="only ElectLeaders of an operator, with the type UNCLEAN, elects such a replica",
     )
     producers: ProducerRules = DEFAULT_RULES
 

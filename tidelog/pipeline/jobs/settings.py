@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.options.common import PATIENCE_MS
 from tidelog.protocol.settings import ConfigError, Setting, hold_checked, setting, settings_of
 from tidelog.wire.cluster_config import ClusterConfig
 
@@ -134,6 +135,7 @@ def make_settings(table: Any, values: Mapping[str, Any]) -> Any:
                 own = {one.attribute: prefix + one.attribute for one in settings_of(ClusterConfig)}
                 given = {name: values[outward] for name, outward in own.items() if outward in values}
                 if SERVERS in given:
+                    given.setdefault("bootstrap_refused_timeout_ms", PATIENCE_MS)
                     parts[each.attribute] = ClusterConfig(**given)
                 elif given or each.is_required:
                     missing.append(prefix + SERVERS)

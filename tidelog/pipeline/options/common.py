@@ -86,13 +86,18 @@ def count_of(name: str, text: str) -> int:
     return int(text)
 
 
+PATIENCE_MS: Final = 40_000
+"""A task of Spark waits for a broker that is being restarted, as for one that does not answer."""
+_PATIENCE: Final = {"bootstrap.refused.timeout.ms": str(PATIENCE_MS)}
+
+
 def read_cluster(given: Mapping[str, str], *, client_id: str) -> ClusterConfig | None:
     """The way to the cluster that options say, None if they name no server.
 
     `client_id` holds where the options name none. Raises OptionError.
     """
     try:
-        return cluster_from_options({"client.id": client_id, **given})
+        return cluster_from_options({"client.id": client_id, **_PATIENCE, **given})
     except ValueError as error:
         raise OptionError(str(error)) from None
 

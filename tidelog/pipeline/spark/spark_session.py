@@ -78,7 +78,7 @@ def require_extra() -> None:
     if missing:
         raise ModuleNotFoundError(
             f"the jobs on Spark need {', '.join(missing)}: install Tidelog with its extra,"
-            " pip install 'tidelog[pipeline]' (in a checkout: pip install '.[pipeline]')",
+            " pip install '.[pipeline]' in a checkout, or pip install 'WHEEL[pipeline]' with a wheel's path",
             name=missing[0],
         )
 

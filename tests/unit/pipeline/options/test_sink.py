@@ -17,6 +17,7 @@ from pyspark.sql.types import (
 
 from tidelog.client import ClusterConfig
 from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.options.common import PATIENCE_MS
 from tidelog.pipeline.options.sink import FOREIGN, SinkOptions, check_columns, parse_sink_options
 from tidelog.pipeline.writers import make_writer
 
@@ -35,7 +36,7 @@ def test_names_are_sparks_in_any_case_with_or_without_its_prefix() -> None:
     given = {"kafka.bootstrap.servers": "a:1", "Topic": "t", "COMPRESSION.TYPE": "ZSTD", "batch.size": "1000"}
     given |= {"kafka.max.request.size": "2000"}
     options = parse_sink_options(given | {"queryName": "q", "checkpointLocation": "/c"}, is_stream=True)
-    cluster = ClusterConfig("a:1", client_id="tidelog-sink")
+    cluster = ClusterConfig("a:1", client_id="tidelog-sink", bootstrap_refused_timeout_ms=PATIENCE_MS)
     assert options == SinkOptions(cluster, "t", compression_type="zstd", batch_bytes=1000, request_bytes=2000)
 
 
