@@ -276,9 +276,9 @@ async def test_a_server_that_breaks_off_the_handshake_has_no_tls() -> None:
         writer.close()
 
     server = await asyncio.start_server(break_off, "127.0.0.1", 0)
-    address = "127.0.0.1:{}".format(server.sockets[0].getsockname()[1])
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
-        with pytest.raises(TlsError, match="closes the connection. Does the port use TLS"):
+        with pytest.raises(TlsError, match="closes the connection"):
             async with opened(address, security_protocol="SSL", bootstrap_refused_timeout_ms=20):
                 pass
 
