@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, CookieJar
+from aiohttp import ClientPayloadError, ClientSession, CookieJar
 
 from tests.conformance.raw import batch, connected
 from tests.several.processes import Processes, children_of, has_ended, processes
@@ -50,6 +50,14 @@ async def stored(broker: Processes, count: int, topic: str = TOPIC) -> list[int]
     address = broker.bootstrap_servers
     async with Consumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         return sorted([int((await consumer.getone()).value or b"") for _ in range(count)])
+
+
+async def add_first_user(data_dir: Path) -> None:
+    made = {}
+    for mechanism in ScramMechanism:
+        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
+        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
+    await asyncio.to_thread(add_user, data_dir, Disk(), USER, made, node_id=1, cluster_id=None)
 
 
 async def port_of_first_partition(broker: Processes) -> int:
@@ -262,15 +270,79 @@ async def test_one_http_port_answers_for_all_processes(tmp_path: Path) -> None:
         assert await broker.stop() == 0
 
 
+STRANGERS = 40
+"""More than may have a request in progress."""
+
+
+async def test_strangers_take_no_place_on_the_http_port_from_those_with_a_password(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    await add_first_user(data_dir)
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "connection.failed.authentication.delay.ms": "1000",
+        "broker.session.timeout.ms": "600000",
+    }
+    async with processes(data_dir, 2, **settings) as broker, ClientSession() as http:
+        port = broker.running.http_port
+        assert port is not None
+        answers: Counter[str] = Counter()
+        asked: Counter[str] = Counter()
+        wrong = b64encode(b"nobody:wrong").decode()
+
+        async def stranger(head: str) -> None:
+            while True:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                try:
+                    while True:
+                        writer.write(head.encode())
+                        asked[head] += 1
+                        line = await reader.readuntil(b"\r\n\r\n")
+                        answers[line.split()[1].decode()] += 1
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    pass
+                finally:
+                    writer.transport.abort()
+
+        paths = ("/metrics", "/api/v1/broker", "/console/broker", "/processes/1/metrics")
+        heads = [f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" for path in paths]
+        heads += [f"{head}Authorization: Basic {wrong}\r\n" for head in heads]
+        crowd = [
+            asyncio.create_task(stranger(f"{heads[number % len(heads)]}\r\n"))
+            for number in range(2 * STRANGERS)
+        ]
+        await until(lambda: sum(asked.values()) >= len(crowd) and len(asked) == len(heads))
+        login = {"Authorization": "Basic " + b64encode(f"{USER}:{PASSWORD}".encode()).decode()}
+        statuses: Counter[int] = Counter()
+        for _ in range(10):
+            for path in paths:
+                async with http.get(f"http://127.0.0.1:{port}{path}", headers=login) as answer:
+                    statuses[answer.status] += 1
+        for each in crowd:
+            each.cancel()
+        await asyncio.gather(*crowd, return_exceptions=True)
+        assert statuses == {200: 10 * len(paths)}
+        assert "503" not in answers
+        address = f"http://127.0.0.1:{port}"
+        os.kill(broker.pids()["0"], signal.SIGSTOP)
+        try:
+            async with http.get(f"{address}/metrics", headers=login) as answer:
+                assert 'tidelog_process_up{process="0"} 0.0\n' in await answer.text()
+        finally:
+            os.kill(broker.pids()["0"], signal.SIGCONT)
+        async with http.get(f"{address}/processes/1/api/v1/events/log", headers=login) as answer:
+            assert answer.status == 200
+            await broker.kill_and_await("1")
+            with pytest.raises(ClientPayloadError):
+                await answer.read()
+        assert await broker.stop() == 0
+        assert not broker.running.events("http_request_failed")
+
+
 async def test_processes_with_security_need_no_more_settings_and_their_http_port_trusts_no_header(
     tmp_path: Path,
 ) -> None:
-    made = {}
-    for mechanism in ScramMechanism:
-        salted = salted_password(mechanism, PASSWORD, b"salt", 4096)
-        made[mechanism] = credential_of(mechanism, salted, b"salt", 4096)
     data_dir = tmp_path / "data"
-    await asyncio.to_thread(add_user, data_dir, Disk(), USER, made, node_id=1, cluster_id=None)
+    await add_first_user(data_dir)
     settings = {"listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT"}
     async with processes(data_dir, 2, **settings) as broker, ClientSession() as http:
         client: dict[str, Any] = {

@@ -36,7 +36,7 @@ from tidelog.broker.net.http_console import (
 )
 from tidelog.broker.net.http_origins import READING, is_of_other_site
 from tidelog.broker.net.http_sessions import LONGEST_SECONDS, Identity, Sessions
-from tidelog.broker.net.writing import CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
+from tidelog.broker.net.writing import CHECK_ONLY, CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.security.sasl import Refused
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, Operation, ResourceType
@@ -94,6 +94,8 @@ class HttpAuthentication:
         """What `handler` answers to those who may ask; 401 or 403 to others. For aiohttp: a middleware."""
         if self._is_behind_front:
             request = request.clone(remote=request.headers.get(FORWARDED_HOST, ""))
+            if CHECK_ONLY in request.headers:
+                handler = _say_that_it_passed
         if is_of_console(request.path) and self._services.config.console_enable:
             response = await self._of_console(request, handler)
             if not response.prepared:
@@ -268,6 +270,12 @@ class HttpAuthentication:
             return True
         allowed = authorizer.access(f"User:{user}", host).allowed(ResourceType.CLUSTER, CLUSTER_NAME)
         return bool(allowed & 1 << operation)
+
+
+async def _say_that_it_passed(_: web.Request) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(status=204, headers={CHECK_ONLY: "passed"})
 
 
 def _know(request: web.Request, known: Known | None) -> None:

@@ -89,6 +89,8 @@ class HttpPlaces:
     def opened(self, connection: HttpConnection) -> None:
         """Take `connection`, and close another one if there are too many."""
         self._open[connection] = None
+        if not connection.host:
+            return  # It comes from the HTTP port of several processes, which has these limits itself.
         if sum(each.host == connection.host for each in self._open) > MOST_PER_ADDRESS:
             self._close_oldest_waiting(connection.host)
         elif len(self._open) > MOST_CONNECTIONS:
@@ -114,12 +116,8 @@ class HttpPlaces:
         if len(unread) >= MOST_UNREAD:
             self._close(unread[0])
 
-    async def work(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        """What `handler` answers, once the body is here; 503 with too many requests in progress, 408 for a
-        body that is late. For aiohttp: a middleware.
-        """
+    async def read_body(self, request: web.Request) -> None:
+        """Return once the body is here. Raises HTTPRequestTimeout."""
         try:
             async with asyncio.timeout(self._body_seconds):
                 await request.read()
@@ -127,6 +125,14 @@ class HttpPlaces:
             raise web.HTTPRequestTimeout(
                 text=f"the body has to arrive within {self._body_seconds:g} seconds\n"
             ) from None
+
+    async def work(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """What `handler` answers, once the body is here; 503 with too many requests in progress, 408 for a
+        body that is late. For aiohttp: a middleware.
+        """
+        await self.read_body(request)
         if len(self._at_work) >= MOST_AT_WORK:
             raise web.HTTPServiceUnavailable(
                 text=f"{MOST_AT_WORK} requests are in progress, which is the limit; try again\n",

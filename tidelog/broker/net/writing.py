@@ -15,6 +15,9 @@ FORWARDED_USER: Final = "X-Tidelog-User"
 FORWARDED_HOST: Final = "X-Tidelog-Host"
 """Headers in which the HTTP port of several processes names the user of a client's certificate, and the
 client's address, to the process that answers. They count on the private socket of that process only."""
+CHECK_ONLY: Final = "X-Tidelog-Check"
+"""A header by which that port asks whether its visitor may ask, before it takes a place for the request. The
+answer has it too if so."""
 RECEIVED_BYTES: Final = "received_bytes"
 """`get_extra_info` of this name counts the bytes that the transport received and did not deliver."""
 WRITELINES_PAUSES: Final = not (

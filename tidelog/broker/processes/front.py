@@ -6,7 +6,8 @@ that of process 0.
 
 Invariants: a process that does not answer is left out of /metrics, where `tidelog_process_up` shows it; who
 may ask is decided by the processes, to which only this port names the user of a certificate and the address;
-nothing of one request, such as a cookie, is kept for another.
+with security a request takes a place among those in progress after a process let its visitor in; nothing of
+one request, such as a cookie, is kept for another.
 
 Event loop only.
 """
@@ -24,21 +25,27 @@ from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConf
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.http import METRICS_CONTENT_TYPE, HttpServer
-from tidelog.broker.net.writing import CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
+from tidelog.broker.net.writing import CHECK_ONLY, CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.processes.expositions import merged
 from tidelog.broker.security.tls import ListenerTls
 from tidelog.broker.storage.process_folders import http_socket
 
 if TYPE_CHECKING:
-    from aiohttp import ClientSession, web
+    from aiohttp import ClientResponse, ClientSession, web
+
+    from tidelog.broker.net.http import Answer, Middleware
 
 SECONDS: Final = 3.0
 """How long a process may take to answer a request to all: less than a scraper of the others waits."""
 _DROPPED: Final = frozenset(
     ("connection", "keep-alive", "transfer-encoding", "content-length", "server", "date")
-) | {FORWARDED_HOST.lower(), FORWARDED_USER.lower()}
+) | {each.lower() for each in (CHECK_ONLY, FORWARDED_HOST, FORWARDED_USER)}
+_CHECK_SECONDS: Final = 1.0
+"""How long a process may take to let a visitor in, where another one can do so. With `SECONDS` it is less
+than a scraper waits."""
 _ORIGIN: Final = "http://tidelog"
+_OF_ALL: Final = ("/metrics", "/faults")
 UP: Final = "tidelog_process_up"
 
 
@@ -63,8 +70,12 @@ class Front(HttpServer):
         tls = None
         if config.http_security_protocol == SecurityProtocol.SSL:
             tls = ListenerTls(config.of_listener(HTTP_LISTENER), HTTP_LISTENER)
-        super().__init__(listening, Metrics(), lambda: True, PeerEvents(), self._add_own_routes, tls=tls)
+        checks: list[Middleware] = [self._let_in] if config.is_secured else []
+        super().__init__(
+            listening, Metrics(), lambda: True, PeerEvents(), self._add_own_routes, tls=tls, checks=checks
+        )
         self._count = count
+        self._refusal_seconds = config.connection_failed_authentication_delay_ms / 1000
         self._folder = http_socket(config.data_dir, 0).parent
         self._folder_fd = -1
         self._sessions: list[ClientSession] = []
@@ -98,6 +109,35 @@ class Front(HttpServer):
             await session.close()
         if self._folder_fd >= 0:
             os.close(self._folder_fd)
+
+    async def _let_in(self, request: web.Request, handler: Answer) -> web.StreamResponse:
+        """What `handler` answers to those whom a process lets in; that process's answer to others. Meanwhile
+        the request holds no place of others. For aiohttp: a middleware."""
+        from aiohttp import web
+
+        if self._places is not None:
+            await self._places.read_body(request)
+        # A session of the console is known to the process that began it.
+        is_of_all = request.path in _OF_ALL
+        processes, url = range(self._count if is_of_all else 1), _url(request)
+        if "process" in request.match_info:
+            process, of_process = self._asked_of_one(request)
+            if process < self._count:
+                processes, url = range(process, process + 1), of_process
+        for process in processes:
+            last = process == processes[-1]
+            try:
+                async with asyncio.timeout(None if last else _CHECK_SECONDS + self._refusal_seconds):
+                    answer = await self._asked(request, process, url, is_check=True)
+            except (TimeoutError, web.HTTPServiceUnavailable):
+                if last:
+                    raise
+                continue
+            async with answer:
+                if CHECK_ONLY not in answer.headers:
+                    return await _sent_on(request, answer)
+            break
+        return await handler(request)
 
     async def _answer_metrics(self, request: web.Request) -> web.Response:
         from aiohttp import web
@@ -138,11 +178,16 @@ class Front(HttpServer):
     async def _of_one(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import web
 
-        process = int(request.match_info["process"])
+        process, url = self._asked_of_one(request)
         if process >= self._count:
             raise web.HTTPNotFound(text=f"there is no process {process}\n")
-        _, _, _, path = request.rel_url.raw_path_qs.split("/", 3)
-        return await self._passed_on(request, process, f"{_ORIGIN}/{path}")
+        return await self._passed_on(request, process, url)
+
+    @staticmethod
+    def _asked_of_one(request: web.Request) -> tuple[int, str]:
+        """The process, and the URL there."""
+        _, _, process, path = request.rel_url.raw_path_qs.split("/", 3)
+        return int(process), f"{_ORIGIN}/{path}"
 
     async def _of_first(self, request: web.Request) -> web.StreamResponse:
         return await self._passed_on(request, 0, _url(request))
@@ -169,32 +214,48 @@ class Front(HttpServer):
             return None
 
     async def _passed_on(self, request: web.Request, process: int, url: str) -> web.StreamResponse:
+        async with await self._asked(request, process, url) as answer:
+            return await _sent_on(request, answer)
+
+    async def _asked(
+        self, request: web.Request, process: int, url: str, *, is_check: bool = False
+    ) -> ClientResponse:
+        """The answer of a process. Raises HTTPServiceUnavailable."""
         from aiohttp import ClientError, web
 
-        from tidelog.broker.net.http_places import HttpConnection
-
         try:
-            answer = await self._sessions[process].request(
+            return await self._sessions[process].request(
                 request.method,
                 url,
-                headers=_forwarded(request),
+                headers=_forwarded(request) | ({CHECK_ONLY: "asked"} if is_check else {}),
                 data=await request.read(),
                 allow_redirects=False,
             )
         except (ClientError, OSError) as error:
             raise web.HTTPServiceUnavailable(text=f"process {process} does not answer: {error}\n") from None
-        async with answer:
-            headers = answer.headers.copy()
-            for name in _DROPPED & {each.lower() for each in headers}:
-                headers.popall(name)
-            response = web.StreamResponse(status=answer.status, headers=headers)
-            await response.prepare(request)
-            if answer.content_length is None and isinstance(request.protocol, HttpConnection):
-                request.protocol.leave_work()  # It may be a stream without an end.
-            async for piece in answer.content.iter_any():
-                await response.write(piece)
-            await response.write_eof()
-            return response
+
+
+async def _sent_on(request: web.Request, answer: ClientResponse) -> web.StreamResponse:
+    from aiohttp import ClientError, web
+
+    from tidelog.broker.net.http_places import HttpConnection
+
+    headers = answer.headers.copy()
+    for name in _DROPPED & {each.lower() for each in headers}:
+        headers.popall(name)
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    await response.prepare(request)
+    if answer.content_length is None and isinstance(request.protocol, HttpConnection):
+        request.protocol.leave_work()  # It may be a stream without an end.
+    try:
+        async for piece in answer.content.iter_any():
+            await response.write(piece)
+    except ClientError as error:
+        if isinstance(error, ConnectionError):
+            raise  # The visitor has left.
+        raise ConnectionAbortedError(f"the process has ended: {error}") from None
+    await response.write_eof()
+    return response
 
 
 def _url(request: web.Request) -> str:
