@@ -27,6 +27,7 @@ from tests.conformance.conftest import RunningBroker
 from tests.conformance.scram_users import add_users
 from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog.broker.app import Broker
+from tidelog.broker.security.guesses import Guesses
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD = "ann,=ü", "pä=ss,word"
@@ -62,6 +63,12 @@ def secured(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
     add_users(running, PASSWORD, USER, PLAIN_NAME)
     yield running
     running.stop()
+
+
+@pytest.fixture(autouse=True)
+def forgotten_failures(secured: RunningBroker) -> None:
+    """Clients that try a wrong password again and again slow down those of no other test."""
+    secured.broker.services.authentication._guesses = Guesses()
 
 
 def address(secured: RunningBroker, listener: str = "SASL_PLAINTEXT") -> str:

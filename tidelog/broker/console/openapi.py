@@ -23,6 +23,7 @@ ERROR_STATUSES: Final = {
     "408": "The body arrived too late.",
     "409": "What the parameters name is in a state that forbids it.",
     "413": "The body is too large.",
+    "429": "Too many failed attempts from this address.",
     "500": "The broker had an unexpected error, which its log shows.",
     "503": "Try again later.",
 }

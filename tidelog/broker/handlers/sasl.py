@@ -85,7 +85,7 @@ class SaslHandler:
             raise RuntimeError("the gate lets SaslAuthenticate pass without a SaslHandshake")
         try:
             outcome = await self._authentication.step(
-                session, bytes(request.auth_bytes), connection.listener.name
+                session, bytes(request.auth_bytes), connection.listener.name, connection.client_host
             )
             if outcome.user is not None:
                 principal = Principal(BROKER_TYPE if outcome.is_broker else USER, outcome.user)

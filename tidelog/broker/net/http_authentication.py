@@ -6,8 +6,9 @@ a cookie from then on. With an authorizer, the routes of the console declare the
 paths reading needs DESCRIBE on the cluster, and everything else (the faults) ALTER.
 
 Invariants: a failed attempt is counted, logged without anything secret and answered after
-`connection.failed.authentication.delay.ms`; an answer without permission shows nothing, not even which paths
-exist. A cookie counts in the console only, whose changes are checked for the site that they come from.
+`connection.failed.authentication.delay.ms`, and one of who failed too often (`security.guesses`) by 429; an
+answer without permission shows nothing, not even which paths exist. A cookie counts in the console only,
+whose changes are checked for the site that they come from.
 
 Event loop only. Source: RFC 7617, RFC 6750, RFC 6265bis.
 """
@@ -37,6 +38,7 @@ from tidelog.broker.net.http_console import (
 from tidelog.broker.net.http_origins import READING, is_of_other_site
 from tidelog.broker.net.http_sessions import LONGEST_SECONDS, Identity, Sessions
 from tidelog.broker.net.writing import CHECK_ONLY, CLIENT_USER, FORWARDED_HOST, FORWARDED_USER
+from tidelog.broker.security.authentication import TooManyGuesses
 from tidelog.broker.security.sasl import Refused
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, Operation, ResourceType
@@ -97,13 +99,20 @@ class HttpAuthentication:
             if CHECK_ONLY in request.headers:
                 handler = _say_that_it_passed
         if is_of_console(request.path) and self._services.config.console_enable:
-            response = await self._of_console(request, handler)
+            try:
+                response = await self._of_console(request, handler)
+            except TooManyGuesses as refused:
+                code = ErrorCode.SASL_AUTHENTICATION_FAILED.name
+                response = _slowed_down(refused, {"code": code, "message": refused.message})
             if not response.prepared:
                 response.headers.update(HEADERS)
             return response
         from aiohttp import web
 
-        identity = await self._identity(request)
+        try:
+            identity = await self._identity(request)
+        except TooManyGuesses as refused:
+            return _slowed_down(refused, {"error": refused.message})
         if identity is None:
             return self._unknown(request, {"error": _UNKNOWN})
         operation = Operation.DESCRIBE if request.method in READING else Operation.ALTER
@@ -156,8 +165,11 @@ class HttpAuthentication:
         )
         wanted = following if _NEXT.fullmatch(following) else "/"
         mechanism = _BEARER if token else _BASIC
-        identity = self._with_token(token) if token else await self._with_password(user, password)
         peer = request.remote or ""
+        try:
+            identity = self._with_token(token) if token else await self._with_password(user, password, peer)
+        except TooManyGuesses as refused:
+            return _see_other(f"{SIGN_IN_PATH}?{urlencode({'wait': refused.seconds, 'next': wanted})}")
         if identity is None:
             await self._failed(peer, mechanism)
             return _see_other(f"{SIGN_IN_PATH}?{urlencode({'failed': 'true', 'next': wanted})}")
@@ -232,16 +244,20 @@ class HttpAuthentication:
         if mechanism == _BEARER:
             identity = self._with_token(shown.strip())
         elif mechanism == _BASIC:
-            identity = await self._with_password(*_user_and_password(shown))
+            identity = await self._with_password(*_user_and_password(shown), request.remote or "")
         if identity is None:
             await self._failed(request.remote or "", _BEARER if mechanism == _BEARER else _BASIC)
         return identity
 
-    async def _with_password(self, user: str, password: str) -> Identity | None:
+    async def _with_password(self, user: str, password: str, host: str) -> Identity | None:
+        """None for wrong ones. Raises TooManyGuesses, which is counted and answered as late as these."""
         held = self._users.get(user)
-        if not user or not await self._users.verify_password(user, password):
-            return None
-        return Identity(user, held)
+        try:
+            fits = bool(user) and await self._services.authentication.verify_password(user, password, host)
+        except TooManyGuesses:
+            await self._failed(host, _BASIC)
+            raise
+        return Identity(user, held) if fits else None
 
     def _with_token(self, token: str) -> Identity | None:
         try:
@@ -270,6 +286,13 @@ class HttpAuthentication:
             return True
         allowed = authorizer.access(f"User:{user}", host).allowed(ResourceType.CLUSTER, CLUSTER_NAME)
         return bool(allowed & 1 << operation)
+
+
+def _slowed_down(refused: TooManyGuesses, problem: dict[str, str]) -> web.Response:
+    from aiohttp import web
+
+    text, headers = json.dumps(problem), {"Retry-After": str(refused.seconds)}
+    return web.Response(text=text, content_type="application/json", status=429, headers=headers)
 
 
 async def _say_that_it_passed(_: web.Request) -> web.Response:

@@ -7,6 +7,7 @@
 - `certificate_watch`: notices new files of certificates and keys, so that they are used without a restart
 - `certificates`: what the broker reads of a certificate: its subject as Kafka writes it, and when it expires
 - `cipher_suites`: `ssl.cipher.suites`: from Kafka's names to the settings of OpenSSL
+- `guesses`: how often an address may be wrong about passwords
 - `principal_mapping`: how the subject of a certificate becomes a user (`ssl.principal.mapping.rules`)
 - `reasons`: why the authorizer allows or refuses an operation, with the ACL that decided, pure
 - `required_access`: what each API needs: the one table of operations on resources

@@ -5,7 +5,7 @@ counts and events of every attempt. The mechanisms themselves are pure (`sasl`).
 
 Invariants: a failed attempt is counted, logged without anything secret, and answered after
 `connection.failed.authentication.delay.ms`. A user who does not exist is refused like one with a wrong
-password (`unknown_users`).
+password (`unknown_users`). Nobody learns whether a password is right while `guesses` refuses its address.
 
 On the event loop. Source: Kafka's SaslServerAuthenticator; KIP-306, KIP-368.
 """
@@ -13,7 +13,9 @@ On the event loop. Source: Kafka's SaslServerAuthenticator; KIP-306, KIP-368.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +29,7 @@ from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security import sasl
 from tidelog.broker.security.broker_user import BROKER_USER
+from tidelog.broker.security.guesses import Guesses
 from tidelog.broker.security.users import Users
 from tidelog.protocol.errors import again
 from tidelog.protocol.scram import ScramMechanism
@@ -62,6 +65,17 @@ class Peer(NamedTuple):
     mechanism: str
 
 
+class TooManyGuesses(sasl.Refused):
+    """An address failed so often that it has to wait."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"too many failed attempts from this address: try again in {seconds} s",
+            "too many failed attempts",
+        )
+
+
 class Outcome(NamedTuple):
     """The answer to a token. `user` is None until the client is authenticated.
 
@@ -84,7 +98,9 @@ class Authentication:
     _metrics: Metrics
     _events: PeerEvents
     _clock_ms: Callable[[], int]
+    _now_seconds: Callable[[], float] = time.monotonic
     _signing_keys: dict[str, SigningKeys] = field(default_factory=dict, init=False)
+    _guesses: Guesses = field(default_factory=Guesses, init=False)
 
     async def start(self, *, has_peers: bool = False) -> None:
         """Get ready for clients, and with `has_peers` for other brokers. Raises StoreError, KeysError,
@@ -170,16 +186,28 @@ class Authentication:
             held.ask_again()
             raise
 
-    async def step(self, session: SaslSession, token: bytes, listener: str) -> Outcome:
-        """The answer to the next token of a client of `listener`. Raises Refused."""
+    async def step(self, session: SaslSession, token: bytes, listener: str, host: str) -> Outcome:
+        """The answer to the next token of a client of `listener` at `host`. Raises Refused."""
         if session.problem is not None:
             raise again(session.problem)
-        result = session.exchange.step(token)
+        exchange = session.exchange
+        # The password of brokers cannot be guessed, and strangers behind their address must not cut them off.
+        claimed = exchange.claimed if isinstance(exchange, sasl.ScramExchange) else ""
+        if claimed and claimed != BROKER_USER:
+            self._check_guesses(host, claimed)
+        try:
+            result = exchange.step(token)
+        except sasl.Refused as refused:
+            if refused.user:
+                self._guesses.failed(host, refused.user, self._now_seconds())
+            raise
         if isinstance(result, sasl.PasswordClaimed):
-            if not await self._users.verify_password(*result):
+            if not await self.verify_password(*result, host):
                 is_known = self._users.get(result.user) is not None
                 raise sasl.Refused(sasl.WRONG_PASSWORD, "wrong password" if is_known else "unknown user")
             result = sasl.Accepted(b"", result.user)
+        elif claimed and isinstance(result, sasl.Accepted):
+            self._guesses.succeeded(host, claimed)
         if isinstance(result, sasl.Challenge):
             return Outcome(result.token)
         if result.has_long_nonce:
@@ -188,6 +216,25 @@ class Authentication:
         # No other user has its name, and only `_known_or_not` admits it.
         is_broker = result.user == BROKER_USER and isinstance(session.exchange, sasl.ScramExchange)
         return Outcome(result.token, result.user, lifetime_ms, is_broker)
+
+    async def verify_password(self, user: str, password: str, host: str) -> bool:
+        """Whether this is the user's password. Raises TooManyGuesses, also for the right one."""
+        self._check_guesses(host, user)
+        fits = await self._users.verify_password(user, password)
+        # Others may have failed meanwhile: what is asked at once counts as one after the other.
+        self._check_guesses(host, user)
+        if fits:
+            self._guesses.succeeded(host, user)
+        else:
+            self._guesses.failed(host, user, self._now_seconds())
+        return fits
+
+    def _check_guesses(self, host: str, user: str) -> None:
+        seconds = self._guesses.wait_seconds(host, user, self._now_seconds())
+        if seconds:
+            advice = "find out who guesses passwords there, or which client has an old one"
+            self._events.warning("sign_in_slowed_down", host, peer=host, user=user[:100], advice=advice)
+            raise TooManyGuesses(math.ceil(seconds))
 
     def _lifetime_ms(self, listener: str, mechanism: str, expires_at_ms: int | None) -> int:
         most_ms = self._config(listener, mechanism).connections_max_reauth_ms

@@ -43,12 +43,13 @@ _OTHER_IDENTITY: Final = "Client requested an authorization id that is different
 class Refused(Exception):
     """The client is not who it says, or its token is not one of the mechanism.
 
-    `message` is for the client, `reason` for the log.
+    `message` is for the client, `reason` for the log. `user` is whose password was wrong.
     """
 
-    def __init__(self, message: str, reason: str = "") -> None:
+    def __init__(self, message: str, reason: str = "", user: str = "") -> None:
         self.message = message
         self.reason = reason or message
+        self.user = user
         super().__init__(self.reason)
 
 
@@ -123,6 +124,11 @@ class ScramExchange:
         self._server_nonce = server_nonce
         self._first: _FirstRound | None = None
 
+    @property
+    def claimed(self) -> str:
+        """The user of whom the client has to prove the password next; empty before that is known."""
+        return "" if self._first is None else self._first.user
+
     def step(self, token: bytes) -> Challenge | Accepted:
         text = _text(token, self._mechanism.sasl_name)
         return self._begin(text) if self._first is None else self._end(text, self._first)
@@ -161,13 +167,13 @@ class ScramExchange:
         except ValueError:
             raise self._refused("the proof is not base64") from None
         if not is_proof(self._mechanism, first.credential, proof, auth_message) or not first.is_known:
-            raise self._refused("wrong password" if first.is_known else "unknown user")
+            raise self._refused("wrong password" if first.is_known else "unknown user", first.user)
         signature = keyed_hash(self._mechanism, first.credential.server_key, auth_message)
         has_long_nonce = match["nonce"] != first.nonce
         return Accepted(b"v=" + b64encode(signature), first.user, has_long_nonce=has_long_nonce)
 
-    def _refused(self, reason: str) -> Refused:
-        return Refused(invalid_credentials(self._mechanism.sasl_name), reason)
+    def _refused(self, reason: str, user: str = "") -> Refused:
+        return Refused(invalid_credentials(self._mechanism.sasl_name), reason, user)
 
 
 class _FirstRound(NamedTuple):
