@@ -99,6 +99,8 @@ class Refusals:
         self.refused: Counter[str] = Counter()
         """Codes that partitions got, as far as their broker lived to be asked."""
         self.bumps = _Bumps()
+        self._offline: Counter[int] = Counter()
+        """How many events of a broker were seen, by its port."""
         self.job = job
         self._brokers = brokers
         self._folder = folder
@@ -130,6 +132,16 @@ class Refusals:
             await leader.start()
         await self._until(self._is_in_sync)
         await self._until_written()
+
+    async def _restart_offline(self) -> None:
+        """Follow the advice of partition_offline: a log that had to be opened on a full disk stays closed."""
+        for broker in self._brokers.values():
+            events = broker.events("partition_offline")
+            if len(events) > self._offline[broker.port]:
+                self._offline[broker.port] = len(events)
+                self.faults[f"restarts after {events[-1]['error']}"] += 1
+                await self._count(broker)
+                await broker.restart()
 
     async def end(self) -> list[Finding]:
         """Stop the writers and the brokers; what contradicts the acknowledgements, and each raised epoch."""
@@ -174,6 +186,7 @@ class Refusals:
         return sum(ledger.count(is_acked) for ledger in self.job.ledgers)
 
     async def _is_in_sync(self) -> bool:
+        await self._restart_offline()
         return all(len(each.isr) == _BROKERS for each in await self._partitions())
 
     async def _has_shrunk(self) -> bool:

@@ -28,7 +28,7 @@ from tests.unit.broker.storage.support import (
 )
 from tests.unit.broker.storage.verification.test_transactions import found_in
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.log_types import Read
+from tidelog.broker.storage.log_types import AppendResult, Read
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.protocol.errors import ErrorCode
 
@@ -95,6 +95,8 @@ class Life:
             case ("commit" | "abort" as kind, producer_id):
                 offset = append_own(self.log, marker(producer_id, commits=kind == "commit")).base_offset
                 self.model.events.append(Event(kind, producer_id, offset, offset + 1))
+            case ("again", producer_id):
+                self.send_again(producer_id)
             case ("flush",):
                 flush(self.log)
             case ("checkpoint",):
@@ -124,6 +126,21 @@ class Life:
             offset = append_transactional(self.log, producer_id, sequence, count).base_offset
         self.sequences[producer_id] = sequence + count
         self.model.events.append(Event(kind, producer_id, offset, offset + count))
+
+    def send_again(self, producer_id: int) -> None:
+        """The last batch of a transaction: what an ended one has, nobody is told to be stored."""
+        events = [each for each in self.model.events if each.producer_id == producer_id]
+        batches = [each for each in events if each.kind in ("data", "plain")]
+        if not batches or batches[-1].kind == "plain":
+            return
+        count = batches[-1].end - batches[-1].offset
+        sequence = self.sequences[producer_id] - count
+        found = outcome(append_transactional, self.log, producer_id, sequence, count)
+        if events[-1].kind == "data":
+            assert isinstance(found, AppendResult)
+            assert found.base_offset == batches[-1].offset
+        else:
+            assert found is ErrorCode.UNKNOWN_PRODUCER_ID
 
     def restart(self, *, clean: bool, point: int | None = None) -> None:
         log = self.log
@@ -182,7 +199,7 @@ producers = st.integers(1, 3)
 steps = st.one_of(
     st.tuples(st.sampled_from(["data", "data", "plain"]), producers, st.integers(1, 3)),
     st.tuples(st.sampled_from(["commit", "abort", "abort"]), producers),
-    st.tuples(st.sampled_from(["commit", "abort", "abort"]), producers),
+    st.tuples(st.just("again"), producers),
     st.sampled_from([("flush",), ("flush",), ("checkpoint",), ("snapshot",)]),
     st.tuples(st.just("restart"), st.booleans()),
     st.tuples(st.just("cut"), st.integers(0, 1 << 16)),

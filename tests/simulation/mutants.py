@@ -37,7 +37,7 @@ from tidelog.broker.coordinator.shards import Shards
 from tidelog.broker.handlers import cut_off
 from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.storage import producer_memory, refused_batches
+from tidelog.broker.storage import producer_memory, producer_state, refused_batches
 from tidelog.broker.storage.log_types import FlushWork
 from tidelog.broker.storage.refused_batches import RefusedBatches
 from tidelog.protocol.errors import ErrorCode
@@ -347,6 +347,12 @@ MUTANTS: Final = {
         ((refused_batches, "REMEMBERED_MS", lambda before: 1_000 * before),),
         "is behind what was not refused lately",
         Scenario(scenarios.disk_is_full_for_one_batch),
+    ),
+    "ended": Mutant(
+        "a batch of a transaction that has ended is no duplicate of one of the next",
+        ((producer_state, "has_ended", _never),),
+        "an acknowledged record is missing",
+        Scenario(scenarios.transaction_has_the_sequence_of_an_aborted_one, has_epochs=False),
     ),
     "sync": Mutant(
         "what is answered is synced",

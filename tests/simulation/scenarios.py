@@ -25,6 +25,7 @@ from tests.simulation.world import Run, Shape, World
 from tidelog.broker.cluster.catalog import PartitionAssignment, ProducerIdsReserved
 from tidelog.broker.storage.refused_batches import REMEMBERED_MS
 from tidelog.client import Admin, ClientError, Consumer, NewTopic, Producer, TopicPartition
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
 
@@ -393,6 +394,44 @@ async def disk_is_full_for_one_batch(stage: Stage) -> None:
         await send(5)
         await stage.loop.after(REMEMBERED_MS / 1000)
         await send(1)
+
+
+async def transaction_has_the_sequence_of_an_aborted_one(stage: Stage) -> None:
+    """As librdkafka numbers it, if it aborts before it has the answer for a batch that is stored."""
+    await stage.make_topic()
+    (broker,) = stage.brokers
+    host, port = broker.address.split(":")
+    codes = []
+    async with Producer(bootstrap_servers=stage.address, transactional_id="x"):
+        pass  # Then there is a coordinator.
+    async with Wire.connected(int(port), host) as wire:
+        wanted = {"transactional_id": "x", "transaction_timeout_ms": 60_000}
+        found = await wire.ask(ApiKey.INIT_PRODUCER_ID, 4, wanted)
+        named = {
+            "transactional_id": "x",
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+        }
+        added = {f"v3_and_below_{name}": value for name, value in named.items()}
+        added["v3_and_below_topics"] = [{"name": TOPIC, "partitions": [0]}]
+        for value, is_commit in ((b"1", False), (b"2", True)):
+            await stage.loop.after(1)  # The markers of the last one are written.
+            await wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, added)
+            builder = RecordBatchBuilder()
+            builder.append(0, None, value)
+            batch = builder.build(
+                producer_id=found.producer_id,
+                producer_epoch=found.producer_epoch,
+                base_sequence=0,
+                is_transactional=True,
+            )
+            codes.append((await wire.append(TOPIC, {0: batch}, "x"))[0].error_code)
+            await wire.ask(ApiKey.END_TXN, 3, {**named, "committed": is_commit})
+    await stage.loop.after(1)
+    if codes[0] != ErrorCode.NONE:
+        stage.run.find(Kind.ALARM, f"no transaction: {codes}")
+    if not codes[1] and await _committed(stage, 0) != [b"2"]:
+        stage.run.find(Kind.MISSING, "an acknowledged record is missing")
 
 
 async def power_is_cut_after_an_answer(stage: Stage) -> None:

@@ -4,6 +4,9 @@ Owns the verdict: append the batch, answer that the log holds it already, or ref
 
 Invariants, in the order of the checks, which is Kafka's:
 - a batch with the epoch, last sequence and length of a remembered batch is a duplicate;
+- except where that batch belongs to a transaction that has ended: nobody sends it again then. It is another
+  batch with its sequence: when librdkafka aborts, it gives the sequences of a batch that it sent, and for
+  which it has no answer yet, to the next transaction. A duplicate's answer would lose those records;
 - a producer's epoch never goes back;
 - sequences follow each other without a gap within an epoch, and begin at 0 in each;
 - a transaction begins only if the coordinator knows of it, and nothing else is written until it ends;
@@ -11,12 +14,13 @@ Invariants, in the order of the checks, which is Kafka's:
   evicted it: it may be sending a stored batch again.
 
 Pure. Source: KIP-98, KIP-360, KIP-890, KIP-1228, Kafka's ProducerAppendInfo. Kafka does not give the answers
-59 and 46 here: it appends or answers 45. Settings switch them off (`ProducerRules`).
+59 and 46 here: it appends, answers 45, or takes a batch for one of an ended transaction. Settings switch the
+answers to unknown producers and old batches off (`ProducerRules`).
 """
 
 from typing import Final, NamedTuple, TypeAlias
 
-from tidelog.broker.storage.producer_table import ProducerEntry, ProducerTable
+from tidelog.broker.storage.producer_table import CachedBatch, ProducerEntry, ProducerTable
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import BatchHeader, EndTransactionMarker, TransactionMarker
 from tidelog.protocol.sequences import increment_sequence, sequence_distance
@@ -75,6 +79,9 @@ def check(sent: BatchHeader, table: ProducerTable, slot: int, rules: ProducerRul
         expected = increment_sequence(last_sequence, 1)
         if sent.base_sequence != expected:
             for batch in table.batches(slot, count):
+                ended = has_ended(sent, batch, txn_start_offset)
+                if ended and sequence_distance(sent.base_sequence, batch.last_sequence) < _HALF_RING:
+                    return _of_ended(sent)
                 is_last = batch.last_sequence == sent.last_sequence
                 if is_last and batch.offset_delta == sent.last_offset_delta:
                     return Duplicate(batch.base_offset, batch.last_offset, batch.timestamp)
@@ -164,6 +171,21 @@ def is_late(marker: TransactionMarker, known: ProducerEntry | None) -> bool:
         and marker.transaction_version >= _EPOCH_PER_TRANSACTION
         and marker.producer_epoch == known.producer_epoch
         and known.current_txn_start_offset >= 0
+    )
+
+
+def has_ended(sent: BatchHeader, stored: CachedBatch, txn_start_offset: int) -> bool:
+    """Whether the transaction of a stored batch has ended. Its producer writes in transactions if `sent` is
+    of one; the present one begins at `txn_start_offset`, -1 while there is none."""
+    return sent.is_transactional and not 0 <= txn_start_offset <= stored.base_offset
+
+
+def _of_ended(sent: BatchHeader) -> Refusal:
+    """Clients abort the transaction and raise the epoch after this code."""
+    return Refusal(
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        f"producer {sent.producer_id} epoch {sent.producer_epoch} sent sequences {sent.base_sequence}.."
+        f"{sent.last_sequence}, which a transaction has that ended: abort, and raise the epoch",
     )
 
 

@@ -90,7 +90,7 @@ async def test_the_coordinator_is_asked_for_the_batch_that_begins_a_transaction_
         assert (await produce(asker, transactional(3, sequence))).error_code == ErrorCode.NONE
     assert coordinator.asked == [("app", 3, 0, "t", 0)]
     await end(asker, 3, commit=True)
-    assert (await produce(asker, transactional(3, 2))).base_offset == 2  # Sent again after the end.
+    assert (await produce(asker, transactional(3, 2))).error_code == ErrorCode.UNKNOWN_PRODUCER_ID
     assert len(coordinator.asked) == 1
     assert (await produce(asker, transactional(3, 3))).error_code == ErrorCode.NONE
     assert len(coordinator.asked) == 2

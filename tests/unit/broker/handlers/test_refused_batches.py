@@ -80,16 +80,9 @@ def _use_up_handles(client: Client, disk: BadDisk) -> None:
 
 
 def _shrink(client: Client, disk: BadDisk) -> None:
-    _set_least_in_sync(client, 2)
-
-
-def _grow(client: Client, disk: BadDisk) -> None:
-    _set_least_in_sync(client, 1)
-
-
-def _set_least_in_sync(client: Client, least: int) -> None:
     log = client.asker.replica("t").log
-    log.reconfigure(replace(log.config, min_insync_replicas=least))
+    log.reconfigure(replace(log.config, min_insync_replicas=2))
+    _lead(client, replicas=(client.asker.services.node_id, 2))
 
 
 def _depose(client: Client, disk: BadDisk) -> None:
@@ -98,8 +91,12 @@ def _depose(client: Client, disk: BadDisk) -> None:
 
 
 def _elect(client: Client, disk: BadDisk) -> None:
-    replica = client.asker.replica("t")
-    replica.lead(PartitionAssignment(replica.leader_id, replica.leader_epoch + 1, (0,), (0,)))
+    _lead(client, replicas=(client.asker.services.node_id,))
+
+
+def _lead(client: Client, replicas: tuple[int, ...]) -> None:
+    replica, node_id = client.asker.replica("t"), client.asker.services.node_id
+    replica.lead(PartitionAssignment(node_id, replica.leader_epoch + 1, replicas, (node_id,)))
 
 
 def _close(client: Client, disk: BadDisk) -> None:
@@ -113,7 +110,7 @@ def _open(client: Client, disk: BadDisk) -> None:
 REFUSALS = [
     pytest.param(_fill, _empty, ErrorCode.KAFKA_STORAGE_ERROR, id="a full disk"),
     pytest.param(_use_up_handles, _empty, ErrorCode.KAFKA_STORAGE_ERROR, id="too few file handles"),
-    pytest.param(_shrink, _grow, ErrorCode.NOT_ENOUGH_REPLICAS, id="a small in-sync set"),
+    pytest.param(_shrink, _elect, ErrorCode.NOT_ENOUGH_REPLICAS, id="a small in-sync set"),
     pytest.param(_depose, _elect, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="another leader"),
     pytest.param(_close, _open, ErrorCode.NOT_LEADER_OR_FOLLOWER, id="a log that is not open yet"),
 ]

@@ -34,6 +34,34 @@ def test_while_a_transaction_is_open_its_producer_writes_nothing_else(log: Log) 
     assert log.send(2, 0, 0) == Append()
 
 
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize(("first", "count"), [(2, 2), (2, 1), (3, 1), (0, 2), (0, 4), (3, 5)])
+def test_what_an_ended_transaction_has_is_no_duplicate_for_the_next_one(
+    log: Log, commits: bool, first: int, count: int
+) -> None:
+    """librdkafka numbers other records like this: nobody may be told that they are stored."""
+    log.send(1, 0, 0, 2, attributes=TRANSACTIONAL)
+    log.send(1, 0, 2, 2, attributes=TRANSACTIONAL)
+    assert log.send(1, 0, 2, 2, attributes=TRANSACTIONAL) == Duplicate(2, 3, NOW_MS)
+    log.end_transaction(1, 0, commits=commits)
+    again = log.send(1, 0, first, count, attributes=TRANSACTIONAL)
+    assert code(again) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert log.send(1, 0, 4, 2, attributes=TRANSACTIONAL) == Begin()
+    again = log.send(1, 0, first, count, attributes=TRANSACTIONAL)
+    assert code(again) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert log.send(1, 0, 4, 2, attributes=TRANSACTIONAL) == Duplicate(5, 6, NOW_MS)
+    assert code(log.send(1, 0, 5, attributes=TRANSACTIONAL)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_a_long_transaction_knows_its_old_batches(log: Log) -> None:
+    for sequence in range(9):
+        log.send(1, 0, sequence, attributes=TRANSACTIONAL)
+    assert code(log.send(1, 0, 0, attributes=TRANSACTIONAL)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    log.end_transaction(1, 0)
+    assert code(log.send(1, 0, 0, attributes=TRANSACTIONAL)) == ErrorCode.UNKNOWN_PRODUCER_ID
+    assert code(log.send(1, 0, 0)) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
 def test_a_newer_epoch_needs_the_coordinators_answer_while_an_older_transaction_is_open(log: Log) -> None:
     log.send(1, 0, 0, attributes=TRANSACTIONAL)
     assert log.send(1, 1, 0, attributes=TRANSACTIONAL) == Begin()
