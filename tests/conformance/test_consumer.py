@@ -1,6 +1,7 @@
 """Our consumer against our broker: sessions that are kept and ended, and a log whose beginning moves."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -78,10 +79,18 @@ async def test_an_assignment_made_while_positions_of_another_are_sought_is_read(
 
 
 @pytest.mark.parametrize(
-    ("policy", "is_subscribed"), [("earliest", False), ("none", False), ("earliest", True)]
+    ("policy", "is_subscribed", "group"),
+    [
+        ("earliest", False, {}),
+        ("none", False, {}),
+        ("earliest", True, {}),
+        ("earliest", True, {"group_id": "classic"}),
+        ("earliest", True, {"group_id": "kip-848", "group_protocol": "consumer"}),
+    ],
+    ids=str,
 )
 async def test_a_position_is_lost_with_its_topic_though_a_new_one_has_the_same_name(
-    site: Site, policy: str, is_subscribed: bool
+    site: Site, policy: str, is_subscribed: bool, group: dict[str, Any]
 ) -> None:
     async def write(*values: bytes) -> None:
         async with site.producer() as producer:
@@ -91,7 +100,8 @@ async def test_a_position_is_lost_with_its_topic_though_a_new_one_has_the_same_n
     old, new = ([b"%s %d" % (kind, number) for number in range(5)] for kind in (b"old", b"new"))
     await site.create()
     await write(*old[:3])
-    consumer = site.consumer(*[TOPIC] * is_subscribed, auto_offset_reset=policy, fetch_max_wait_ms=60_000)
+    settings: dict[str, Any] = {"fetch_max_wait_ms": 60_000, "auto_commit_interval_ms": 10, **group}
+    consumer = site.consumer(*[TOPIC] * is_subscribed, auto_offset_reset=policy, **settings)
     async with consumer, site.admin() as admin, asyncio.timeout(DEADLINE_SECONDS):
         if not is_subscribed:
             consumer.assign([FIRST])

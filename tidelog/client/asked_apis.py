@@ -7,16 +7,15 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.wire.asked_apis import OWN_APIS, AskedApis, Versions, every_version
 
 ASKED_APIS: Final[AskedApis] = OWN_APIS | {
-    # From version 13 on, these two name topics by id: a fetch session would hold a deleted topic beside its
-    # successor.
+    # From version 13 on it names topics by id, which a record may not wait for.
     ApiKey.PRODUCE: Versions(3, 12),
-    ApiKey.FETCH: Versions(4, 12),
+    ApiKey.FETCH: Versions(4, 16),
     ApiKey.LIST_OFFSETS: Versions(1, 9),
     # The first that consumers may send.
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(3, 4),
-    # OffsetFetch has a list of groups from version 8 on, FindCoordinator a list of keys from version 4 on.
-    ApiKey.OFFSET_COMMIT: Versions(2, 9),
-    ApiKey.OFFSET_FETCH: Versions(2, 7),
+    ApiKey.OFFSET_COMMIT: Versions(2, 10),
+    ApiKey.OFFSET_FETCH: Versions(2, 10),
+    # It has a list of keys from version 4 on.
     ApiKey.FIND_COORDINATOR: Versions(1, 3),
     ApiKey.JOIN_GROUP: Versions(2, 9),
     ApiKey.HEARTBEAT: Versions(1, 4),
@@ -56,6 +55,9 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.DESCRIBE_TRANSACTIONS: Versions(0, 0),
     ApiKey.LIST_TRANSACTIONS: Versions(0, 2),
 }
+
+LAST_BY_NAME: Final = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+"""From the next versions on, requests name topics by id."""
 
 LAST_WITHOUT_EPOCHS: Final = {ApiKey.TXN_OFFSET_COMMIT: 4, ApiKey.END_TXN: 4}
 """From the next versions on, requests expect an epoch per transaction, and brokers that add what is missing.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.client.admin.requests import GROUP, Requests, partitions_of
 from tidelog.client.admin.types import CommittedOffset, GroupDescription, GroupListing, GroupMember
 from tidelog.client.arguments import list_of_names
+from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _DEAD = "Dead"
+_LAST_OF_ONE_GROUP = 7
+"""From the next version of OffsetFetch on, it names a list of groups."""
 
 
 class GroupAdmin:
@@ -100,7 +103,9 @@ class GroupAdmin:
             "topics": None,
             "require_stable": require_stable,
         }
-        answer: types.OffsetFetchResponse = await self._of(group_id, ApiKey.OFFSET_FETCH, values, results)
+        answer: types.OffsetFetchResponse = await self._of(
+            group_id, ApiKey.OFFSET_FETCH, values, results, at_most=lambda _: _LAST_OF_ONE_GROUP
+        )
         return {
             TopicPartition(topic.name, each.partition_index): CommittedOffset(
                 each.committed_offset, each.committed_leader_epoch, each.metadata or ""
@@ -123,7 +128,8 @@ class GroupAdmin:
             {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
         ]
         values: types.OffsetCommitRequestDict = {"group_id": group_id, "topics": topics}
-        await self._of(group_id, ApiKey.OFFSET_COMMIT, values, partitions_of)
+        at_most = LAST_BY_NAME[ApiKey.OFFSET_COMMIT]
+        await self._of(group_id, ApiKey.OFFSET_COMMIT, values, partitions_of, at_most=lambda _: at_most)
 
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""

@@ -25,7 +25,13 @@ from tidelog.client.consumer.validation import validate
 from tidelog.client.offset_lookup import LATEST, look_up_offsets
 from tidelog.client.types import OffsetAndTimestamp
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
+from tidelog.protocol.hot import (
+    FIRST_BY_ID,
+    FetchPartition,
+    FetchRequest,
+    decode_fetch_response,
+    encode_fetch_request,
+)
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 from tidelog.wire.backoff import Backoff
@@ -181,13 +187,15 @@ class Fetcher:
         """Find positions for these readers, except those moved by a seek meanwhile. Returns the error."""
         wanted = {reader.key: reader.reset_timestamp or 0 for reader, _ in lost}
         readers = {each[0].key: each for each in lost}
+        topic_id = self._cluster.image.topic_id
+        ids = {key.topic: topic_id(key.topic) for key in readers}
 
         def place(key: TopicPartition, found: OffsetAndTimestamp) -> None:
             reader, generation = readers[key]
             if reader.generation == generation:
                 if found.offset >= 0:
                     _report_passed_over(reader, found.offset)
-                    reader.seek(found.offset, found.leader_epoch)
+                    reader.seek(found.offset, found.leader_epoch, ids[key.topic])
                     reader.valid_in = self._cluster.image.leader_epoch(key)
                 else:
                     # All records are older than the timestamp.
@@ -328,8 +336,11 @@ class Fetcher:
             for reader, _ in wanted
         }
         wait_ms = min(config.fetch_max_wait_ms, _SHORT_WAIT_MS) if waits_shortly else config.fetch_max_wait_ms
+        ids = {key.topic: each for key in partitions if (each := self._readers[key].topic_id) is not None}
         version = connection.version(ApiKey.FETCH)
-        ask = session.ask(partitions, version)
+        if any(key.topic not in ids for key in partitions):
+            version = min(version, FIRST_BY_ID - 1)
+        ask = session.ask(partitions, version, ids)
         request = FetchRequest(
             _CONSUMER,
             wait_ms,
@@ -350,6 +361,8 @@ class Fetcher:
                 return
             if body is not None:
                 response = decode_fetch_response(version, body)
+                if version >= FIRST_BY_ID:
+                    response = session.by_name(response)
                 try:
                     answer.set_result(self._answers.take(session, response, asked))
                 except ClientError as refused:

@@ -70,14 +70,24 @@ class Group:
         self._awaits_application = False
         self._is_closed = False
         self._coordinator = GroupCoordinator(cluster, config.group_id or "")
-        self.offsets = GroupOffsets(cluster.config, self._coordinator, self.membership, readers, self._react)
+        self.offsets = GroupOffsets(
+            cluster.config,
+            self._coordinator,
+            self.membership,
+            readers,
+            self._position_id,
+            lambda topic: cluster.image.topic_id(topic),
+            cluster.refresh,
+            self._react,
+        )
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self._subscription: TopicSubscription | None = None
         self._changed = asyncio.Event()
         self._heartbeat_is_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
-        self._committed: dict[TopicPartition, int] = {}
+        # The offset, and the id of the topic to which it belongs.
+        self._committed: dict[TopicPartition, tuple[UUID | None, int]] = {}
         # A commit that is repeated must not come after a later one: it would take the offsets back.
         self._commit_turn = asyncio.Lock()
         # What `on_partitions_assigned` runs for. If that is cancelled, `on_partitions_revoked` still comes.
@@ -384,7 +394,7 @@ class Group:
                 news = {
                     key: OffsetAndMetadata(offset, leader_epoch=self._readers[key].position_epoch)
                     for key, offset in self.finished().items()
-                    if key in partitions and self._committed.get(key) != offset
+                    if key in partitions and self._committed.get(key) != (self._position_id(key), offset)
                 }
                 await self._commit(news)
         except ClientError as error:
@@ -401,7 +411,13 @@ class Group:
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         await self.offsets.commit(offsets)
         self.commits += bool(offsets)
-        self._committed.update((key, each.offset) for key, each in offsets.items())
+        self._committed.update((key, (self._position_id(key), each.offset)) for key, each in offsets.items())
+
+    def _position_id(self, key: TopicPartition) -> UUID | None:
+        """The id of the topic to which a position of the partition belongs."""
+        reader = self._readers.get(key)
+        own = None if reader is None else reader.topic_id
+        return own or self._cluster.image.topic_id(key.topic)
 
     def finished(self) -> dict[TopicPartition, int]:
         """The offset up to which each partition is finished."""

@@ -9,6 +9,7 @@ answer to a fetch that is in flight (it has an older `generation`). Records come
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 from tidelog.client.consumer.conversion import columns_of, opened, part, record_columns, rows
 from tidelog.client.errors import CorruptRecordError
@@ -35,7 +36,6 @@ class PartitionReader:
         "_next",
         "_on_failure",
         "_records",
-        "_topic_id",
         "buffered_bytes",
         "doubted_image",
         "error",
@@ -53,6 +53,7 @@ class PartitionReader:
         "read_replica",
         "read_replica_until",
         "reset_timestamp",
+        "topic_id",
         "valid_in",
     )
 
@@ -91,7 +92,7 @@ class PartitionReader:
         # The metadata in which a broker did not find the topic.
         self.doubted_image: object | None = None
         # The id of the topic to which the position belongs, once it is known.
-        self._topic_id: object | None = None
+        self.topic_id: UUID | None = None
         self._check_crc = check_crc
         # Without bytes if a batch has no records to return.
         self._batches: deque[tuple[bytes, BatchHeader]] = deque()
@@ -103,9 +104,11 @@ class PartitionReader:
         self._records: list[ConsumerRecord] = []
         self._next = 0
 
-    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """Continue at `offset`, after a record of that leader epoch if it is known. Clears an error."""
+    def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH, topic_id: UUID | None = None) -> None:
+        """Continue at `offset`, after a record of that leader epoch, in the topic of that id, if they are
+        known. Clears an error."""
         self._forget()
+        self.topic_id = topic_id
         self.position = self.fetch_offset = offset
         self.position_epoch = self.fetch_epoch = leader_epoch
         self.reset_timestamp = None
@@ -142,12 +145,12 @@ class PartitionReader:
         self.error = None
         return True
 
-    def is_of(self, topic_id: object | None) -> bool:
-        """Whether the position belongs to the topic of this id. The first one after a seek counts; None is
-        an id that is not known."""
-        if self._topic_id is None:
-            self._topic_id = topic_id
-        return topic_id is None or topic_id == self._topic_id
+    def is_of(self, topic_id: UUID | None) -> bool:
+        """Whether the position belongs to the topic of this id. The first one counts after a seek that named
+        none; None is an id that is not known."""
+        if self.topic_id is None:
+            self.topic_id = topic_id
+        return topic_id is None or topic_id == self.topic_id
 
     @property
     def lag(self) -> int | None:
@@ -319,7 +322,7 @@ class PartitionReader:
         self.generation += 1
         self.error = None
         self.lost = self.lost_at = None
-        self._topic_id = None
+        self.topic_id = None
         self.position_epoch = self.fetch_epoch = self.valid_in = NO_LEADER_EPOCH
         self._drop_fetched()
 

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from tidelog.client.consumer.partition_reader import PartitionReader
-from tidelog.client.groups.offsets import GroupOffsets
-from tidelog.client.types import OffsetAndMetadata
+from tidelog.client.groups.offsets import CommittedPosition, GroupOffsets
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientClosedError, ClientError, TopicAuthorizationFailedError
@@ -63,7 +62,7 @@ class CommittedPositions:
 
     async def _fetch(
         self, keys: list[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | ClientError | None]:
+    ) -> dict[TopicPartition, CommittedPosition | ClientError | None]:
         """What the group committed for each, None for nothing, or why the user may not know it. Raises
         ClientError."""
         topics = {key.topic for key in keys}
@@ -104,7 +103,7 @@ class CommittedPositions:
                         elif committed is None:
                             self._begin_by_policy(reader)
                         else:
-                            reader.seek(committed.offset, committed.leader_epoch)
+                            reader.seek(committed.offset, committed.leader_epoch, committed.topic_id)
                 self._on_change()
         finally:
             self._asked.clear()

@@ -34,10 +34,11 @@ class GroupCoordinator:
         *,
         timeout_ms: int | None = None,
         is_held_back: bool = False,
+        at_most: int | None = None,
     ) -> Any:
-        """The decoded answer. `values` may depend on the version that the coordinator supports. Raises
-        ClientError if there is no answer."""
+        """The decoded answer. `values` may depend on the version, the highest that the coordinator supports
+        up to `at_most`. Raises ClientError if there is no answer."""
         connection = await self._cluster.connected(node_id, _JOIN_LANE if is_held_back else "")
-        version = connection.version(api_key)
+        version = connection.version(api_key, at_most=at_most)
         fields = values(version) if callable(values) else values
         return await connection.call(api_key, fields, version=version, timeout_ms=timeout_ms)

@@ -1,15 +1,18 @@
 """The committed offsets of a group, as one consumer reads and writes them.
 
 Owns: OffsetCommit and OffsetFetch, and their repetition. Invariants: a commit is sent as the member that owns
-the partitions; once one of them was given up, it fails, because another member may have committed since.
-Errors that concern the membership are passed to it. Source: Kafka's ConsumerCoordinator, KIP-447 for unstable
-offsets.
+the partitions; once one of them was given up, it fails, because another member may have committed since. An
+offset is committed and fetched for the topic of an id, if the cluster has ids: no position in a deleted topic
+becomes one in a later topic of its name. Errors that concern the membership are passed to it.
+Source: Kafka's ConsumerCoordinator, KIP-447 for unstable offsets, KIP-848 for topic ids.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
+from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.client.errors import CommitFailedError
 from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _FIRST_WITH_STABLE: Final = 7
+_FIRST_WITH_GROUPS: Final = 8
+_NO_TOPIC_ID: Final = UUID(int=0)
 _GONE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -42,8 +47,18 @@ _LATE: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBE
 _ABOUT_MEMBERSHIP: Final = _GONE | _LATE | MOVED | {ErrorCode.GROUP_AUTHORIZATION_FAILED}
 
 
+class CommittedPosition(NamedTuple):
+    """What a group committed for a partition of the topic of this id, None if it was asked by name."""
+
+    offset: int
+    leader_epoch: int
+    topic_id: UUID | None
+
+
 class GroupOffsets:
-    """`readers` are those of the consumer. `react` is called when the membership may have changed."""
+    """`readers` are those of the consumer. `position_id` is the id of the topic of a position, `topic_id` of
+    the present topic of a name, None if it is not known, and `refresh` looks it up. `react` is called when the
+    membership may have changed."""
 
     def __init__(
         self,
@@ -51,8 +66,14 @@ class GroupOffsets:
         coordinator: GroupCoordinator,
         membership: Membership | ConsumerMembership,
         readers: Mapping[TopicPartition, object],
+        position_id: Callable[[TopicPartition], UUID | None],
+        topic_id: Callable[[str], UUID | None],
+        refresh: Callable[[], Awaitable[object]],
         react: Callable[[], None],
     ) -> None:
+        self._position_id = position_id
+        self._topic_id = topic_id
+        self._refresh = refresh
         self._timeout_ms = config.request_timeout_ms
         self._coordinator = coordinator
         self._membership = membership
@@ -80,42 +101,62 @@ class GroupOffsets:
 
     async def fetch(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    ) -> dict[TopicPartition, CommittedPosition | None]:
         """What the group committed for each, None for nothing. Raises ClientError, RequestTimeoutError."""
-        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        found: dict[TopicPartition, CommittedPosition | None] = {}
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
-        asked: list[types.OffsetFetchRequestTopicDict] = [
-            {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
-        ]
-
-        def values(version: int) -> "types.OffsetFetchRequestDict":
-            # An offset that a transaction still holds is waited for: what comes after it is not decided.
-            is_stable = version >= _FIRST_WITH_STABLE
-            return {"group_id": self._membership.group_id, "topics": asked, "require_stable": is_stable}
 
         async def attempt() -> ClientError | None:
-            answer: types.OffsetFetchResponse = await self._call(ApiKey.OFFSET_FETCH, values)
-            results = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
-            if answer.error_code != ErrorCode.NONE:
-                return self._refusal(error_code(answer.error_code), self._membership.identity)
+            names = {name: self._topic_id(name) for name in topics}
+            answer = await self._ask_for(topics, names)
+            of_group = answer.groups[0] if answer.groups else answer
+            if of_group.error_code != ErrorCode.NONE:
+                return self._refusal(error_code(of_group.error_code), self._membership.identity)
+            by_id = {topic_id: name for name, topic_id in names.items()}
+            is_by_id = not of_group.topics or not of_group.topics[0].name
+            results = [
+                (by_id[topic.topic_id] if is_by_id else topic.name, each)
+                for topic in of_group.topics
+                for each in topic.partitions
+            ]
             for name, each in results:
                 if each.error_code != ErrorCode.NONE:
                     code = error_code(each.error_code)
+                    if code is ErrorCode.UNKNOWN_TOPIC_ID:
+                        await self._refresh()  # Its topic was deleted, or the coordinator learns of it soon.
                     return self._refusal(code, self._membership.identity, f", topic {name!r}")
             for name, each in results:
                 key, offset = TopicPartition(name, each.partition_index), each.committed_offset
-                is_there = offset != NO_OFFSET
-                found[key] = (
-                    OffsetAndMetadata(offset, each.metadata or "", each.committed_leader_epoch)
-                    if is_there
-                    else None
-                )
+                own_id = names[name] if is_by_id else None
+                committed = CommittedPosition(offset, each.committed_leader_epoch, own_id)
+                found[key] = committed if offset != NO_OFFSET else None
             return None
 
         await self._repeat(attempt, "committed offsets")
         return found
+
+    async def _ask_for(self, topics: Mapping[str, list[int]], ids: Mapping[str, UUID | None]) -> Any:
+        """The answer to OffsetFetch for partitions of topics: by id, if all have one and the coordinator
+        supports it."""
+        group_id = self._membership.group_id
+
+        def values(version: int) -> "types.OffsetFetchRequestDict":
+            # An offset that a transaction still holds is waited for: what comes after it is not decided.
+            is_stable = version >= _FIRST_WITH_STABLE
+            if version < _FIRST_WITH_GROUPS:
+                named: list[types.OffsetFetchRequestTopicDict] = [
+                    {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
+                ]
+                return {"group_id": group_id, "topics": named, "require_stable": is_stable}
+            asked: list[types.OffsetFetchRequestGroupTopicDict] = [
+                {"name": name, "topic_id": ids[name] or _NO_TOPIC_ID, "partition_indexes": indexes}
+                for name, indexes in topics.items()
+            ]
+            return {"groups": [{"group_id": group_id, "topics": asked}], "require_stable": is_stable}
+
+        return await self._call(ApiKey.OFFSET_FETCH, values, by_id=None not in ids.values())
 
     async def find_coordinator(self) -> int:
         """The coordinator's node id, looked up if it is not known. Raises ClientError."""
@@ -129,6 +170,7 @@ class GroupOffsets:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
     ) -> ClientError | None:
         topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+        ids = {key.topic: self._position_id(key) for key in offsets}
         for key, (offset, metadata, leader_epoch) in offsets.items():
             topics.setdefault(key.topic, []).append(
                 {
@@ -144,15 +186,22 @@ class GroupOffsets:
             "generation_id_or_member_epoch": identity.generation,
             "member_id": identity.member_id,
             "group_instance_id": self._membership.group_instance_id if is_member else None,
-            "topics": [{"name": name, "partitions": entries} for name, entries in topics.items()],
+            "topics": [
+                {"name": name, "topic_id": ids[name] or _NO_TOPIC_ID, "partitions": entries}
+                for name, entries in topics.items()
+            ],
         }
-        answer: types.OffsetCommitResponse = await self._call(ApiKey.OFFSET_COMMIT, values)
+        by_id = None not in ids.values()
+        answer: types.OffsetCommitResponse = await self._call(ApiKey.OFFSET_COMMIT, values, by_id=by_id)
+        names = {topic_id: name for name, topic_id in ids.items()}
         codes = {
-            error_code(each.error_code): topic.name for topic in answer.topics for each in topic.partitions
+            error_code(each.error_code): topic.name or names.get(topic.topic_id)
+            for topic in answer.topics
+            for each in topic.partitions
         }
         for code in sorted(codes.keys() - {ErrorCode.NONE}):
             error = self._refusal(code, identity, f", topic {codes[code]!r}")
-            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                 # The topic was deleted. A rebalance must not wait until it exists again.
                 error.retriable = False
             return error
@@ -177,11 +226,16 @@ class GroupOffsets:
         return broker_error(code, f"group {membership.group_id!r}{of}")
 
     async def _call(
-        self, api_key: ApiKey, values: Mapping[str, object] | Callable[[int], Mapping[str, object]]
+        self,
+        api_key: ApiKey,
+        values: Mapping[str, object] | Callable[[int], Mapping[str, object]],
+        *,
+        by_id: bool,
     ) -> Any:
         node_id = await self.find_coordinator()
+        at_most = None if by_id else LAST_BY_NAME[api_key]
         try:
-            return await self._coordinator.call(node_id, api_key, values)
+            return await self._coordinator.call(node_id, api_key, values, at_most=at_most)
         except ClientError as error:
             if error.retriable and self._membership.coordinator == node_id:
                 self._membership.coordinator = None

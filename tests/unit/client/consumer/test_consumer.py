@@ -421,7 +421,7 @@ async def test_offsets_of_a_forbidden_topic_do_not_keep_the_others_from_being_re
         ]
         return {"error_code": 0, "topics": topics}
 
-    async with ScriptedBroker() as broker:
+    async with ScriptedBroker(OffsetFetch=(1, 7)) as broker:
         broker.scripts[ApiKey.FIND_COORDINATOR] = lambda _: {"error_code": 0, "node_id": 1}
         broker.scripts[ApiKey.OFFSET_FETCH] = committed
         broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
