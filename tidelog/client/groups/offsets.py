@@ -57,8 +57,8 @@ class CommittedPosition(NamedTuple):
 
 class GroupOffsets:
     """`readers` are those of the consumer. `position_id` is the id of the topic of a position, `topic_id` of
-    the present topic of a name, None if it is not known, and `refresh` looks it up. `react` is called when the
-    membership may have changed."""
+    the present topic of a name, None if it is not known, and `refresh` looks it up. `react` is called when
+    the membership may have changed."""
 
     def __init__(
         self,
