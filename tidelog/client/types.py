@@ -7,7 +7,7 @@ timestamps and epochs are plain ints; -1 means "none", as in the protocol.
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from operator import index
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from tidelog.wire.metadata import TopicPartition
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
     KT = TypeVar("KT", default=bytes | None)
     VT = TypeVar("VT", default=bytes | None)
+    # What a lambda as a serializer takes is not known.
+    SentKT = TypeVar("SentKT", contravariant=True, default=Any)
+    SentVT = TypeVar("SentVT", contravariant=True, default=Any)
 else:
     from typing import TypeVar
 
     KT = TypeVar("KT")
     VT = TypeVar("VT")
+    SentKT = TypeVar("SentKT", contravariant=True)
+    SentVT = TypeVar("SentVT", contravariant=True)
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
 

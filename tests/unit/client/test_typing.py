@@ -8,6 +8,7 @@ import pytest
 
 from tidelog import Consumer, ConsumerRecord, Producer, TopicPartition
 from tidelog.broker.testing.embedded import EmbeddedBroker
+from tidelog.protocol.types import Buffer
 
 
 @pytest.fixture
@@ -19,6 +20,10 @@ async def servers() -> AsyncIterator[str]:
 
 def number(raw: bytes | None) -> int:
     return int(raw or b"0")
+
+
+def encoded(number: int) -> bytes:
+    return number.to_bytes(4, "big")
 
 
 async def test_without_deserializers_keys_and_values_are_bytes(servers: str) -> None:
@@ -67,3 +72,26 @@ async def test_a_consumer_can_be_named_without_its_types(servers: str) -> None:
 
     async with Consumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         assert await read(consumer) == b"5"
+
+
+async def test_a_producer_takes_what_its_serializers_take_and_without_them_bytes(servers: str) -> None:
+    async def write(producer: Producer) -> None:
+        await producer.send_and_wait("orders", bytearray(b"6"), key=None)
+
+    async with Producer(bootstrap_servers=servers) as producer:
+        assert_type(producer, Producer[Buffer | None, Buffer | None])
+        await write(producer)
+        with pytest.raises(TypeError, match="expected bytes"):
+            await producer.send_and_wait("orders", "text")  # type: ignore[arg-type]
+    async with Producer(bootstrap_servers=servers, value_serializer=encoded) as numbers:
+        assert_type(numbers, Producer[Buffer | None, int])
+        await numbers.send_and_wait("orders", 7, key=b"key")
+        with pytest.raises(AttributeError):
+            await numbers.send_and_wait("orders", b"7")  # type: ignore[arg-type]
+
+
+async def test_a_lambda_as_a_serializer_takes_anything(servers: str) -> None:
+    async with Producer(
+        bootstrap_servers=servers, value_serializer=lambda value: json.dumps(value).encode()
+    ) as producer:
+        await producer.send_and_wait("orders", {"any": "value"})

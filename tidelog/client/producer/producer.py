@@ -16,7 +16,7 @@ import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic, time, time_ns
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from tidelog.client.arguments import function_or_none, timeout_seconds, whole_number
 from tidelog.client.asked_apis import ASKED_APIS
@@ -42,10 +42,13 @@ from tidelog.client.types import (
     OffsetAndMetadata,
     PreparedTransaction,
     RecordMetadata,
+    SentKT,
+    SentVT,
     group_metadata,
     offsets_to_commit,
 )
 from tidelog.protocol.records import BATCH_HEADER_SIZE, FIELD_SIZES, RecordBatchBuilder
+from tidelog.protocol.types import Buffer
 from tidelog.wire.cluster import Cluster, checked_topic_name
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientClosedError, ClientError
@@ -63,20 +66,63 @@ _TOO_LARGE = 1 << 31
 
 
 @shows_settings(ClusterConfig, ProducerConfig, client_id=_CLIENT_ID)
-class Producer:
+class Producer(Generic[SentKT, SentVT]):
     """An idempotent producer. `async with Producer(bootstrap_servers="host:port") as producer: ...`
 
     `partitioner` is called as (key, all partitions, partitions with a leader). The default chooses the same
     partition for a key as the Java client. It sends records without a key in batches, each to another
-    partition. `cluster` holds the connection settings as one value; keywords override it. Sizes are in bytes,
-    times in milliseconds. Raises ConfigError for settings that contradict each other.
+    partition. The types of keys and values are those that the serializers take, without them bytes.
+    Serializers are called for None too. `cluster` holds the connection settings as one value; keywords
+    override it. Sizes are in bytes, times in milliseconds. Raises ConfigError for settings that contradict
+    each other.
     """
+
+    @overload
+    def __init__(
+        self: "Producer[Buffer | None, Buffer | None]",
+        *,
+        key_serializer: None = None,
+        value_serializer: None = None,
+        partitioner: Partitioner | None = None,
+        session: ProducerSession | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "Producer[Buffer | None, SentVT]",
+        *,
+        key_serializer: None = None,
+        value_serializer: Serializer[SentVT],
+        partitioner: Partitioner | None = None,
+        session: ProducerSession | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "Producer[SentKT, Buffer | None]",
+        *,
+        key_serializer: Serializer[SentKT],
+        value_serializer: None = None,
+        partitioner: Partitioner | None = None,
+        session: ProducerSession | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        *,
+        key_serializer: Serializer[SentKT],
+        value_serializer: Serializer[SentVT],
+        partitioner: Partitioner | None = None,
+        session: ProducerSession | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None: ...
 
     def __init__(
         self,
         *,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[SentKT] | None = None,
+        value_serializer: Serializer[SentVT] | None = None,
         partitioner: Partitioner | None = None,
         session: ProducerSession | None = None,
         **settings: Unpack[ProducerSettings],
@@ -189,8 +235,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: SentVT | None = None,
+        key: SentKT | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
@@ -207,6 +253,7 @@ class Producer:
         except TypeError:
             checked_topic_name(topic)
             raise
+        # For mypy, a type variable is not narrowed by these tests of the types.
         if route is not None and type(value) is bytes and (key is None or type(key) is bytes):
             if partition is not None:
                 try:
@@ -216,7 +263,7 @@ class Producer:
             elif key is None:
                 queue = route.sticky
             else:
-                queue = route.by_key[key]
+                queue = route.by_key[key]  # type: ignore[index]
             if queue is not None and (batch := queue.open) is not None:
                 builder = batch.builder
                 keys = builder.run_keys
@@ -225,7 +272,7 @@ class Producer:
                     try:
                         body = builder.run_fixed_size + FIELD_SIZES[len(value)]
                         if key is not None:
-                            body += FIELD_SIZES[len(key)]
+                            body += FIELD_SIZES[len(key)]  # type: ignore[arg-type]
                         size = builder.size_bytes + FIELD_SIZES[body]
                     except IndexError:
                         size = _TOO_LARGE
@@ -239,7 +286,7 @@ class Producer:
                         )
                     ):
                         if keys is not None and key is not None:
-                            keys.append(key)
+                            keys.append(key)  # type: ignore[arg-type]
                         builder.run_values.append(value)
                         builder.size_bytes = size
                         builder.record_count = index + 1
@@ -250,7 +297,7 @@ class Producer:
                         return delivery
                 stamp = time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
                 try:
-                    count = builder.append(stamp, key, value, headers or ())
+                    count = builder.append(stamp, key, value, headers or ())  # type: ignore[arg-type]
                 except (TypeError, ValueError, AttributeError):
                     count = 0  # What is wrong is found and explained below.
                 if count:
@@ -260,8 +307,8 @@ class Producer:
     async def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: SentVT | None = None,
+        key: SentKT | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Headers | None = None,

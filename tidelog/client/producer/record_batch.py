@@ -6,7 +6,7 @@ timestamp. Invariants: it never exceeds its maximum size, unless its only record
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from tidelog.client.arguments import whole_number
 from tidelog.client.types import AppendedRecord
@@ -14,7 +14,8 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
-Serializer: TypeAlias = Callable[[Any], bytes | None]
+_T = TypeVar("_T")
+Serializer: TypeAlias = Callable[[_T], bytes | None]
 RecordFields = tuple[bytes | None, bytes | None, int, Sequence[tuple[str, bytes | None]]]
 
 
@@ -24,8 +25,8 @@ class BatchBuilder:
     def __init__(
         self,
         max_size_bytes: int,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[Any] | None = None,
+        value_serializer: Serializer[Any] | None = None,
     ) -> None:
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
