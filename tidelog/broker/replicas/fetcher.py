@@ -6,7 +6,8 @@ one that ends before the start of the leader's, one that lacks the epochs in a g
 
 Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
 role changed ignores answers to earlier requests; a waiting request is given up when another partition is to
-be fetched, so that a new leader waits for its followers for at most one round trip.
+be fetched, so that a new leader does not wait for its followers until that is answered. The next request names
+all partitions, so this happens the later the more there are.
 
 Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
 """
@@ -40,6 +41,8 @@ from tidelog.protocol.records import iter_batches
 logger = structlog.get_logger(__name__)
 INTERRUPT_SECONDS: Final = 0.02
 """How long a request may go on while other partitions wait: those of one change come together."""
+INTERRUPT_SECONDS_PER_PARTITION: Final = 0.0005
+"""How much longer for each partition: several times what it costs to name it again."""
 _FIRST_BACKOFF_S: Final = 0.05
 _BYTES_PER_STEP: Final = 1 << 20
 """Written between two turns of other work."""
@@ -120,7 +123,8 @@ class Fetcher:
         self._ask_from_end(replica)
         self._is_due.set()
         if self._asking is not None and self._interruption is None:
-            self._interruption = self._loop.call_later(INTERRUPT_SECONDS, self._interrupt)
+            delay_s = INTERRUPT_SECONDS + INTERRUPT_SECONDS_PER_PARTITION * len(self._fetching)
+            self._interruption = self._loop.call_later(delay_s, self._interrupt)
 
     def remove(self, replica: Replica) -> None:
         """Fetch nothing more for this replica."""

@@ -25,7 +25,7 @@ from typing import Protocol
 
 from tidelog.broker.storage.sync_queue import SyncQueue
 
-MAX_THREADS = 4
+MAX_THREADS = 16
 """How many logs threads flush at the same time. They start only when that many flushes are in progress."""
 
 

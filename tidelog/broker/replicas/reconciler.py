@@ -9,7 +9,8 @@ Invariants:
   other steps run in turns (`protocol.steps`), so that thousands of partitions do not block other work;
 - folders are made before a topic is stored (`prepare`) and removed after its deletion is stored, so a crash
   leaves only folders without records, or folders with an id that the catalog remembers;
-- partitions that others created are opened, or made, when they are stored;
+- partitions that others created are opened, or made, when they are stored; those of topics that wait in a
+  row together, because each opening costs a sync;
 - a running replica gets its role at once, also while earlier changes wait for logs: their work repeats it,
   and a role of an earlier epoch changes nothing;
 - work that fails is reported, and does not stop later work.
@@ -20,7 +21,7 @@ Event loop only.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -49,7 +50,7 @@ from tidelog.protocol.steps import Pace, Steps
 logger = structlog.get_logger(__name__)
 STEP_COST_REPLICA = 4
 """Starting or stopping a replica counts as this many elements (see `protocol.steps`)."""
-_OPENED_AT_ONCE = 64
+_OPENED_AT_ONCE = 256
 """Logs: then their replicas begin, and other work on the disk has its turn."""
 _Work: TypeAlias = Iterator[Awaitable[None] | None]
 """Yields None if other work may run, else what it has to wait for."""
@@ -61,6 +62,14 @@ class _Leaving(NamedTuple):
     topic: Topic
     indexes: Sequence[int]
     is_deletion: bool = False
+
+
+class _Waiting(NamedTuple):
+    """Work that begins when all before it is done."""
+
+    work: _Work
+    created: Topic | None = None
+    """The new topic whose logs it opens."""
 
 
 class Reconciler:
@@ -78,7 +87,7 @@ class Reconciler:
         self._making = Together(self._make, self._busy)
         self._pace = Pace()
         """Of all work, because many changes may be followed in one step of the loop."""
-        self._waiting: deque[_Work] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._leaving: list[_Leaving] = []
         self._task: asyncio.Task[None] | None = None
         self._changing_roles: set[asyncio.Task[None]] = set()
@@ -139,7 +148,8 @@ class Reconciler:
                 task = asyncio.get_running_loop().create_task(self._turns.run(self._roles(change, topic)))
                 self._changing_roles.add(task)
                 task.add_done_callback(self._roles_changed)
-            self._begin(self._followed(change, topic))
+            created = topic if isinstance(change.delta, TopicCreated) else None
+            self._begin(self._followed(change, topic), created)
 
     def _stop_removed(self, change: Change, topic: Topic) -> None:
         """Their logs are deleted later. A change that adds such a replica again must not let it follow with
@@ -212,14 +222,25 @@ class Reconciler:
         logs = self._partitions.logs.logs
         missing = [index for index in indexes if (topic.name, index) not in logs]
         if missing:
-            yield self._open(topic, missing)
+            yield self._open([(topic, missing), *self._opened_next(_OPENED_AT_ONCE - len(missing))])
 
-    async def _open(self, topic: Topic, indexes: Sequence[int]) -> None:
+    def _opened_next(self, most: int) -> Iterator[tuple[Topic, Sequence[int]]]:
+        """The partitions, up to this number, of the new topics that wait next."""
+        for _, topic in islice(self._waiting, 1, None):
+            if topic is None or topic.topic_id in self._prepared:
+                return
+            indexes = partitions_held(topic, self._partitions.node_id)
+            most -= len(indexes)
+            if most < 0:
+                return
+            yield topic, indexes
+
+    async def _open(self, wanted: Sequence[tuple[Topic, Sequence[int]]]) -> None:
         try:
-            await self._partitions.open([(topic, indexes)])
+            await self._partitions.open(wanted)
         except OSError as error:
             advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
-            logger.error("topic_not_opened", topic=topic.name, error=str(error), advice=advice)
+            logger.error("topic_not_opened", topic=wanted[0][0].name, error=str(error), advice=advice)
 
     async def _remove(self, leaving: list[_Leaving]) -> None:
         """Empty the list, with one sync for the names of all folders."""
@@ -259,7 +280,7 @@ class Reconciler:
         if node_id == self._partitions.node_id:
             self.gone.difference_update(topic_ids)
 
-    def _begin(self, work: _Work) -> None:
+    def _begin(self, work: _Work, created: Topic | None = None) -> None:
         """Do the first step now if no other work runs, and the rest in turns."""
         if not self._waiting and not self._busy.locked():
             try:
@@ -271,7 +292,7 @@ class Reconciler:
                 work = iter(())
             if not isinstance(work, chain) and not self._leaving:
                 return
-        self._waiting.append(work)
+        self._waiting.append(_Waiting(work, created))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._do_waiting())
 
@@ -280,7 +301,7 @@ class Reconciler:
             while self._waiting:
                 try:
                     try:
-                        for wanted in self._waiting[0]:
+                        for wanted in self._waiting[0].work:
                             await (self._turns.next() if wanted is None else wanted)
                     finally:
                         if self._leaving and len(self._waiting) == 1:

@@ -214,19 +214,31 @@ class LogManager:
         """
         opened: list[PartitionLog] = []
         failed: list[tuple[TopicPartition, OSError]] = []
+        found: dict[TopicPartition, tuple[MadeFolder, LogConfig]] = {}
         for topic, topic_id, partition, config in partitions:
             key = (topic, partition)
-            if key in self.logs:
-                continue
+            if key not in self.logs:
+                try:
+                    found[key] = self._folder(key, topic_id), config
+                except OSError as error:
+                    failed.append((key, error))
+        new = [key for key, (folder, _) in found.items() if folder.is_new]
+        try:
+            self._begin_new(new)
+        except OSError as error:
+            failed += [(key, error) for key in new]
+            found = {key: each for key, each in found.items() if not each[0].is_new}
+        for key, (folder, config) in found.items():
             latest, has_copies = (latest_epochs or {}).get(key, ANY_EPOCH), key in copied
             try:
-                log = self.create(topic, topic_id, partition, config, now_ms, latest, has_copies=has_copies)
-                opened.append(log)
+                opened.append(self._begin(key, folder, config, now_ms, latest, has_copies=has_copies))
             except OSError as error:
                 failed.append((key, error))
                 if is_out_of_handles(error):
                     break
         failed += self._flush(opened)
+        # Their files were not checked to the end, so the next start must not trust them.
+        self._unopened |= bool(failed)
         for (topic, partition), failure in failed:
             if is_out_of_handles(failure):
                 raise failure  # This log is not damaged, and the next logs would find no handle either.
@@ -290,27 +302,48 @@ class LogManager:
         if key in self.logs:
             return self.logs[key]
         try:
-            folder = self._folders.open(key, topic_id)
-            if folder.is_new:
-                if lost := self._checkpoints.recovery_point(key):
-                    what = {"topic": topic, "partition": partition, "records_before": lost}
-                    logger.error("partition_folder_missing", **what, advice=_FOLDER_ADVICE)
-                self._folders.sync()
-                self._begin_anew([key])
-            is_clean = folder.is_new or self.was_clean
-            log = self._open(
-                key,
-                folder.path,
-                config,
-                now_ms,
-                is_clean=is_clean,
-                latest_epoch=latest_epoch,
-                has_copies=has_copies,
-            )
+            folder = self._folder(key, topic_id)
+            self._begin_new([key] if folder.is_new else [])
+            return self._begin(key, folder, config, now_ms, latest_epoch, has_copies=has_copies)
         except OSError:
             # Its files were not checked to the end, so the next start must not trust them.
             self._unopened = True
             raise
+
+    def _folder(self, key: TopicPartition, topic_id: UUID) -> MadeFolder:
+        """The folder of a partition, made if there is none: then `_begin_new` follows. Raises OSError."""
+        folder = self._folders.open(key, topic_id)
+        if folder.is_new and (lost := self._checkpoints.recovery_point(key)):
+            what = {"topic": key[0], "partition": key[1], "records_before": lost}
+            logger.error("partition_folder_missing", **what, advice=_FOLDER_ADVICE)
+        return folder
+
+    def _begin_new(self, keys: Sequence[TopicPartition]) -> None:
+        """Make the names of new folders durable, with one sync, before they are used. Raises OSError."""
+        if keys:
+            self._folders.sync()
+            self._begin_anew(keys)
+
+    def _begin(
+        self,
+        key: TopicPartition,
+        folder: MadeFolder,
+        config: LogConfig,
+        now_ms: int,
+        latest_epoch: int,
+        *,
+        has_copies: bool,
+    ) -> PartitionLog:
+        """The log of a folder that may be used. Raises OSError."""
+        log = self._open(
+            key,
+            folder.path,
+            config,
+            now_ms,
+            is_clean=folder.is_new or self.was_clean,
+            latest_epoch=latest_epoch,
+            has_copies=has_copies,
+        )
         self.logs[key] = log
         self._report(log)
         return log

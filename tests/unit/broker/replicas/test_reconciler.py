@@ -356,29 +356,29 @@ async def test_logs_that_wait_to_be_made_are_not_taken_for_those_of_a_topic_that
 
 
 async def test_roles_change_and_replicas_begin_while_many_logs_are_being_opened(tmp_path: Path) -> None:
-    gate = Gate("t-100")
+    gate = Gate("t-300")
     services = await opened(tmp_path, disk=gate)
     topic_id = await created_by_others(services, led_by(2, 0), name="u")
-    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
+    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(301, [1]))))
     await until(gate.reached.is_set)
     await services.cluster.change(lambda _: PartitionsChanged(topic_id, {0: led_by(1, 1)}))
     await until(lambda: services.replicas["u", 0].stopped is None and ("t", 0) in services.replicas)
     assert services.replica("u", 0).leader_epoch == 1
-    assert ("t", 100) not in services.replicas
+    assert ("t", 300) not in services.replicas
     gate.open_gate.set()
     await services.reconciler.settled()
-    assert len(services.replicas) == 102
+    assert len(services.replicas) == 302
     await services.close()
 
 
 async def test_a_log_that_a_removal_deletes_later_does_not_follow_after_it_is_added_again(
     tmp_path: Path,
 ) -> None:
-    gate = Gate("t-100")
+    gate = Gate("t-300")
     services = await opened(tmp_path, disk=gate)
     topic_id = await created_by_others(services, led_by(2, 0), name="u")
     removed = services.replicas["u", 0]
-    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(101, [1]))))
+    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(301, [1]))))
     await until(gate.reached.is_set)
     for assigned in (led_by(2, 1, 2), led_by(2, 1, 2, 1), led_by(2, 2, 2, 1)):
         await services.cluster.change(lambda _, now=assigned: PartitionsChanged(topic_id, {0: now}))  # type: ignore[misc]
