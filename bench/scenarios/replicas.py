@@ -1,5 +1,6 @@
 """Three brokers with three replicas of each partition, beside three nodes of Kafka: what acks=all costs, how
-long nothing is acknowledged after a leader was killed, and how a follower that is far behind catches up.
+long nothing is acknowledged after a leader was killed, how a follower that is far behind catches up, and how
+soon thousands of partitions take records.
 
 Tidelog answers once two brokers have a record on their disks, Kafka once two have it in their page caches,
 Kafka that flushes (flush.messages=1) as Tidelog. Processor time is that of all brokers and of etcd; Kafka has
@@ -32,6 +33,9 @@ _BEHIND_RECORDS = 100
 _BEHIND_REQUESTS = 10_000
 """A gigabyte, in batches of 100 records."""
 _MEANWHILE_S = 10.0
+_MANY = {"topics": 1_000, "partitions": 3, "at_once": 50}
+_WRITTEN_S = 10.0
+_AGAIN_S = 6.0
 _LIMIT_S = 180.0
 _POLL_S = 0.01
 _FASTER = (Requirement(1.0, FlushedKafkaCluster.name),)
@@ -102,6 +106,7 @@ def _afterwards(results: Results, server: Server, run: Run) -> None:
     with new_topic(server) as topic, new_topic(server) as busy:
         _measure_gap(results, server, f"{TOPIC}-led-by-last")
         _measure_recovery(results, server, topic, busy)
+    _measure_many(results, server)
 
 
 def _measure_memory(results: Results, server: Cluster) -> None:
@@ -147,6 +152,25 @@ def _measure_recovery(results: Results, server: Cluster, topic: str, busy: str) 
     )
     for measure, unit, value, requirements in rows:
         results.row(title, measure, unit, requirements).add(server.name, value, others)
+
+
+def _measure_many(results: Results, server: Cluster) -> None:
+    """Thousands of partitions are created and written; then the last node is killed, which leads a third."""
+    victim = server.nodes[-1]
+    options = {**_MANY, "replicas": len(server.nodes), "node_id": server.replicas[-1], "pid": victim.pid}
+    numbers = run_program("many_partitions", port=server.port, **options)
+    victim.kill()
+    title = f"3 replicas: {_MANY['topics'] * _MANY['partitions']:,} partitions"
+    rows: Sequence[tuple[str, str, Sequence[Requirement]]] = (
+        ("from the first request until each has a record", "written_s", _limit(_WRITTEN_S)),
+        ("kill -9 of the leader of a third: p99 until one has a record", "again_s", _limit(_AGAIN_S)),
+    )
+    for measure, name, requirements in rows:
+        results.row(title, measure, "s", requirements).add(server.name, float(numbers[name]))
+
+
+def _limit(seconds: float) -> tuple[Requirement, ...]:
+    return (Requirement(seconds, at_least=False),)
 
 
 def _until(server: Cluster, topic: str, in_sync: int) -> None:
