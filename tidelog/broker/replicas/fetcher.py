@@ -6,8 +6,8 @@ one that ends before the start of the leader's, one that lacks the epochs in a g
 
 Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
 role changed ignores answers to earlier requests; a waiting request is given up when another partition is to
-be fetched, so that a new leader does not wait for its followers until that is answered. The next request names
-all partitions, so this happens the later the more there are.
+be fetched, so that a new leader does not wait for its followers until that is answered. The next request
+names all partitions, so this happens the later the more there are.
 
 Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
 """

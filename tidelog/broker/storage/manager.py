@@ -23,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -50,7 +50,7 @@ from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producers_before import producers_before
-from tidelog.broker.storage.recovery import ANY_EPOCH
+from tidelog.broker.storage.recovery import ANY_EPOCH, RecoveryReport
 from tidelog.broker.storage.snapshot import decode_snapshot, snapshots, write_snapshot
 from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode, again
@@ -465,8 +465,6 @@ class LogManager:
 
     def _report(self, log: PartitionLog) -> None:
         report = log.recovery
-        # Thousands of partitions may report: only what was found.
-        found = {name: value for name, value in asdict(report).items() if value not in ("", [], None, -1)}
         if report.start_moved is not None:
             logger.warning(
                 "log_start_moved",
@@ -485,11 +483,12 @@ class LogManager:
                 logging.WARNING if is_power_cut else logging.ERROR,
                 "log_tail_truncated" if is_power_cut else "log_damage_found",
                 topic=log.topic,
-                **found | {"holes": [str(hole) for hole in report.holes]},
+                **_found(report) | {"holes": [str(hole) for hole in report.holes]},
                 partition=log.partition,
                 advice=advice,
             )
         elif not report.clean_shutdown or report.rebuilt_indexes:
+            found = _found(report)
             # After a clean shutdown, indexes that have to be rebuilt are missing or damaged.
             if report.truncated_bytes:
                 found["advice"] = _TAIL_ADVICE
@@ -732,6 +731,11 @@ class LogManager:
         with ThreadPoolExecutor(_SYNCED_AT_ONCE, thread_name_prefix="closing") as threads:
             list(threads.map(lambda log: log.close(clean), others))
         return next((log.failure for log in logs if log.failure is not None), None)
+
+
+def _found(report: RecoveryReport) -> dict[str, Any]:
+    """Thousands of partitions may report: only what was found."""
+    return {name: value for name, value in asdict(report).items() if value not in ("", [], None, -1)}
 
 
 __all__ = ["PARTITION_METADATA", "DataFolderError", "FoundPartition", "LogManager", "NewPartitions"]

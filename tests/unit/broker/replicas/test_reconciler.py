@@ -371,6 +371,40 @@ async def test_roles_change_and_replicas_begin_while_many_logs_are_being_opened(
     await services.close()
 
 
+class CountingGate(Gate):
+    """Counts how often the names in the data folder become durable."""
+
+    data_dir = Path()
+    name_syncs = 0
+
+    def fsync_directory(self, path: Path) -> None:
+        self.name_syncs += path == self.data_dir
+        super().fsync_directory(path)
+
+
+async def test_topics_that_wait_in_a_row_are_opened_together_and_those_behind_a_deletion_later(
+    tmp_path: Path,
+) -> None:
+    gate = CountingGate("t-0")
+    gate.data_dir = tmp_path
+    services = await opened(tmp_path, disk=gate)
+    topics = [Topic(f"u{number}", uuid4(), assign(3, [1])) for number in range(50)]
+    again = Topic("u0", uuid4(), assign(1, [1]))
+    await services.cluster.change(lambda _: TopicCreated(Topic("t", uuid4(), assign(1, [1]))))
+    await until(gate.reached.is_set)
+    deltas = [*map(TopicCreated, topics), TopicDeleted(topics[0].topic_id, (1,)), TopicCreated(again)]
+    for delta in deltas:
+        await services.cluster.change(lambda _, delta=delta: delta)
+    gate.name_syncs = 0
+    gate.open_gate.set()
+    await services.reconciler.settled()
+    assert services.replica("u49", 2).log.end_offset == 0
+    assert read_topic_id(Disk(), tmp_path / "u0-0") == again.topic_id
+    assert gate.name_syncs <= 4  # For t, for the topics in a row, for the removal, and for the last one.
+    assert len(services.replicas) == 1 + 49 * 3 + 1
+    await services.close()
+
+
 async def test_a_log_that_a_removal_deletes_later_does_not_follow_after_it_is_added_again(
     tmp_path: Path,
 ) -> None:
