@@ -119,6 +119,12 @@ class Broker:
                 store=store,
                 disk=disk,
             )
+            if config.has_open_store:
+                advice = (
+                    "who reaches etcd may make users and register brokers: enable TLS and authentication"
+                    " there, and set cluster.store with https:, cluster.store.user, cluster.store.password"
+                )
+                logger.warning("store_without_security", cluster_store=config.cluster_store, advice=advice)
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
                 await services.authentication.start(has_peers=services.membership is not None)
             own_handlers = build_handlers(services)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -10,7 +11,8 @@ import typer
 
 from tidelog.cli.failures import Failure, run_with_admin
 from tidelog.cli.http_port import HttpAddress
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument
+from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, credentials_of, read_password
 
 if TYPE_CHECKING:
     from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -136,6 +138,39 @@ def raise_producer_ids(config_file: Settings = None, assignments: Assignments = 
     print(f"next producer id {_while_stopped(config_file, assignments, raise_producer_ids)}")
 
 
+@app.command("add-user")
+def add_user(
+    user: Annotated[str, argument(metavar="USER", help="Name of the user.")],
+    config_file: Settings = None,
+    assignments: Assignments = None,
+    password_file: PasswordFile = None,
+    mechanisms: Mechanisms = None,
+    iterations: Iterations = 4096,
+) -> None:
+    """Create the first user of a cluster over etcd, or change a password, while no broker runs.
+
+    Give the settings of a broker: cluster.store and what it needs to connect. Without --password-file the
+    command asks for the password, or reads the first line of the standard input.
+    """
+    import asyncio
+
+    from tidelog.broker.data_folder.first_users import add_user_in_etcd
+    from tidelog.broker.storage.checkpoints import CheckpointError
+    from tidelog.broker.storage.disk import Disk
+    from tidelog.protocol.errors import ApiError
+
+    with _as_failures():
+        config = _settings(config_file, assignments)
+        made = credentials_of(read_password(password_file), mechanisms, iterations)
+        try:
+            is_new = asyncio.run(add_user_in_etcd(config, Disk(), user, made))
+        except ApiError as error:
+            raise Failure(error.message) from None
+        except CheckpointError as error:
+            raise Failure(str(error)) from None
+    print(f"{'made' if is_new else 'changed'} {user}")
+
+
 def _while_stopped(
     config_file: Path | None,
     assignments: list[str] | None,
@@ -143,24 +178,38 @@ def _while_stopped(
 ) -> T:
     """What `work` returns, while no broker can use the data folder. Raises Failure."""
     import asyncio
-    import os
 
-    from tidelog.broker.cluster.store import StoreError
-    from tidelog.broker.command import settings_given
-    from tidelog.broker.configuration.broker_config import BrokerConfig
     from tidelog.broker.replicas.ownership import locked
     from tidelog.broker.storage.disk import Disk
-    from tidelog.broker.storage.manager import DataFolderError
-    from tidelog.protocol.settings import ConfigError
 
     disk = Disk()
-    try:
-        given = settings_given({}, assignments or [])
-        config = BrokerConfig.load(given, environ=os.environ, file=config_file)
+    with _as_failures():
+        config = _settings(config_file, assignments)
         if not config.data_dir.is_dir():
             raise Failure(f"{config.data_dir} is not a folder: data.dir must be that of the broker")
         with locked(disk, config.data_dir, shared=False):
             return asyncio.run(work(config, disk))
+
+
+def _settings(config_file: Path | None, assignments: list[str] | None) -> BrokerConfig:
+    """Of a broker, as `tidelog serve` takes them. Raises ConfigError."""
+    import os
+
+    from tidelog.broker.command import settings_given
+    from tidelog.broker.configuration.broker_config import BrokerConfig
+
+    return BrokerConfig.load(settings_given({}, assignments or []), environ=os.environ, file=config_file)
+
+
+@contextmanager
+def _as_failures() -> Iterator[None]:
+    """Raise Failure for what may be wrong with the settings, the folder or etcd."""
+    from tidelog.broker.cluster.store import StoreError
+    from tidelog.broker.storage.manager import DataFolderError
+    from tidelog.protocol.settings import ConfigError
+
+    try:
+        yield
     except (ConfigError, StoreError, DataFolderError) as error:
         raise Failure(str(error)) from None
     except OSError as error:

@@ -14,7 +14,7 @@ import typer
 
 from tidelog.cli.failures import Failure
 from tidelog.cli.options import option
-from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
+from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, credentials_of, read_password
 
 if TYPE_CHECKING:
     from tidelog.broker.data_folder.catalog_rebuilding import Rebuilt
@@ -94,9 +94,8 @@ def add_user(
     """Create a user, or change its password, while no broker runs.
 
     Without --password-file the command asks for the password, or reads the first line of the standard input.
+    If the catalog is in etcd, use `tidelog cluster add-user`.
     """
-    import os
-
     from tidelog.broker.cluster.store import StoreError
     from tidelog.broker.data_folder.first_users import add_user
     from tidelog.broker.replicas.ownership import locked
@@ -104,14 +103,8 @@ def add_user(
     from tidelog.broker.storage.disk import Disk
     from tidelog.broker.storage.manager import DataFolderError
     from tidelog.protocol.errors import ApiError
-    from tidelog.protocol.scram import SALT_BYTES, credential_of, salted_password
 
-    made = {}
-    password = read_password(password_file)
-    for mechanism in mechanisms_of(mechanisms):
-        salt = os.urandom(SALT_BYTES)
-        salted = salted_password(mechanism, password, salt, iterations)
-        made[mechanism] = credential_of(mechanism, salted, salt, iterations)
+    made = credentials_of(read_password(password_file), mechanisms, iterations)
     disk = Disk()
     try:
         disk.make_directory(data_dir)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.configuration.address_overrides import checked_overrides
-from tidelog.broker.configuration.cluster_settings import ClusterSettings
+from tidelog.broker.configuration.cluster_settings import ETCD, ClusterSettings
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds, source_of
 from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
 from tidelog.broker.configuration.listener_overrides import (
@@ -356,6 +356,12 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
             one.security_protocol is SecurityProtocol.PLAINTEXT for one in self.listener_configs
         )
         return bool(self.authorizer_class_name) or not has_open_listeners
+
+    @property
+    def has_open_store(self) -> bool:
+        """Whether everyone who reaches etcd may change the catalog, although there is security."""
+        is_open = self.cluster_store.startswith(ETCD) and "https:" not in self.cluster_store
+        return self.is_secured and is_open and not self.cluster_store_password
 
     @cached_property
     def _by_mechanism(self) -> Mapping[tuple[str, str], BrokerConfig]:

@@ -43,7 +43,7 @@ async def move_to_etcd(config: BrokerConfig, disk: Disk) -> bool:
 
     Raises StoreError, OSError.
     """
-    store = _opened(config)
+    store = opened(config)
     try:
         own_id = await asyncio.to_thread(_cluster_id, disk, config.data_dir)
         there = await store.held_cluster_id()
@@ -80,7 +80,7 @@ async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
 
     Returns the next one that it gives. Raises StoreError, OSError.
     """
-    store = _opened(config)
+    store = opened(config)
     try:
         highest = await asyncio.to_thread(highest_producer_id_below, disk, config.data_dir)
         folders = await asyncio.to_thread(_latest_epochs, disk, config.data_dir)
@@ -105,7 +105,7 @@ async def correct_older_catalog(
     Time in which the sessions of stopped brokers must end. Raises StoreError, OSError.
     """
     while True:
-        await _until_stopped(store, patience_s)
+        await until_stopped(store, patience_s)
         catalog = await store.load()
         _check_held(catalog, node_id, latest_epochs)
         by_id = {
@@ -122,7 +122,8 @@ async def correct_older_catalog(
             await store.commit(deltas[:_AT_ONCE], catalog.revision)
 
 
-async def _until_stopped(store: SharedStore, patience_s: float) -> None:
+async def until_stopped(store: SharedStore, patience_s: float) -> None:
+    """Return once no broker has a session. Raises StoreError that names those which still have."""
     living: frozenset[BrokerSession] = frozenset()
     try:
         async with asyncio.timeout(patience_s):
@@ -162,7 +163,8 @@ def _latest_epochs(disk: Disk, data_dir: Path) -> dict[FoundPartition, int]:
     return {found: epoch for found, epoch in epochs.items() if epoch != NO_LEADER_EPOCH}
 
 
-def _opened(config: BrokerConfig) -> EtcdStore:
+def opened(config: BrokerConfig, *, may_begin: bool = False) -> EtcdStore:
+    """The store that the settings name. Raises StoreError if that is not etcd."""
     if not config.cluster_store.startswith(ETCD):
         raise StoreError(
             f"cluster.store: expected {ETCD}URL,… of the members of etcd, got {config.cluster_store!r}"
@@ -172,7 +174,7 @@ def _opened(config: BrokerConfig) -> EtcdStore:
             f"{config.data_dir} has folders of several processes, and a broker over etcd has one: start this "
             "broker with --processes 1 and stop it, before it uses etcd"
         )
-    return etcd_store_of(config, may_begin=False)
+    return etcd_store_of(config, may_begin=may_begin)
 
 
 def _accept(disk: Disk, data_dir: Path) -> None:

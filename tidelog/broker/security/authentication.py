@@ -114,9 +114,8 @@ class Authentication:
             if sasl.OAUTHBEARER in mechanisms:
                 await self._read_keys(listener)
             elif not self._users.names():
-                advice = (
-                    "no user can authenticate: stop the broker and run `tidelog storage add-user DIR USER`"
-                )
+                command = "cluster add-user USER" if has_peers else "storage add-user DIR USER"
+                advice = f"no user can authenticate: stop the broker and run `tidelog {command}`"
                 logger.warning("listener_without_users", listener=listener, advice=advice)
 
     async def _read_keys(self, listener: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.configuration.settings import flatten, parse_assignment, variable_of
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
@@ -243,3 +244,21 @@ def test_a_schema_registry_is_an_address_without_a_password(url: str, problem: s
         BrokerConfig(console_schema_registry_url=url)
     assert "secret" not in str(caught.value)
     assert BrokerConfig(console_schema_registry_url="https://registry:8081/a").console_schema_registry_url
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_open"),
+    [
+        ({"cluster.store": "etcd:http://a:2379", "listeners": "SASL_PLAINTEXT://:1"}, True),
+        ({"cluster.store": "etcd:http://a:2379", "authorizer.class.name": STANDARD_AUTHORIZER}, True),
+        ({"cluster.store": "etcd:http://a:2379"}, False),
+        ({"cluster.store": "etcd:https://a:2379", "listeners": "SASL_PLAINTEXT://:1"}, False),
+        ({"cluster.store": "", "listeners": "SASL_PLAINTEXT://:1"}, False),
+    ],
+)
+def test_an_etcd_without_password_and_tls_is_open_where_a_listener_is_not(
+    settings: dict[str, str], is_open: bool
+) -> None:
+    assert BrokerConfig.load(settings).has_open_store is is_open
+    file = {"TIDELOG_CLUSTER_STORE_PASSWORD": "secret"}
+    assert not BrokerConfig.load(settings, environ=file).has_open_store

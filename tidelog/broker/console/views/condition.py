@@ -85,6 +85,8 @@ class Condition(NamedTuple):
     uncleanable_partitions: int
     ordered_faults: int | None
     """None: faults are not enabled."""
+    has_open_store: bool
+    """Whether etcd has neither a password nor TLS, and a listener has security."""
 
 
 class Conditions:
@@ -127,6 +129,7 @@ class Conditions:
             prepared_seconds=dict(transactions.prepared_seconds),
             uncleanable_partitions=services.metrics.cleaner.uncleanable_partitions,
             ordered_faults=ordered_faults,
+            has_open_store=services.config.has_open_store,
         )
 
 

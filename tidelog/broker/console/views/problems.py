@@ -233,6 +233,15 @@ def _of_security(condition: Condition, lately: Lately) -> Iterator[CurrentProble
                 "text": f"The certificate of the listener {name} {when}.",
                 "remedy": "Replace its file: the broker notices the new one without a restart.",
             }
+    if condition.has_open_store:
+        yield {
+            "name": "store_without_security",
+            "severity": "critical",
+            "text": "The catalog is in an etcd without a password and without TLS: who reaches it may make "
+            "users, change ACLs and register brokers.",
+            "remedy": "Enable TLS and authentication in etcd, and set cluster.store with https:, "
+            "cluster.store.user and cluster.store.password.",
+        }
     if failed := lately.events.get("tidelog_tls_failures"):
         yield {
             "name": "handshakes_refused",

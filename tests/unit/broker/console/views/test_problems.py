@@ -25,6 +25,7 @@ HEALTHY = Condition(
     prepared_seconds={"fresh": 10.0},
     uncleanable_partitions=0,
     ordered_faults=None,
+    has_open_store=False,
 )
 
 
@@ -67,6 +68,7 @@ def test_nothing_is_wrong_with_a_healthy_broker() -> None:
         ("sequences_out_of_order", {"events": {"tidelog_out_of_order_batches": 301}}),
         ("transaction_waits", {"prepared_seconds": {"old": 3_601.0}}),
         ("faults_enabled", {"ordered_faults": 0}),
+        ("store_without_security", {"has_open_store": True}),
     ],
 )
 def test_each_cause_is_one_problem_with_a_remedy(name: str, changes: dict[str, Any]) -> None:
