@@ -59,6 +59,9 @@ class RefusalChecks:
                     self._find(f"{what} is behind refused batches only, and gets {given.name}")
                 if not is_refused and given != code:
                     self._find(f"{what} is behind what was not refused lately, and gets {given.name}")
-        if given.retriable:
-            for number in range(sent.last_offset_delta + 1):
-                refused[increment_sequence(sent.base_sequence, number)] = now
+        for number in range(sent.last_offset_delta + 1):
+            sequence = increment_sequence(sent.base_sequence, number)
+            if given.retriable:
+                refused[sequence] = now
+            else:
+                refused.pop(sequence, None)

@@ -9,7 +9,7 @@ Invariants:
 - a batch counts as behind refused ones only if each sequence from the next one up to it was in one of them,
   and each of these was refused within `REMEMBERED_MS`. So a producer that gave one up gets 45 then;
 - only a code after which every producer sends the batch again unchanged is remembered, and only one that
-  says that nothing was stored;
+  says that nothing was stored; the last code of a batch counts;
 - at most `MOST_BATCHES` batches of a producer and partition are remembered, which is what clients have in
   flight, and at most `MOST_PRODUCERS` producers, each counted once per partition and epoch. The oldest are
   forgotten first: without them the answer is Kafka's.
@@ -74,10 +74,11 @@ class RefusedBatches:
     ) -> None:
         """Remember a batch of a producer that gets this code, if its producer sends it again then."""
         first, delta = refused.base_sequence, refused.last_offset_delta
-        if not code.retriable or code is ErrorCode.CORRUPT_MESSAGE or first < 0 or delta < 0:
-            return
         producers = self._producers
         key = topic, partition, refused.producer_id, refused.producer_epoch
+        if not code.retriable or code is ErrorCode.CORRUPT_MESSAGE or first < 0 or delta < 0:
+            producers.get(key, {}).pop(first, None)  # It is given up, or comes again as smaller batches.
+            return
         batches = producers.setdefault(key, {})
         producers.move_to_end(key)
         if len(producers) > MOST_PRODUCERS:

@@ -56,6 +56,12 @@ def test_each_sequence_of_the_gap_was_in_a_refused_batch(lab: Lab) -> None:
     assert lab.before(0) is None
 
 
+def test_a_batch_that_is_refused_for_good_in_the_end_fills_no_gap(lab: Lab) -> None:
+    lab.refuse(0, code=TOO_FEW)
+    lab.refuse(0, code=ErrorCode.RECORD_LIST_TOO_LARGE)
+    assert lab.before(10) is None
+
+
 def test_epochs_and_partitions_are_apart(lab: Lab) -> None:
     lab.refuse(0)
     assert lab.before(10, epoch=1) is None
