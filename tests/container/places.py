@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,14 +112,17 @@ def test_the_objects_of_kubernetes_fit_each_other(file: str) -> None:
         budget = of_kind(file, "PodDisruptionBudget")[name]
         assert budget["selector"]["matchLabels"] == labels
         [claim] = stateful["volumeClaimTemplates"]
-        [mount] = stateful["template"]["spec"]["containers"][0]["volumeMounts"]
-        assert claim["metadata"]["name"] == mount["name"]
+        pod = stateful["template"]["spec"]
+        mounts = [each["name"] for each in pod["containers"][0]["volumeMounts"]]
+        assert mounts == [claim["metadata"]["name"], *(each["name"] for each in pod.get("volumes", ()))]
 
 
 class Pod:
     """What Kubernetes makes of a pod of a stateful set, in Docker. Its names are aliases in `network`."""
 
-    def __init__(self, file: str, stateful: str, index: int, network: str) -> None:
+    def __init__(self, file: str, stateful: str, index: int, network: str, secrets: Path) -> None:
+        """`secrets` has a folder for each secret, with a file for each of its keys."""
+        self._secrets = secrets
         self.container_name = new_name()
         self.spec = of_kind(file, "StatefulSet")[stateful]["template"]["spec"]
         [self.container] = self.spec["containers"]
@@ -132,7 +135,11 @@ class Pod:
         }
         self._environment: dict[str, str] = {}
         for each in self.container["env"]:
-            text = each.get("value") or fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
+            source = each.get("valueFrom", {})
+            if (asked := source.get("secretKeyRef")) is not None:
+                text = (secrets / asked["name"] / asked["key"]).read_text()
+            else:
+                text = each.get("value") or fields[source["fieldRef"]["fieldPath"]]
             self._environment[each["name"]] = self._filled(text)
         labels = of_kind(file, "StatefulSet")[stateful]["selector"]["matchLabels"]
         self.names = [
@@ -147,8 +154,11 @@ class Pod:
     def start(self, image: str, volume: str) -> None:
         command = [self._filled(text) for text in self.container.get("command", ())]
         owner = f"{self.spec['securityContext']['runAsUser']}:{self.spec['securityContext']['runAsGroup']}"
-        [mount] = self.container["volumeMounts"]
+        mount, *others = self.container["volumeMounts"]
         where = ("--volume", f"{volume}:{mount['mountPath']}:nocopy")
+        for other, held in zip(others, self.spec.get("volumes", ()), strict=True):
+            folder = self._secrets / held["secret"]["secretName"]
+            where += ("--volume", f"{folder}:{other['mountPath']}:ro")
         # As fsGroup does.
         chown = ("--user", "0", "--entrypoint", "chown", *where, image, owner, mount["mountPath"])
         docker("run", "--rm", *chown)
@@ -181,9 +191,14 @@ class Pod:
 
 
 @contextmanager
-def pods(file: str, images: dict[str, str]) -> Iterator[list[Pod]]:
+def pods(
+    file: str,
+    images: dict[str, str],
+    secrets: Path = ROOT,
+    when_started: Callable[[str, str], None] = lambda *_: None,
+) -> Iterator[list[Pod]]:
     """All pods of a file, which are ready by their probes. `images` are those of its stateful sets, in the
-    order in which they start."""
+    order in which they start; `when_started` is called with the network and the name of each one."""
     network = new_name()
     docker("network", "create", network)
     with ExitStack() as stack:
@@ -191,11 +206,12 @@ def pods(file: str, images: dict[str, str]) -> Iterator[list[Pod]]:
         running = []
         for stateful, image in images.items():
             for index in range(of_kind(file, "StatefulSet")[stateful].get("replicas", 1)):
-                pod = Pod(file, stateful, index, network)
+                pod = Pod(file, stateful, index, network, secrets)
                 volume = stack.enter_context(new_volume())
                 stack.callback(docker, "rm", "--force", "--volumes", pod.container_name)
                 pod.start(image, volume)
                 running.append(pod)
+            when_started(network, stateful)
         for pod in running:
             pod.wait_for_probes()
         yield running
@@ -213,9 +229,62 @@ def test_the_container_of_the_pod_becomes_ready_by_its_probes() -> None:
         assert advertised(broker) == ["PLAINTEXT://tidelog.shop.svc:9092"]
 
 
+_MAKE_USERS = """
+import json, ssl, sys, time, urllib.request
+context = ssl.create_default_context(cafile="/secrets/ca.crt")
+password, host = sys.argv[1:]
+# From tidelog/ to tidelog0.
+key = {"key": "dGlkZWxvZy8=", "range_end": "dGlkZWxvZzA=", "permType": "READWRITE"}
+for path, body in (
+    ("user/add", {"name": "root", "password": "of root"}),
+    ("user/grant", {"user": "root", "role": "root"}),
+    ("role/add", {"name": "tidelog"}),
+    ("role/grant", {"name": "tidelog", "perm": key}),
+    ("user/add", {"name": "tidelog", "password": password}),
+    ("user/grant", {"user": "tidelog", "role": "tidelog"}),
+    ("enable", {}),
+):
+    request = urllib.request.Request(f"https://{host}:2379/v3/auth/{path}", json.dumps(body).encode())
+    for _ in range(60):
+        try:
+            urllib.request.urlopen(request, context=context, timeout=10).read()
+            break
+        except OSError as error:
+            if getattr(error, "code", 0) == 400:
+                break  # An attempt before was executed.
+            time.sleep(1)
+    else:
+        sys.exit(f"{path} was not answered")
+"""
+"""What the comment of cluster.yml does with etcdctl, which Debian's package of the server does not have."""
+
+
 def test_the_pods_of_the_cluster_serve_together_and_go_on_without_one(tmp_path: Path) -> None:
     etcd = debian_image("etcd", "etcd-server", tmp_path)
-    with pods("cluster", {"tidelog-etcd": etcd, "tidelog": broker_image()}) as running:
+    certificates, password = (tmp_path / f"tidelog-etcd-{each}" for each in ("certificates", "password"))
+    for folder in (certificates, password):
+        folder.mkdir()
+    script = ["sh", str(ROOT / "deploy/kubernetes/etcd-certificates.sh"), _NAMESPACE]
+    subprocess.run(script, cwd=certificates, check=True)
+    for each in certificates.iterdir():
+        each.chmod(0o644)  # As fsGroup lets the pods read them.
+    (password / "password").write_text("of etcd")
+
+    def make_users(network: str, stateful: str) -> None:
+        if stateful == "tidelog-etcd":
+            where = (
+                "--network",
+                network,
+                "--volume",
+                f"{certificates}:/secrets:ro",
+                "--entrypoint",
+                "python",
+            )
+            host = f"tidelog-etcd-0.tidelog-etcd.{_NAMESPACE}.svc"
+            docker("run", "--rm", *where, broker_image(), "-c", _MAKE_USERS, "of etcd", host)
+
+    images = {"tidelog-etcd": etcd, "tidelog": broker_image()}
+    with pods("cluster", images, tmp_path, make_users) as running:
         brokers = [pod for pod in running if pod.container["image"] == _NAMED]
         assert [advertised(broker) for broker in brokers] == [
             [f"PLAINTEXT://tidelog-{index}.tidelog-brokers.shop.svc:9092"] for index in range(3)
