@@ -49,6 +49,9 @@ _TIDELOG = (sys.executable, "-m", "tidelog")
 _START_SECONDS = 3600.0
 # Its clients are in the container.
 _TWO_PROCESSES = {"TIDELOG_PROCESSES": "2", "TIDELOG_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092"}
+_ALIASES = ("full", "failing", "gone", "halved")
+_SCRAPED = {"TIDELOG_HTTP_ALLOWED_HOSTS": ",".join(_ALIASES)}
+"""Prometheus asks by names that these brokers do not advertise."""
 _SETTLE_SECONDS = 120.0
 
 
@@ -120,7 +123,7 @@ def site(prometheus_image: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     ports["broker"] = held[0].getsockname()[1]
     for each in held:
         each.close()
-    configuration = shortened(folder / "prometheus", "full", "failing", "gone", "halved")
+    configuration = shortened(folder / "prometheus", *_ALIASES)
     override = folder / "override.yml"
     override.write_text(
         f"""
@@ -158,10 +161,12 @@ services:
         image = broker_image()
         with (
             new_volume(*tmpfs) as small,
-            container(image, *network, "--network-alias", "full", volume=small) as full,
-            container(image, *network, "--network-alias", "failing") as failing,
-            container(image, *network, "--network-alias", "gone") as gone,
-            container(image, *network, "--network-alias", "halved", environment=_TWO_PROCESSES) as halved,
+            container(image, *network, "--network-alias", "full", volume=small, environment=_SCRAPED) as full,
+            container(image, *network, "--network-alias", "failing", environment=_SCRAPED) as failing,
+            container(image, *network, "--network-alias", "gone", environment=_SCRAPED) as gone,
+            container(
+                image, *network, "--network-alias", "halved", environment=_TWO_PROCESSES | _SCRAPED
+            ) as halved,
         ):
             lose_a_log(failing)
             lose_a_process(halved)
