@@ -139,7 +139,7 @@ class Refusals:
             events = broker.events("partition_offline")
             if len(events) > self._offline[broker.port]:
                 self._offline[broker.port] = len(events)
-                self.faults[f"restarts after {events[-1]['error']}"] += 1
+                self.faults["restart after partition_offline"] += 1
                 await self._count(broker)
                 await broker.restart()
 

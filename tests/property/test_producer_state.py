@@ -44,8 +44,8 @@ class Model:
                 expected = (expected + missing[0]) % RING
             if codes and expected == first:
                 code = codes[0]
+        known.pop(first, None)
         if code in RETRIED:
-            known.pop(first, None)
             known[first] = (count, code, now_ms)
             for oldest in list(known)[:-MOST_BATCHES]:
                 del known[oldest]
@@ -55,9 +55,7 @@ class Model:
         if pid not in self.producers:
             return 0 if pid < ISSUED and epoch > self.evicted.get(pid, -1) else None
         stored_epoch, batches, _ = self.producers[pid]
-        if epoch == stored_epoch:
-            return (batches[-1][0] + batches[-1][1]) % RING
-        return 0 if epoch > stored_epoch else None
+        return (batches[-1][0] + batches[-1][1]) % RING if epoch == stored_epoch else 0
 
     def check(self, pid: int, epoch: int, first: int, count: int, rules: ProducerRules) -> object:
         if pid not in self.producers:

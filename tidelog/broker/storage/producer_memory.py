@@ -137,8 +137,8 @@ class ProducerStates:
         return check(header, self._table, slot, self.rules)
 
     def next_sequence(self, sent: BatchHeader) -> int | None:
-        """The sequence with which the next batch of this producer and epoch has to begin; None if no batch of
-        them is stored."""
+        """The sequence with which the next batch of this producer has to begin, if its epoch is not an old
+        one; None if no batch of it is stored."""
         producer_id, epoch = sent.producer_id, sent.producer_epoch
         self._settle()
         slot = self._table.find(producer_id)
@@ -146,9 +146,7 @@ class ProducerStates:
             is_issued = producer_id < self._next_producer_id()
             return 0 if is_issued and epoch > self._evicted_epochs.get(producer_id, -1) else None
         _, known_epoch, count, last_sequence = self._table.state(slot)
-        if epoch == known_epoch and count:
-            return increment_sequence(last_sequence, 1)
-        return 0 if epoch >= known_epoch else None
+        return increment_sequence(last_sequence, 1) if epoch == known_epoch and count else 0
 
     def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Remember a batch that the log holds from `base_offset` on; one without a producer id does nothing,

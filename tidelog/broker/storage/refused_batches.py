@@ -73,10 +73,9 @@ class RefusedBatches:
         self, topic: Hashable, partition: int, refused: BatchHeader, code: ErrorCode, now_ms: int
     ) -> None:
         """Remember a batch of a producer that gets this code, if its producer sends it again then."""
-        first, delta = refused.base_sequence, refused.last_offset_delta
-        producers = self._producers
+        producers, first = self._producers, refused.base_sequence
         key = topic, partition, refused.producer_id, refused.producer_epoch
-        if not code.retriable or code is ErrorCode.CORRUPT_MESSAGE or first < 0 or delta < 0:
+        if not code.retriable or code is ErrorCode.CORRUPT_MESSAGE:
             producers.get(key, {}).pop(first, None)  # It is given up, or comes again as smaller batches.
             return
         batches = producers.setdefault(key, {})
@@ -84,7 +83,8 @@ class RefusedBatches:
         if len(producers) > MOST_PRODUCERS:
             producers.popitem(last=False)
         batches.pop(first, None)
-        batches[first] = _Refused(increment_sequence(first, delta + 1), code, now_ms)
+        next_sequence = increment_sequence(first, refused.last_offset_delta + 1)
+        batches[first] = _Refused(next_sequence, code, now_ms)
         if len(batches) > MOST_BATCHES:
             del batches[next(iter(batches))]
 

@@ -23,6 +23,18 @@ def test_who_was_evicted_is_kept_in_mind_for_the_next_thousand() -> None:
     assert len(log.machine._evicted_epochs) == 1_000
 
 
+def test_the_next_sequence_follows_the_last_batch_of_the_epoch_and_is_0_for_what_is_new() -> None:
+    log = Log(states(max_producers=1))
+    assert log.machine.next_sequence(header(1, 0, 5)) == 0
+    assert log.machine.next_sequence(header(NEVER_ISSUED, 0, 5)) is None
+    log.send(1, 0, 0, 3)
+    assert log.machine.next_sequence(header(1, 0, 5)) == 3
+    assert log.machine.next_sequence(header(1, 1, 5)) == 0
+    log.send(2, 0, 0)
+    assert log.machine.next_sequence(header(1, 0, 5)) is None  # It was evicted in this epoch.
+    assert log.machine.next_sequence(header(1, 1, 5)) == 0
+
+
 def test_an_open_transaction_keeps_its_producer() -> None:
     machine = states(max_producers=2, expiration_ms=1)
     machine.apply(header(1, 0, 0, attributes=TRANSACTIONAL), 0, NOW_MS)
