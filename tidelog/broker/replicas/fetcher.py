@@ -7,7 +7,7 @@ one that ends before the start of the leader's, one that lacks the epochs in a g
 Invariants: a follower asks from its durable end, so the leader may count what is before it; a replica whose
 role changed ignores answers to earlier requests; a waiting request is given up when another partition is to
 be fetched, so that a new leader does not wait for its followers until that is answered. The next request
-names all partitions, so this happens the later the more there are.
+names all partitions, so this happens the less often the more there are.
 
 Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread, KIP-227, KIP-595.
 """
@@ -15,6 +15,7 @@ Event loop only. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread,
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -41,8 +42,8 @@ from tidelog.protocol.records import iter_batches
 logger = structlog.get_logger(__name__)
 INTERRUPT_SECONDS: Final = 0.02
 """How long a request may go on while other partitions wait: those of one change come together."""
-INTERRUPT_SECONDS_PER_PARTITION: Final = 0.0005
-"""How much longer for each partition: several times what it costs to name it again."""
+INTERRUPT_SECONDS_PER_PARTITION: Final = 0.001
+"""How long between two requests that are given up, for each partition: many times what its name costs."""
 _FIRST_BACKOFF_S: Final = 0.05
 _BYTES_PER_STEP: Final = 1 << 20
 """Written between two turns of other work."""
@@ -104,6 +105,7 @@ class Fetcher:
         self._is_due = asyncio.Event()
         self._asking: asyncio.Task[FetchResponse] | None = None
         self._interruption: asyncio.TimerHandle | None = None
+        self._interrupted_at = -math.inf
         self._problem = ""
         self._task = self._loop.create_task(self._run())
 
@@ -123,8 +125,9 @@ class Fetcher:
         self._ask_from_end(replica)
         self._is_due.set()
         if self._asking is not None and self._interruption is None:
-            delay_s = INTERRUPT_SECONDS + INTERRUPT_SECONDS_PER_PARTITION * len(self._fetching)
-            self._interruption = self._loop.call_later(delay_s, self._interrupt)
+            earliest = self._interrupted_at + INTERRUPT_SECONDS_PER_PARTITION * len(self._fetching)
+            when = max(self._loop.time() + INTERRUPT_SECONDS, earliest)
+            self._interruption = self._loop.call_at(when, self._interrupt)
 
     def remove(self, replica: Replica) -> None:
         """Fetch nothing more for this replica."""
@@ -136,6 +139,7 @@ class Fetcher:
     def _interrupt(self) -> None:
         self._interruption = None
         if self._asking is not None:
+            self._interrupted_at = self._loop.time()
             self._asking.cancel()
 
     def _ask_from_end(self, replica: Replica) -> None:

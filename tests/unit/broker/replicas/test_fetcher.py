@@ -1,11 +1,9 @@
-"""The fetcher of one leader: when it gives up a request that waits, because another partition is wanted."""
+"""The fetcher of one leader: when it gives up a request that waits, as another partition is wanted."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
-
-import pytest
 
 from tests.waiting import until
 from tidelog.broker.replicas.fetcher import (
@@ -27,10 +25,9 @@ def replica(index: int) -> Any:
     return SimpleNamespace(topic_id=TOPIC_ID, partition=index, leader_epoch=0, log=log)
 
 
-@pytest.mark.parametrize("count", [1, 100])
-async def test_a_request_that_waits_is_given_up_the_later_the_more_partitions_the_next_one_names(
-    count: int,
-) -> None:
+async def test_requests_that_wait_are_given_up_the_less_often_the_more_partitions_the_next_one_names() -> (
+    None
+):
     asked: list[FetchRequest] = []
 
     async def fetch(_: int, request: FetchRequest) -> FetchResponse:
@@ -51,14 +48,16 @@ async def test_a_request_that_waits_is_given_up_the_later_the_more_partitions_th
         partition_max_bytes=100,
         longest_backoff_ms=100,
     )
-    for index in range(count):
+    clock = asyncio.get_running_loop().time
+    for index in range(100):
         fetcher.add(replica(index))
     await until(lambda: asked)
-    began = asyncio.get_running_loop().time()
-    fetcher.add(replica(count))
-    assert fetcher._interruption is not None
-    delay_s = INTERRUPT_SECONDS + INTERRUPT_SECONDS_PER_PARTITION * (count + 1)
-    assert fetcher._interruption.when() >= began + delay_s
-    await until(lambda: len(asked) == 2)
-    assert len(asked[1].topics[0][1]) == count + 1
+    for count, wait_s in ((101, INTERRUPT_SECONDS), (102, INTERRUPT_SECONDS_PER_PARTITION * 102)):
+        given_up = fetcher._interrupted_at if count > 101 else clock()
+        fetcher.add(replica(count))
+        assert fetcher._interruption is not None
+        assert fetcher._interruption.when() >= given_up + wait_s
+        assert count > 101 or fetcher._interruption.when() <= clock() + wait_s
+        await until(lambda: len(asked) == count - 99)  # noqa: B023
+        assert len(asked[-1].topics[0][1]) == count
     await fetcher.close()
