@@ -9,7 +9,7 @@ replica, in a higher epoch than the one before; a reassignment ends when all tha
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from tests.simulation.virtual_etcd import VirtualEtcd, VirtualEtcdClient
@@ -133,9 +133,18 @@ class StoreFacts:
 
 
 def digest(catalog: Catalog) -> bytes:
-    """Of all facts of an image, whatever order they came in."""
+    """Of all facts of an image, whatever order they came in.
+
+    A broker that loads the image again keeps its own order of what was removed and added meanwhile.
+    """
+    image = catalog.copy()
+    image.acls = dict.fromkeys(sorted(image.acls, key=str))
+    for facts in (image.brokers, image.broker_configs, image.users, image.client_quotas, image.deleted):
+        ordered: list[tuple[Any, Any]] = sorted(facts.items(), key=str)
+        facts.clear()
+        facts.update(ordered)
     found = hashlib.blake2b()
-    for line in sorted(b"\n".join(chunks_of(catalog)).split(b"\n")):
+    for line in sorted(b"\n".join(chunks_of(image)).split(b"\n")):
         found.update(line)
     return found.digest()
 

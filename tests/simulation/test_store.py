@@ -6,13 +6,15 @@ from uuid import uuid4
 
 import pytest
 
+from tests.simulation.checked_store import digest
 from tests.simulation.virtual_etcd import MEMBERS, VirtualEtcd, VirtualEtcdClient
 from tests.simulation.virtual_loop import Node, VirtualLoop
 from tests.simulation.virtual_network import Network
 from tidelog.broker.cluster import etcd_layout
-from tidelog.broker.cluster.catalog import ProducerIdsReserved
+from tidelog.broker.cluster.catalog import AclsChanged, BrokerRegistration, Catalog, ProducerIdsReserved
 from tidelog.broker.cluster.etcd_store import EtcdStore
 from tidelog.broker.cluster.store import BrokerSession, SessionLives, StoreError
+from tidelog.protocol.acls import Acl, Operation, PatternType, Permission, ResourceType
 
 
 def test_a_commit_that_a_session_prevented_is_not_stored_later() -> None:
@@ -64,3 +66,16 @@ def test_a_change_that_a_newer_release_wrote_is_not_taken_for_damage(monkeypatch
         loop.run_until_complete(play())
     finally:
         loop.close()
+
+
+def test_images_with_the_same_facts_in_another_order_are_equal() -> None:
+    kind = ResourceType.TOPIC, PatternType.LITERAL
+    acls = [Acl(*kind, name, "User:a", "*", Operation.READ, Permission.ALLOW) for name in "ab"]
+    brokers = [BrokerRegistration(number, ()) for number in (1, 2)]
+    image, reloaded = (
+        Catalog("c", acls=acls, brokers=brokers),
+        Catalog("c", acls=acls[::-1], brokers=brokers[::-1]),
+    )
+    assert digest(image) == digest(reloaded)
+    reloaded.apply(AclsChanged(removed=(acls[0],)))
+    assert digest(image) != digest(reloaded)
