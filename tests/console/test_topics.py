@@ -43,6 +43,21 @@ def test_a_topic_is_created_found_and_shown(console: Console, page: "Page") -> N
     assert_accessible(page)
 
 
+def test_a_narrow_page_shows_all_of_a_row(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "narrow", 2, 0))
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(console.url("/topics"))
+    shown = page.locator("tr", has_text="narrow").locator("th, td")
+    labels = [shown.nth(at).get_attribute("data-label") for at in range(shown.count())]
+    assert labels[:4] == ["Topic", "Partitions", "Offsets", "Size"]
+    for at in range(shown.count()):
+        box = shown.nth(at).bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    assert_accessible(page)
+
+
 def test_a_refusal_is_shown_and_changes_nothing(console: Console, page: "Page") -> None:
     page.goto(console.url("/topics"))
     page.get_by_text("Create a topic").click()

@@ -17,6 +17,8 @@ from tidelog.cli.cluster import app as cluster_commands
 from tidelog.client import Admin, NewTopic, Producer, TopicPartition
 
 TOPIC = "t"
+COPIED = "copied"
+"""Of one partition, with a replica on each broker."""
 PARTITIONS = 4
 RECORDS = 3
 """In each partition."""
@@ -63,8 +65,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Brokers]:
     async with brokers(tmp_path, (1, 2), http_port=0) as running:
         address = running.bootstrap_servers
         async with Admin(bootstrap_servers=address) as admin:
-            await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {})])
+            await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, {}), NewTopic(COPIED, 1, 2, {})])
         async with Producer(bootstrap_servers=address) as producer:
+            await producer.send_and_wait(COPIED, b"of each broker")
             for number in range(PARTITIONS * RECORDS):
                 await producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
             await producer.flush()
@@ -124,6 +127,7 @@ async def test_topics_producers_clients_and_groups_of_all_brokers_are_shown(
     assert [row["partition"] for row in producers["rows"]] == list(range(PARTITIONS))
     assert producers["total"] == PARTITIONS
     assert not producers["problems"]
+    assert (await site.get("/producers", topic=COPIED))["total"] == 1
     later = await site.get("/producers", topic=TOPIC, offset=3, limit=2)
     assert [row["partition"] for row in later["rows"]] == [3]
     (there, _) = led_by(cluster, 2)
@@ -143,17 +147,19 @@ async def _a_group_has_its_lag_wherever_its_partitions_are_and_is_reset(
 ) -> None:
     group_id = coordinated_by(cluster, coordinator, OFFSETS_TOPIC)
     async with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        await admin.groups.commit(group_id, {TopicPartition(TOPIC, index): 1 for index in range(PARTITIONS)})
+        committed = {TopicPartition(TOPIC, index): 1 for index in range(PARTITIONS)}
+        await admin.groups.commit(group_id, {**committed, TopicPartition(COPIED, 0): 0})
     (listed, *_) = (await site.get("/groups", order="lag"))["rows"]
-    lag = PARTITIONS * (RECORDS - 1)
-    assert (listed["group_id"], listed["partitions"], listed["lag"]) == (group_id, PARTITIONS, lag)
+    lag = PARTITIONS * (RECORDS - 1) + 1
+    assert (listed["group_id"], listed["partitions"], listed["lag"]) == (group_id, PARTITIONS + 1, lag)
     group = await site.get("/group", group_id=group_id)
     assert group["lag"] == lag
+    ends = [1, *[RECORDS] * PARTITIONS]
     assert [(row["start_offset"], row["high_watermark"]) for row in group["rows"]] == [
-        (0, RECORDS)
-    ] * PARTITIONS
+        (0, end) for end in ends
+    ]
     plan = await site.change("/group/reset", group_id=group_id, to="latest")
-    assert [row["new_offset"] for row in plan["rows"]] == [RECORDS] * PARTITIONS
+    assert [row["new_offset"] for row in plan["rows"]] == ends
     assert (await site.get("/group", group_id=group_id))["lag"] == 0
 
 
@@ -171,13 +177,14 @@ async def _a_transaction_is_shown_and_aborted_by_its_coordinator(cluster: Broker
         await producer.begin_transaction()
         for index in range(PARTITIONS):
             await producer.send(TOPIC, b"open", partition=index)
+        await producer.send(COPIED, b"open")
         await producer.flush()
         (shown,) = (await site.get("/transactions"))["rows"]
-        assert (shown["transactional_id"], shown["partition_count"]) == (name, PARTITIONS)
+        assert (shown["transactional_id"], shown["partition_count"]) == (name, PARTITIONS + 1)
         held_back = await site.get("/transactions/held-back")
-        assert {row["partition"]: row["is_hanging"] for row in held_back["rows"]} == dict.fromkeys(
-            range(PARTITIONS), False
-        )
+        # One row for each, not for each of its replicas.
+        found = sorted((row["topic"], row["partition"], row["is_hanging"]) for row in held_back["rows"])
+        assert found == [(COPIED, 0, False), *((TOPIC, index, False) for index in range(PARTITIONS))]
         assert {row["transactional_id"] for row in held_back["rows"]} == {name}
         assert name in await site.page("/transactions")
         aborted = await site.change("/transaction/abort", transactional_id=name)

@@ -77,8 +77,9 @@ class Watch:
 
     @property
     def points(self) -> Sequence[Point]:
-        """Oldest first."""
-        return list(self._points)
+        """Those of the last quarter of an hour, oldest first."""
+        earliest_ms = self._services.clock_ms() - MOST_POINTS * PERIOD_SECONDS * 1000
+        return [each for each in self._points if each["at_ms"] > earliest_ms]
 
     async def next_point(self) -> Point:
         """The next one that is measured."""

@@ -114,3 +114,18 @@ def test_lately_are_the_last_minutes_and_of_a_young_broker_all_since_its_start()
         assert old.lately().seconds <= LATELY_SECONDS
 
     run(body())
+
+
+def test_the_points_are_those_of_a_quarter_of_an_hour_though_nobody_looked_meanwhile() -> None:
+    async def body() -> None:
+        now_ms = 0
+        services: Any = SimpleNamespace(metrics=Metrics(), start_ms=LONG_AGO_MS, clock_ms=lambda: now_ms)
+        watch = Watch(services)
+        await watch.next_point()
+        now_ms = int(MOST_POINTS * PERIOD_SECONDS * 1000) - 1
+        await watch.next_point()
+        assert [each["at_ms"] for each in watch.points] == [0, now_ms]
+        now_ms += 1
+        assert [each["at_ms"] for each in watch.points] == [now_ms - 1]
+
+    run(body())

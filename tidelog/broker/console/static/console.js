@@ -26,6 +26,20 @@ const tidelog = (() => {
       }
   }, 1000);
 
+  // On a narrow page each row is a card, whose cells are labelled by the heading of their column.
+  const label = () => {
+    for (const table of document.querySelectorAll("table")) {
+      const names = [...table.querySelectorAll("thead th")].map((each) => each.textContent.trim());
+      for (const row of table.tBodies[0]?.rows ?? [])
+        if (row.cells.length === names.length)
+          [...row.cells].forEach((cell, at) => { if (names[at]) cell.dataset.label = names[at]; });
+    }
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    label();
+    new MutationObserver(label).observe(document.body, { childList: true, subtree: true });
+  });
+
   // <form data-api="POST /api/v1/topics" data-then="/console/topics">: sends its fields as a JSON object. A field
   // called a.b is the member b of the object a; <textarea data-kind="pairs"> is an object of lines name=value.
   const valuesOf = (form) => {

@@ -11,6 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const read = () => new Map([...section().querySelectorAll("[data-series]")]
     .map((cell) => [cell.dataset.series, Number(cell.dataset.value)]));
 
+  const now = () => Number(section().dataset.nowMs) / 1000;
   const first = read();
   const [total, ...partitions] = first.keys();
   partitions.sort((one, other) => first.get(other) - first.get(one));
@@ -25,17 +26,17 @@ document.addEventListener("DOMContentLoaded", () => {
     plot = new uPlot({
       width: width(), height: 220,
       axes: [axis(), { ...axis(), size: 70 }],
-      scales: { x: { range: (_, low, high) => [Math.min(low, high - 60), high] }, y: { range: (_, low, high) => [0, Math.max(high || 0, 1)] } },
+      // uPlot would give a single point a range of years.
+      scales: { x: { range: () => [Math.min(data[0][0] ?? now(), now() - 60), now()] }, y: { range: (_, low, high) => [0, Math.max(high || 0, 1)] } },
       series: [{}, ...names.map((label, number) => ({
         label, stroke: colour(colours[number % colours.length]), width: number ? 1 : 2, dash: DASHES[number], points: { show: data[0].length < 3 },
       }))],
     }, data, chart);
   };
   const sample = () => {
-    const now = Number(section().dataset.nowMs) / 1000;
-    if (data[0].at(-1) === now) return;
+    if (data[0].at(-1) === now()) return;
     const found = read();
-    data[0].push(now);
+    data[0].push(now());
     names.forEach((name, number) => data[number + 1].push(found.get(name) ?? null));
     if (data[0].length > MOST_POINTS) data.forEach((values) => values.shift());
     plot.setData(data);

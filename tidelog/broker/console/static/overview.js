@@ -2,7 +2,8 @@
 "use strict";
 
 (() => {
-  const MOST = 450;
+  const SPAN_MS = 900_000;
+  const PERIOD_MS = 2_000;
   // Each line has a colour, a pattern, and a text that looks like the pattern.
   const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4]];
   const PATTERNS = ["——", "– –", "····", "–·–"];
@@ -53,10 +54,22 @@
   });
 
   const linesOf = (chart) => chart.lines || codes.map((code) => [code, (point) => point.errors[code] || 0]);
-  const valuesOf = (chart) => [
-    points.map((point) => point.at_ms / 1000),
-    ...linesOf(chart).map(([, value]) => points.map(value)),
-  ];
+  // Nothing was measured while no page was open: a point without values ends the line there.
+  const withGaps = () => points.flatMap((point, index) => {
+    const after = index ? points[index - 1].at_ms : point.at_ms;
+    return point.at_ms - after > 3 * PERIOD_MS ? [{ at_ms: after + PERIOD_MS }, point] : [point];
+  });
+  const valuesOf = (chart) => {
+    const shown = withGaps();
+    return [
+      shown.map((point) => point.at_ms / 1000),
+      ...linesOf(chart).map(([, value]) => shown.map((point) => ("errors" in point ? value(point) : null))),
+    ];
+  };
+  const range = () => {
+    const now = points[points.length - 1].at_ms;
+    return [(now - SPAN_MS) / 1000, now / 1000];
+  };
   const widthOf = (chart) => Math.max(200, chart.box.clientWidth);
 
   const make = (chart) => {
@@ -73,7 +86,7 @@
       height: 170,
       legend: { show: false },
       cursor: { show: false },
-      scales: { y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 1) * 1.1] } },
+      scales: { x: { range }, y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 1) * 1.1] } },
       axes: [
         { ...axis, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 8)), space: 80 },
         { ...axis, size: 70, values: (_, ticks) => ticks.map(chart.write), ...(isBytes && { incrs: POWERS }) },
@@ -83,7 +96,7 @@
         stroke: palette[index % 4],
         width: 1.5,
         dash: DASHES[index % DASHES.length],
-        spanGaps: true,
+        points: { show: true, size: 3 },
       }))],
     }, valuesOf(chart), chart.box);
   };
@@ -121,7 +134,7 @@
     points = series.points;
     show();
     tidelog.live("/api/v1/events/overview", (point) => {
-      points = [...points, point].slice(-MOST);
+      points = [...points, point].filter((each) => point.at_ms - each.at_ms < SPAN_MS);
       show();
     });
   });

@@ -87,9 +87,11 @@ addEventListener("DOMContentLoaded", () => {
       if (message.found === message.rows.length) rows.replaceChildren();
       rows.append(...message.rows.map(rowOf(partition)));
       const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
-      const where = onePartition !== undefined ? "" : `, partition ${partition} of ${message.partitions}` +
+      const isDone = message.state === "done";
+      const where = onePartition !== undefined ? ` up to offset ${offset} of ${end}`
+        : (isDone ? ` in ${message.partitions} partitions` : ` up to offset ${offset} of ${end} in partition ${partition}, the ${partition + 1}. of ${message.partitions}`) +
         (message.not_served ? `; ${message.not_served} are not served` : "");
-      say(`${state[message.state]}: ${message.found} found up to offset ${offset} of ${end}${where}`);
+      say(`${state[message.state]}: ${message.found} found${where}`);
     });
   };
   if (onePartition === undefined)

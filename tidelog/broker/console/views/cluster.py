@@ -100,7 +100,7 @@ def cluster_facts(services: Services) -> Steps[ClusterFacts]:
             "holds": holds[broker.node_id],
             "in_sync": in_sync[broker.node_id],
         }
-        for broker in services.catalog.brokers.values()
+        for _, broker in sorted(services.catalog.brokers.items())
     ]
     return {
         "cluster_id": services.catalog.cluster_id,

@@ -152,7 +152,8 @@ def _partitions(services: Services) -> Steps[Partitions]:
             offline.add(key)
         if log.recovery.holes and log.holes:
             with_holes.append(key)
-        if log.transactions and (oldest := log.transactions.oldest()) is not None:
+        is_led = not replica.is_follower
+        if is_led and log.transactions and (oldest := log.transactions.oldest()) is not None:
             held_back.append((key, oldest[0]))
         if pace.spent():
             yield

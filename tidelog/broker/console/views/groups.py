@@ -114,10 +114,12 @@ class _Membership(TypedDict):
 
 
 class Group(_Membership, Listed):
-    """A group. `protocol` is the assignor; the epochs are those of the consumer protocol."""
+    """A group. `protocol` is the assignor; the epochs are those of the consumer protocol. Partitions that a
+    member has without a committed offset are in `without_commit`, and have no part in `lag`."""
 
     member_count: int
     lag: int | None
+    without_commit: list[Assigned]
     rows: list[CommittedRow]
     now_ms: int
 
@@ -240,10 +242,14 @@ def visible_lags(
     for topic, of_topic in lags_of(machine, group_id, services.catalog, services.replicas):
         if caller.may(DESCRIBE_TOPIC, topic):
             for found in of_topic:
-                yield _with_end(PartitionLag(topic, *found), ends or {})
+                yield _with_end(services, PartitionLag(topic, *found), ends or {})
 
 
-def _with_end(found: PartitionLag, ends: _Ends) -> PartitionLag:
+def _with_end(services: Services, found: PartitionLag, ends: _Ends) -> PartitionLag:
+    """With the end that the leader has: a follower's high watermark is an earlier one."""
+    replica = services.replicas.get((found.topic, found.partition))
+    if replica is not None and replica.is_follower:
+        found = found._replace(high_watermark=None, lag=None)
     end = ends.get((found.topic, found.partition)) if found.high_watermark is None else None
     if end is None:
         return found
@@ -284,12 +290,20 @@ async def described(
         "member_count": len(group["members"]),
         "members": group["members"][:_MOST_MEMBERS],
         "lag": _sum(lags),
+        "without_commit": _without_commit(readers, lags),
         "total": len(lags),
         "offset": offset,
         "limit": limit,
         "rows": [_committed(services, lag, readers, starts) for lag in shown],
         "now_ms": services.clock_ms(),
     }
+
+
+def _without_commit(assigned: Iterable[tuple[str, int]], lags: Iterable[PartitionLag]) -> list[Assigned]:
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in sorted({*assigned} - {(lag.topic, lag.partition) for lag in lags}):
+        partitions.setdefault(topic, []).append(partition)
+    return [{"topic": topic, "partitions": each} for topic, each in partitions.items()]
 
 
 def _committed(

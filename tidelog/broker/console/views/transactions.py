@@ -203,7 +203,9 @@ def _held_back(services: Services, may_describe: Callable[[str], bool]) -> Steps
     rows: list[HeldBack] = []
     for (topic, partition), replica in list(services.replicas.items()):
         transactions = replica.log.transactions
-        if transactions.first_unstable < replica.high_watermark and may_describe(topic):
+        # A follower's log has it too: its leader shows it.
+        is_held_back = transactions.first_unstable < replica.high_watermark and not replica.is_follower
+        if is_held_back and may_describe(topic):
             ends = replica.ends
             rows.append(
                 {

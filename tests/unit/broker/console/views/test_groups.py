@@ -49,3 +49,19 @@ async def test_a_lag_is_not_known_where_the_partition_is_not_served(asker: Asker
         (1, None, None),
     ]
     assert found["lag"] == 0
+
+
+async def test_what_members_have_without_a_commit_is_named_and_is_not_in_the_lag(asker: Asker) -> None:
+    await asker.create("t", 3)
+    topic_t = b"\0\0" + b"\0\0\0\1" + b"\0\1t"
+    protocols = [{"name": "range", "metadata": topic_t + b"\xff\xff\xff\xff"}]
+    member = await joined(asker, protocols=protocols)
+    assignment = topic_t + b"".join(each.to_bytes(4, "big") for each in (3, 0, 1, 2))
+    await sync(asker, member, assignment=assignment + b"\0\0\0\0")
+    committed = [{"partition_index": 1, "committed_offset": 0}]
+    identity = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
+    topics = [{"name": "t", "partitions": committed}]
+    await asker.ask(ApiKey.OFFSET_COMMIT, 8, group_id="g", topics=topics, **identity)
+    found = await described(asker)
+    assert [(row["partition"], row["lag"]) for row in found["rows"]] == [(1, 0)]
+    assert found["without_commit"] == [{"topic": "t", "partitions": [0, 2]}]
