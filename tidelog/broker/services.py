@@ -230,7 +230,10 @@ class Services:
         if self.membership is not None:
             if replica.stopped == ErrorCode.KAFKA_STORAGE_ERROR:
                 self._report_offline(replica.topic, replica.partition)
-            self.membership.give_up_soon(replica.topic_id, replica.partition)
+            # Until the answer of the store, another broker may have been elected and have written.
+            replica.is_given_up = True
+            given_up = self.membership.give_up_soon(replica.topic_id, replica.partition)
+            given_up.add_done_callback(lambda _: setattr(replica, "is_given_up", False))
 
     def _report_offline(self, topic: str, index: int) -> None:
         known = self.catalog.topic(topic)

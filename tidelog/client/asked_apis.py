@@ -56,7 +56,7 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.LIST_TRANSACTIONS: Versions(0, 2),
 }
 
-LAST_BY_NAME: Final = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+LAST_BY_NAME: Final = {ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
 """From the next versions on, requests name topics by id."""
 
 LAST_WITHOUT_EPOCHS: Final = {ApiKey.TXN_OFFSET_COMMIT: 4, ApiKey.END_TXN: 4}

@@ -547,11 +547,13 @@ class Membership:
         topic = self._cluster.catalog.topic_by_id(topic_id)
         return topic is not None and self._broker.node_id in topic.partitions[index].replicas
 
-    def give_up_soon(self, topic_id: UUID, index: int) -> None:
-        """Let another broker lead a partition that this one cannot write any more, if another one can."""
+    def give_up_soon(self, topic_id: UUID, index: int) -> asyncio.Task[None]:
+        """Let another broker lead a partition that this one cannot write any more, if another one can. The
+        task ends with the store's answer."""
         task = asyncio.get_running_loop().create_task(self._give_up(topic_id, index))
         self._giving_up.add(task)
         task.add_done_callback(self._giving_up.discard)
+        return task
 
     async def _give_up(self, topic_id: UUID, index: int) -> None:
         node_id, least = self._broker.node_id, self._least_in_sync

@@ -190,7 +190,7 @@ class Shards(Generic[MachineT]):
         Raises ApiError.
         """
         replica = self._replicas.get((self._kind.topic, partition))
-        if replica is None or replica.stopped is not None:
+        if replica is None or replica.stopped is not None or replica.is_given_up:
             raise ApiError(
                 ErrorCode.NOT_COORDINATOR, f"this broker does not serve {self._kind.topic}-{partition}"
             )

@@ -132,6 +132,8 @@ class ReplicaLog:
         self._loop = loop
         self.leadership: Leadership | None = None
         """Of a partition with followers, while this replica leads it."""
+        self.is_given_up = False
+        """Whether another broker may lead it already, because this one has asked for an election."""
         self.in_sync_count = 1
         """How many replicas are in sync, as the catalog says."""
         self._watchers: dict[Watcher[Self], None] = {}

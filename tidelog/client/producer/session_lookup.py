@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.client.errors import OffsetOutOfRangeError, SessionError, read_error
 from tidelog.client.offset_lookup import EARLIEST, LATEST, look_up_offsets
 from tidelog.client.producer.session import Found, SessionPartition, found_in_batches, found_in_entry
@@ -130,7 +131,8 @@ async def fetch_batches(cluster: Cluster, key: TopicPartition, offset: int) -> b
         "session_epoch": -1,
         "topics": [{"topic": key.topic, "partitions": [partition]}],
     }
-    answer = await connection.call(ApiKey.FETCH, values)
+    version = connection.version(ApiKey.FETCH, at_most=LAST_BY_NAME[ApiKey.FETCH])
+    answer = await connection.call(ApiKey.FETCH, values, version=version)
     for topic in answer.responses:
         for result in topic.partitions:
             _check(result.error_code, key)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tidelog.client import ClientError, OffsetOutOfRangeError, TopicPartition, UnknownTopicError
-from tidelog.client.asked_apis import ASKED_APIS
+from tidelog.client.asked_apis import ASKED_APIS, LAST_BY_NAME
 from tidelog.client.errors import read_error
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from tidelog.client.producer.session_lookup import repeat
@@ -240,7 +240,7 @@ class _RangeReader:
     async def _ask(self, offset: int) -> Answer:
         connection = await self._cluster.leader_connection(TopicPartition(*self._place))
         at_least = _FETCH_WITH_ISOLATION if self._read_committed else 0
-        version = connection.version(ApiKey.FETCH, at_least)
+        version = connection.version(ApiKey.FETCH, at_least, LAST_BY_NAME[ApiKey.FETCH])
         partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
         topics = [(self._place.topic, [partition])]
         isolation_level = int(self._read_committed)

@@ -1,12 +1,15 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: what was acknowledged is told, and no more."""
 
+import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
+from tests.waiting import until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.broker.coordinator.shards import partition_of
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -212,6 +215,26 @@ async def test_a_group_whose_partition_is_offline_fails_alone_and_with_a_code_in
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NONE,
     ]
+
+
+async def test_a_coordinator_that_asked_for_another_leader_is_none_until_the_store_has_answered(
+    asker: Asker,
+) -> None:
+    await asker.create("t")
+    await commit(asker, ("t", 0, 1))
+    services, answered = asker.services, asyncio.Event()
+    replica = asker.replica(OFFSETS_TOPIC, partition_of("g", 5))
+    services.membership = SimpleNamespace(  # type: ignore[assignment]
+        give_up_soon=lambda *_: asyncio.ensure_future(answered.wait())
+    )
+    services._give_up(replica)
+    services.membership = None
+    with pytest.raises(ApiError) as refused:
+        await commit(asker, ("t", 0, 2))
+    assert refused.value.code == ErrorCode.NOT_COORDINATOR
+    answered.set()
+    await until(lambda: not replica.is_given_up)
+    assert await committed(asker) == {("t", 0): 1}
 
 
 async def test_offsets_are_deleted_and_stay_so(open_asker: Callable[..., Any]) -> None:
