@@ -91,7 +91,7 @@ class _Bumps(logging.Handler):
             self.lines.append(text)
 
 
-class Refusals:
+class ExitWatcher:
     """Brokers under writers. Made by `refusals`."""
 
     def __init__(self, brokers: dict[int, BrokerProcess], folder: Path, admin: Admin, job: Job) -> None:
@@ -209,7 +209,7 @@ def _limit(broker: BrokerProcess, size_bytes: int) -> None:
 
 
 @asynccontextmanager
-async def refusals(folder: Path, command: Sequence[str] = ()) -> AsyncIterator[Refusals]:
+async def refusals(folder: Path, command: Sequence[str] = ()) -> AsyncIterator[ExitWatcher]:
     """Brokers and one member of etcd with their data in `folder`, and writers at work. `command` starts
     another broker. Raises BrokerProcessError."""
     async with AsyncExitStack() as stack:
@@ -223,7 +223,7 @@ async def refusals(folder: Path, command: Sequence[str] = ()) -> AsyncIterator[R
         address = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers.values())
         admin = await stack.enter_async_context(Admin(bootstrap_servers=address))
         await admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, _BROKERS)])
-        made = Refusals(brokers, folder, admin, Job(address, _TOPIC, _PARTITIONS, seed=0))
+        made = ExitWatcher(brokers, folder, admin, Job(address, _TOPIC, _PARTITIONS, seed=0))
         with made.bumps.collecting():
             await made.begin()
             yield made

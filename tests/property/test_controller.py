@@ -41,8 +41,8 @@ from tidelog.broker.cluster.controller import (
 from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change, needed
 from tidelog.broker.cluster.reassignment import is_under_way, reassigned
 from tidelog.broker.cluster.registration import replica_epoch_of
-from tidelog.broker.cluster.restored import eligible_by_logs, is_unknown, without_in_sync_sets
 from tidelog.broker.cluster.store import BrokerSession
+from tidelog.broker.cluster.unclean_recovery import eligible_by_logs, is_unknown, without_in_sync_sets
 
 BROKERS = (1, 2, 3)
 TOPIC = UUID(int=1)

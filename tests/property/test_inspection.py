@@ -14,8 +14,8 @@ from tidelog.protocol.records import (
     Inspection,
     RecordBatchBuilder,
     inspect_in_lanes,
-    inspect_lone,
     inspect_one_by_one,
+    inspect_single_record,
     inspect_uniform,
     inspectable,
     read_batch_header,
@@ -77,14 +77,14 @@ def one_by_one(records: bytes, header: BatchHeader) -> Inspection | None:
         return None
 
 
-def lone(records: bytes, header: BatchHeader) -> Inspection | None:
-    return inspect_lone(bytes(BATCH_HEADER_SIZE) + records[len(inspectable(b"")) :], header)
+def single_record(records: bytes, header: BatchHeader) -> Inspection | None:
+    return inspect_single_record(bytes(BATCH_HEADER_SIZE) + records[len(inspectable(b"")) :], header)
 
 
 def assert_right(records: bytes, header: BatchHeader) -> None:
     expected = plainly(records, header)
     assert comparable(one_by_one(records, header)) == expected
-    for quick in (lone, inspect_uniform, inspect_in_lanes):
+    for quick in (single_record, inspect_uniform, inspect_in_lanes):
         try:
             found = quick(inspectable(records), header)
         except ProtocolError:
@@ -101,7 +101,7 @@ def test_valid_records_pass(entries: Any, times: int) -> None:
 
 
 @given(st.tuples(timestamps, contents, contents, st.just([]) | headers), st.data())
-def test_a_lone_record_passes_exactly_when_it_can_be_decoded(entry: Any, data: st.DataObject) -> None:
+def test_a_single_record_passes_exactly_when_it_can_be_decoded(entry: Any, data: st.DataObject) -> None:
     records, header = built([entry])
     for _ in range(data.draw(st.integers(1, 2))):
         place = data.draw(st.integers(0, len(records) - 1) | st.integers(0, min(7, len(records) - 1)))
@@ -111,10 +111,12 @@ def test_a_lone_record_passes_exactly_when_it_can_be_decoded(entry: Any, data: s
 
 
 @given(sizes.filter(lambda size: size < 8100), st.none() | st.binary(max_size=63), st.sampled_from([NOW, -1]))
-def test_a_lone_record_is_proved_in_place(size: int, key: bytes | None, timestamp: int) -> None:
+def test_a_single_record_is_proved_in_place(size: int, key: bytes | None, timestamp: int) -> None:
     records, header = built([(timestamp, key, bytes(size))])
     keyless = [0] if key is None else []
-    assert comparable(lone(inspectable(records), header)) == Inspection(timestamp, timestamp, keyless)
+    assert comparable(single_record(inspectable(records), header)) == Inspection(
+        timestamp, timestamp, keyless
+    )
 
 
 def test_a_length_of_three_bytes_is_not_read_as_one_of_two() -> None:

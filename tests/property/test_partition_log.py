@@ -91,7 +91,7 @@ class History:
         data = bytearray(cleaned(batch(producer_id, epoch, sequence, 3), kept))
         data[:16] = pack_prefix(self.log.end_offset + gap, len(data) - LOG_OVERHEAD, 0)
         if gap and self.log.leader_epoch < 0:
-            self.log.foretell_epochs([(0, 0)])
+            self.log.cache_epochs([(0, 0)])
         append_from_leader(self.log, bytes(data))
         self.next[producer_id] = (epoch, sequence + 3)
         self.last.pop(producer_id, None)

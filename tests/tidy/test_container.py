@@ -24,7 +24,7 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.broker.coordinator.offset_metrics import FAMILIES
 from tidelog.broker.observability.metrics import InSyncCounts, Metrics, TransactionCounts
-from tidelog.broker.processes.front import SECONDS, UP
+from tidelog.broker.processes.http_proxy import SECONDS, UP
 from tidelog.broker.security.tls import ListenerTls
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

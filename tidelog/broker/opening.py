@@ -72,7 +72,7 @@ from tidelog.broker.storage.seen_producer_ids import highest_producer_id_in, log
 
 if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import Membership
-    from tidelog.broker.coordinator.noted_bound import NotedBound
+    from tidelog.broker.coordinator.noted_bound import ProducerIdCheckpoint
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.broker.replicas.replication_quota import ReplicationQuota
@@ -151,10 +151,10 @@ class _Opening:
             identity = FolderIdentity(cluster.catalog.cluster_id, config.node_id)
             noted = None
             if isinstance(store, SharedStore):
-                from tidelog.broker.coordinator.noted_bound import NotedBound
+                from tidelog.broker.coordinator.noted_bound import ProducerIdCheckpoint
 
                 peers.check_settings()
-                noted = NotedBound(cluster, disk, config.data_dir)
+                noted = ProducerIdCheckpoint(cluster, disk, config.data_dir)
                 self._membership = await self._registered(store, identity, noted)
             else:
                 await asyncio.to_thread(claim, disk, config.data_dir, identity)
@@ -319,7 +319,7 @@ class _Opening:
         return made
 
     async def _registered(
-        self, store: SharedStore, identity: FolderIdentity, noted: NotedBound
+        self, store: SharedStore, identity: FolderIdentity, noted: ProducerIdCheckpoint
     ) -> Membership:
         """The broker with a session, registered as one that does not serve yet.
 

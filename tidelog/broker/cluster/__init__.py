@@ -14,15 +14,15 @@
 - `image_difference`: the deltas that change one image of the catalog into a later one
 - `image_lines`: an image of the catalog as JSON objects, one per line of text
 - `in_sync`: which replicas are in sync, and which may lead without being so
-- `leaving`: for which partitions a broker that stops waits first
+- `controlled_shutdown`: for which partitions a broker that stops waits first
 - `membership`: a broker among others: its session, its registration, and its part as controller
 - `placement`: on which brokers the replicas of new partitions are
 - `preferred_leaders`: which partitions the controller returns to their first replica
 - `reassignment`: how an operator changes the replicas of a partition, and cancels that
-- `refusals`: finds out when the process of another broker has ended
+- `exit_watcher`: finds out when the process of another broker has ended
 - `registration`: whether a starting broker may use the id of a registered one
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket
-- `restored`: which in-sync sets an older catalog may not name, and who leads then
+- `unclean_recovery`: which in-sync sets an older catalog may not name, and who leads then
 - `second_copy`: the second copy of the catalog, beside the SQLite file: `cluster.copy` in the data folder
 - `sqlite_file`: the catalog in a SQLite file: its tables, what is read from them, what a delta writes
 - `sqlite_store`: the embedded store of one broker: a SQLite file in the data folder, and its copy
@@ -30,6 +30,6 @@
 - `store_frames`: what a store that is served over a socket and its clients send each other
 - `store_server`: a cluster store that other processes of this machine use over a Unix socket
 - `store_sharing`: one store for several brokers of this machine, each with a session
-- `together`: work of many callers that shares its syncs of the disk
+- `batcher`: work of many callers that shares its syncs of the disk
 - `unix_sockets`: Unix sockets between the processes of one broker, at paths that may be long
 """

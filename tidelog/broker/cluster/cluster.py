@@ -27,6 +27,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
+from tidelog.broker.cluster.batcher import Batcher
 from tidelog.broker.cluster.catalog import Catalog, Change, Delta, NothingToChange
 from tidelog.broker.cluster.store import (
     STORE_FAILED_ADVICE,
@@ -37,7 +38,6 @@ from tidelog.broker.cluster.store import (
     StoreConflict,
     StoreError,
 )
-from tidelog.broker.cluster.together import Together
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 logger = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ class Cluster:
         self.catalog = catalog
         self._store = store
         self._lock = asyncio.Lock()
-        self._together = Together(self._change_all, self._lock)
+        self._together = Batcher(self._change_all, self._lock)
         self._changes: set[asyncio.Task[object]] = set()
         self._doubt: _InDoubt | None = None
         self._followers: list[Callable[[Change], None]] = []

@@ -5,7 +5,7 @@ Owns the rules. Sessions decide one thing, that a broker is fenced; everything e
 Invariants:
 - a broker that is not fenced has a session, or is fenced soon. The commit compares that no session exists, so
   a broker with a session is not fenced, except one whose machine says that its process has ended
-  (`refusals`);
+  (`exit_watcher`);
 - a live broker leads a partition, one of its in-sync replicas, else one of its eligible ones, or none does. A
   leader stays while it is live. A broker that is not live leaves the in-sync set, unless no member of it is
   live: then no other broker can have led without it;

@@ -44,6 +44,7 @@ from tidelog.broker.cluster.catalog import (
     TopicCreated,
 )
 from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.cluster.controlled_shutdown import awaited_by, stopping_brokers
 from tidelog.broker.cluster.controller import (
     Election,
     LeastInSync,
@@ -59,12 +60,11 @@ from tidelog.broker.cluster.controller import (
     without_disk,
     without_session,
 )
-from tidelog.broker.cluster.leaving import awaited_by, stopping_brokers
+from tidelog.broker.cluster.exit_watcher import ExitWatcher
 from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
-from tidelog.broker.cluster.refusals import Refusals
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
-from tidelog.broker.cluster.restored import LogEnd, eligible_by_logs, is_unknown
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
+from tidelog.broker.cluster.unclean_recovery import LogEnd, eligible_by_logs, is_unknown
 from tidelog.protocol.errors import ApiError
 
 logger = structlog.get_logger(__name__)
@@ -116,7 +116,7 @@ class Membership:
         self._least_in_sync = least_in_sync
         self._leader_rebalance = leader_rebalance
         self._rebalances_at = math.inf
-        self._refusals = Refusals(until_refused, self._refused) if until_refused else None
+        self._refusals = ExitWatcher(until_refused, self._refused) if until_refused else None
         self._cluster = cluster
         self._store = store
         self._broker = broker._replace(incarnation=uuid4(), is_fenced=True)

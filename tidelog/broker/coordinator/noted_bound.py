@@ -23,7 +23,7 @@ from tidelog.broker.storage.manager import DataFolderError
 logger = structlog.get_logger(__name__)
 
 
-class NotedBound:
+class ProducerIdCheckpoint:
     """Of one data folder, which is that of the catalog's broker."""
 
     def __init__(self, cluster: Cluster, disk: Disk, data_dir: Path) -> None:

@@ -32,7 +32,7 @@ ASKED_FOR_SECONDS = 0.1
 """As long as a coordinator lets its own clients wait for markers. After it, the client asks again."""
 
 
-class Word(NamedTuple):
+class VerificationResult(NamedTuple):
     """The coordinator's answer about one partition, and the watch that shows whether it may have changed."""
 
     code: ErrorCode
@@ -68,7 +68,7 @@ class TransactionParticipation:
 
     async def ask(
         self, transactional_id: str, client: Producer, partitions: Sequence[TopicPartition], *, adds: bool
-    ) -> dict[TopicPartition, Word]:
+    ) -> dict[TopicPartition, VerificationResult]:
         """The answers of coordinators about partitions of this broker. With `adds` they take part from now
         on, if they may.
 
@@ -77,7 +77,7 @@ class TransactionParticipation:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + ASKED_FOR_SECONDS
-        words: dict[TopicPartition, Word] = {}
+        words: dict[TopicPartition, VerificationResult] = {}
         left = partitions
         is_again = False
         while left:
@@ -93,7 +93,7 @@ class TransactionParticipation:
 
     async def _ask_once(
         self, transactional_id: str, client: Producer, partitions: Sequence[TopicPartition], *, adds: bool
-    ) -> dict[TopicPartition, Word]:
+    ) -> dict[TopicPartition, VerificationResult]:
         watches: dict[TopicPartition, MarkerWatch] = {}
         for where in partitions:
             replica = self._replicas.get(where)
@@ -108,5 +108,7 @@ class TransactionParticipation:
         words = {}
         for where, watch in watches.items():
             code = codes.get(where, ErrorCode.UNKNOWN_SERVER_ERROR)
-            words[where] = Word(ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _ANOTHER_WORD else code, watch)
+            words[where] = VerificationResult(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE if code in _ANOTHER_WORD else code, watch
+            )
         return words

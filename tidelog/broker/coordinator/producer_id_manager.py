@@ -23,7 +23,7 @@ from tidelog.broker.coordinator import producer_ids
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
-    from tidelog.broker.coordinator.noted_bound import NotedBound
+    from tidelog.broker.coordinator.noted_bound import ProducerIdCheckpoint
 
 logger = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ class ProducerIds:
     """Hands out producer ids of this broker's blocks."""
 
     def __init__(
-        self, cluster: Cluster, clock_ms: Callable[[], int], noted: NotedBound | None = None
+        self, cluster: Cluster, clock_ms: Callable[[], int], noted: ProducerIdCheckpoint | None = None
     ) -> None:
         """`noted` is for a broker among others."""
         self._clock_ms = clock_ms

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tidelog.broker.cluster.together import Together
+from tidelog.broker.cluster.batcher import Batcher
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.peers.peers import Peers
 from tidelog.protocol.errors import ApiError, ErrorCode, error_code
@@ -48,14 +48,14 @@ class RemoteTransactions:
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
-        self._markers: dict[int, Together[Marked, Codes]] = {}
-        self._participations: dict[int, Together[Participation, Codes]] = {}
+        self._markers: dict[int, Batcher[Marked, Codes]] = {}
+        self._participations: dict[int, Batcher[Participation, Codes]] = {}
 
     async def write_markers(self, node_id: int, marked: Marked) -> Codes:
         """Let a broker write a marker on partitions that it leads; the code of each. Raises ApiError."""
         joined = self._markers.get(node_id)
         if joined is None:
-            joined = self._markers[node_id] = Together(self._writer(node_id), asyncio.Lock())
+            joined = self._markers[node_id] = Batcher(self._writer(node_id), asyncio.Lock())
         return await joined.run(marked)
 
     def _writer(self, node_id: int) -> Callable[[Sequence[Marked]], Any]:
@@ -95,7 +95,7 @@ class RemoteTransactions:
         """Ask the coordinator of a transactional id; the code of each partition. Raises ApiError."""
         joined = self._participations.get(node_id)
         if joined is None:
-            joined = self._participations[node_id] = Together(self._asker(node_id), asyncio.Lock())
+            joined = self._participations[node_id] = Batcher(self._asker(node_id), asyncio.Lock())
         return await joined.run(asked)
 
     def _asker(self, node_id: int) -> Callable[[Sequence[Participation]], Any]:

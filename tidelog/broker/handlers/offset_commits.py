@@ -21,7 +21,7 @@ from tidelog.broker.coordinator.group_coordinator import Operation
 from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
-from tidelog.broker.coordinator.participation import Word
+from tidelog.broker.coordinator.participation import VerificationResult
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
@@ -103,7 +103,7 @@ class OffsetCommitsHandler(GuardedHandler):
         await self._groups.make_topic()
         where = TopicPartition(OFFSETS_TOPIC, self._groups.partition_of(request.group_id))
         adds = version >= _ADDS_PARTITIONS_FROM
-        word: Word | None = None
+        word: VerificationResult | None = None
         participation = self._services.participation
         if participation.is_asked_elsewhere(request.transactional_id):
             words = await participation.ask(request.transactional_id, producer, [where], adds=adds)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
-from tidelog.broker.coordinator.participation import Word
+from tidelog.broker.coordinator.participation import VerificationResult
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
@@ -48,7 +48,7 @@ class Settled(NamedTuple):
 
     to_retry: dict[tuple[str, int], ApiError]
     """The partitions for which the producer is to try again."""
-    words: dict[tuple[Producer, TopicPartition], Word]
+    words: dict[tuple[Producer, TopicPartition], VerificationResult]
     """What a coordinator on another broker says."""
 
 

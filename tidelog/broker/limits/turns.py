@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
-from tidelog.broker.cluster.together import A_GROUP
+from tidelog.broker.cluster.batcher import A_GROUP
 from tidelog.protocol.steps import Pace, Steps
 
 T = TypeVar("T")

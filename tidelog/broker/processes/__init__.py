@@ -5,8 +5,8 @@ The first process only starts, watches and ends the others. The store process ow
 
 - `broker_process`: one of the processes that serve clients
 - `expositions`: the metrics of several processes as one text
-- `front`: one HTTP port for all processes
-- `life_line`: messages between the parent process and another one, and how each notices the other's end
+- `http_proxy`: one HTTP port for all processes
+- `parent_pipe`: messages between the parent process and another one, and how each notices the other's end
 - `moves`: moves the folders of partitions to their processes, while nothing runs
 - `ownership_lock`: only one broker of several processes uses a data folder
 - `placement`: which process gets which partition

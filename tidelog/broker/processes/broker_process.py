@@ -18,7 +18,7 @@ from tidelog.broker.cluster.unix_sockets import bind_at
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.net.inherited import Inherited
 from tidelog.broker.observability import log_events
-from tidelog.broker.processes.life_line import OtherEnd
+from tidelog.broker.processes.parent_pipe import OtherEnd
 from tidelog.broker.storage.process_folders import http_socket
 
 

@@ -29,8 +29,8 @@ from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability import log_events
 from tidelog.broker.processes import moves, placement
-from tidelog.broker.processes.front import Front
-from tidelog.broker.processes.life_line import OtherEnd
+from tidelog.broker.processes.http_proxy import HttpProxy
+from tidelog.broker.processes.parent_pipe import OtherEnd
 from tidelog.broker.replicas.ownership import is_in_use
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError
@@ -101,7 +101,7 @@ async def _serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     line.follow(log_events.open_output, asked.set)
     try:
-        front = None if http is None else Front(config, count, http)
+        front = None if http is None else HttpProxy(config, count, http)
         store = await settled_store(config, count, is_again=is_again)
     except (ConfigError, DataFolderError, StoreError) as error:
         return _not_started(str(error))

@@ -36,8 +36,8 @@ from tidelog.broker.net.endpoints import BindError, bind
 from tidelog.broker.net.http import import_libraries
 from tidelog.broker.observability import log_events
 from tidelog.broker.processes import broker_process, store_process
-from tidelog.broker.processes.life_line import FirstEnd, OtherEnd, life_line
 from tidelog.broker.processes.ownership_lock import Held, patience_seconds, take
+from tidelog.broker.processes.parent_pipe import FirstEnd, OtherEnd, parent_pipe
 from tidelog.broker.processes.restarts import Restarts
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.settings import ConfigError
@@ -243,7 +243,7 @@ class Supervisor:
             os.kill(process.pid, signal.SIGKILL)
 
     def _fork(self, process: _Process) -> None:
-        first, other = life_line()
+        first, other = parent_pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         process.began = time.monotonic()

@@ -164,7 +164,7 @@ class Fetchers:
                 asked = wanted.send(await self._end_of_epoch(*where, asked))
         except StopIteration as end:
             if replica.leader_epoch == leader_epoch:
-                replica.log.foretell_epochs(end.value)
+                replica.log.cache_epochs(end.value)
             self.role_changed(replica)
         except ApiError as error:
             await self._follow_later("replica_epochs_not_learned", replica, leader_id, error)

@@ -136,7 +136,7 @@ def settle_strays(logs: LogManager, catalog: Catalog, node_id: int | None = None
         if topic is not None and is_known and not is_other and node_id is not None:
             assigned = topic.partitions[found.partition]
             is_known = node_id in assigned.replicas
-            # A removal of replicas begins an epoch. With an older catalog others begin (`cluster.restored`).
+            # A removal of replicas begins an epoch. With an older catalog others begin (`unclean_recovery`).
             is_moved = not is_known and bool(assigned.isr or assigned.elr)
             is_needless |= is_moved and logs.latest_epoch(found) < assigned.leader_epoch
         if found.topic_id in catalog.deleted or is_needless:

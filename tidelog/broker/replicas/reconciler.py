@@ -27,6 +27,7 @@ from uuid import UUID
 
 import structlog
 
+from tidelog.broker.cluster.batcher import Batcher
 from tidelog.broker.cluster.catalog import (
     Catalog,
     Change,
@@ -38,7 +39,6 @@ from tidelog.broker.cluster.catalog import (
     TopicCreated,
     TopicDeleted,
 )
-from tidelog.broker.cluster.together import Together
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
@@ -84,7 +84,7 @@ class Reconciler:
         self._turns = turns
         self._prepared: dict[UUID, tuple[Topic, list[int]]] = {}
         self._busy = asyncio.Lock()
-        self._making = Together(self._make, self._busy)
+        self._making = Batcher(self._make, self._busy)
         self._pace = Pace()
         """Of all work, because many changes may be followed in one step of the loop."""
         self._waiting: deque[_Waiting] = deque()

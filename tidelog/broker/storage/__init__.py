@@ -18,7 +18,7 @@
 - `log_lookup`: finding records by time, and the segments that retention deletes
 - `log_segments`: the segments of one log, in order, and what of them is durable
 - `log_types`: what goes into a partition's log and what comes out of it, as values
-- `lone_batches`: batches of one plain record: all checks in one fast function
+- `single_record_batches`: batches of one plain record: all checks in one fast function
 - `manager`: all partition logs under one data folder
 - `offset_checkpoints`: where each log's recovery begins, and where each log starts
 - `open_transactions`: the transactions of one partition that hold its last stable offset back

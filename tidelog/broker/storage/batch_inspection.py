@@ -16,8 +16,8 @@ from tidelog.protocol.records import (
     BatchHeader,
     Inspection,
     inspect_in_lanes,
-    inspect_lone,
     inspect_one_by_one,
+    inspect_single_record,
     inspect_uniform,
     inspectable,
     largest_record_bytes,
@@ -89,7 +89,7 @@ def inspect_batch(
     and with an effort TooMuchError.
     """
     if most_record_bytes is None or most_record_bytes >= len(batch):
-        found = inspect_lone(batch, header)
+        found = inspect_single_record(batch, header)
         if found is not None:
             return found
     try:

@@ -34,7 +34,6 @@ from tidelog.broker.storage.local_segment import PREFIX_SIZE, LocalSegment
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.log_segments import LogSegments
 from tidelog.broker.storage.log_types import AppendResult, CheckpointWork, FlushWork, Read, ReadResult
-from tidelog.broker.storage.lone_batches import lone_headers
 from tidelog.broker.storage.own_batches import admit_for_producer, follow
 from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplicate, Verdict
 from tidelog.broker.storage.producer_table import ProducerEntry
@@ -43,6 +42,7 @@ from tidelog.broker.storage.recompression import Inspected, admitted, header_to_
 from tidelog.broker.storage.recovery import ANY_EPOCH, Recovered, Recovery
 from tidelog.broker.storage.retention import latest_of_old_when_written, segments_to_delete
 from tidelog.broker.storage.segment import Place
+from tidelog.broker.storage.single_record_batches import single_record_headers
 from tidelog.broker.storage.upkeep import Upkeep
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
@@ -268,7 +268,7 @@ class PartitionLog(ReadableLog):
         """
         if self.failure is not None or leader_epoch != self._epochs.latest:
             return None
-        headers = lone_headers(batches, self.config, now_ms)
+        headers = single_record_headers(batches, self.config, now_ms)
         if not headers or headers[0].attributes:
             return None
         base_offset, is_idempotent = self.end_offset, headers[0].producer_id >= 0
@@ -385,7 +385,7 @@ class PartitionLog(ReadableLog):
         if self.failure is None:
             self.failure = error
 
-    def foretell_epochs(self, entries: list[tuple[int, int]]) -> None:
+    def cache_epochs(self, entries: list[tuple[int, int]]) -> None:
         """The leader's next batch lies behind a gap, in which these epochs began: (epoch, first offset)."""
         self._epochs.foretell(entries)
 

@@ -10,7 +10,7 @@
 - `markers`: the control batch that ends a producer's transaction on one partition
 - `reader`: decodes record batches into records, with fast paths for ordinary records
 - `runs`: encodes a run of records together: the bytes around their contents are made by C loops over lists
-- `stencils`: decodes records of any sizes with one unpack call each
+- `struct_layouts`: decodes records of any sizes with one unpack call each
 - `uniform`: batches whose records all have one size
 - `varints`: Zigzag varints as records use them, with the small ones precomputed
 
@@ -47,8 +47,8 @@ from tidelog.protocol.records.inspection import (
     MOST_KEYLESS,
     Inspection,
     inspect_in_lanes,
-    inspect_lone,
     inspect_one_by_one,
+    inspect_single_record,
     inspect_uniform,
     inspectable,
     largest_record_bytes,

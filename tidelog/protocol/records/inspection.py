@@ -46,7 +46,7 @@ class Inspection(NamedTuple):
     """The positions of the records without a key, in order; at most MOST_KEYLESS if not all are."""
 
 
-def inspect_lone(batch: Buffer, header: BatchHeader) -> Inspection | None:
+def inspect_single_record(batch: Buffer, header: BatchHeader) -> Inspection | None:
     """Inspect the only record of an uncompressed batch in place, in a sixth of the time of one by one.
 
     None for an unusual record (headers, a timestamp other than the batch's, a key of 64 bytes or more, a

@@ -1,7 +1,7 @@
 """Decodes record batches into records, with fast paths for ordinary records.
 
 Owns: the bounds, CRC and decompression of a batch. `uniform` decodes records if all have one size, else
-`stencils` if they are ordinary and short, else `columns`. Invariants: every malformed batch raises
+`struct_layouts` if they are ordinary and short, else `columns`. Invariants: every malformed batch raises
 ProtocolError that names the batch's offset and the wrong byte, and nothing else is raised. Memory stays
 within `max_decompressed_bytes` and a small multiple of it for the records. The broker's produce path decodes
 no records: see `inspection`.
@@ -28,7 +28,7 @@ from tidelog.protocol.records.header import (
     batch_crc_is_valid,
     read_batch_header,
 )
-from tidelog.protocol.records.stencils import decode_by_stencils
+from tidelog.protocol.records.struct_layouts import decode_by_layouts
 from tidelog.protocol.records.uniform import append_uniform, decode_uniform, uniform_columns
 from tidelog.protocol.types import Buffer
 
@@ -158,7 +158,7 @@ def decode_plain_batches(
 
 
 def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
-    columns = decode_by_stencils(data, start, header)
+    columns = decode_by_layouts(data, start, header)
     if columns is not None:
         return columns
     records = data[start:]

@@ -314,7 +314,7 @@ def test_epochs_that_a_gap_hides_begin_where_the_leader_says_also_after_a_crash(
     hidden[:16] = pack_prefix(9, len(hidden) - LOG_OVERHEAD, 4)
     with pytest.raises(EpochsUnknownError):
         append_from_leader(log, hidden)
-    log.foretell_epochs([(3, 2), (4, 7)])
+    log.cache_epochs([(3, 2), (4, 7)])
     assert log.end_offset_for_epoch(3) == (-1, -1)
     append_from_leader(log, hidden)
     expected = {2: (2, 2), 3: (3, 7), 4: (4, 10)}

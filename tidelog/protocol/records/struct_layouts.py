@@ -1,10 +1,10 @@
 """Decodes records of any sizes with one unpack call each: two lengths determine the position of all fields.
 
-Owns: the stencils, and the decoding of records by them. A stencil is a `struct` layout of the fields, one per
+Owns: the layouts, and the decoding of records by them. A layout is a `struct` layout of the fields, one per
 pair of record length and key length seen so far. They serve the records that most producers send: dense
 offsets, no headers, values that are not None, timestamps within 63 ms of the batch's, at most half a
 kilobyte. Invariants: the result is the same as that of `columns`. It is None for anything unexpected, and
-nothing is raised: the assumptions of a stencil are checked afterwards, column by column. Memory stays below
+nothing is raised: the assumptions of a layout are checked afterwards, column by column. Memory stays below
 three megabytes. Safe in any thread.
 """
 
@@ -16,7 +16,7 @@ from tidelog.protocol.records.columns import Columns
 from tidelog.protocol.records.header import BatchHeader
 from tidelog.protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TABLE_SIZE, VARINTS, dense_column
 
-# Longer records have so many lengths that making their stencils would take more time than they save.
+# Longer records have so many lengths that making their layouts would take more time than they save.
 _LONGEST = 512
 # Per width of offset deltas.
 _MOST_STENCILS = 2048
@@ -49,7 +49,7 @@ class _ByLength(dict[bytes, "_ByKey"]):
         return made
 
     def make_room(self) -> None:
-        """Make space for one more stencil: drop all of them if there are too many."""
+        """Make space for one more layout: drop all of them if there are too many."""
         self._made += 1
         if self._made > _MOST_STENCILS:
             self.clear()
@@ -97,7 +97,7 @@ class _Stretch(NamedTuple):
     values: Sequence[bytes | None]
 
 
-def decode_by_stencils(data: bytes, start: int, header: BatchHeader) -> Columns | None:
+def decode_by_layouts(data: bytes, start: int, header: BatchHeader) -> Columns | None:
     """The batch's records, from `start` to the end of `data`, or None."""
     count = header.record_count
     if not 1 <= count <= min(TABLE_SIZE, header.last_offset_delta + 1):
@@ -125,14 +125,14 @@ def _decode(
     """`count` records from `position` on, and the position after them. The first one is the batch's
     `index`th.
 
-    Raises LookupError, ValueError or struct.error for records that fit no stencil.
+    Raises LookupError, ValueError or struct.error for records that fit no layout.
     """
-    stencils = _long if index else _short
+    layouts = _long if index else _short
     rows: list[tuple[Any, ...]] = []
     expected: list[bytes] = []
     add_row, add_expected = rows.append, expected.append
     for _ in range(count):
-        by_key = stencils[data[position : position + 2]]
+        by_key = layouts[data[position : position + 2]]
         unpack, size_bytes, size = by_key[data[position + by_key.key_at]]
         add_row(unpack(data, position))
         add_expected(size)

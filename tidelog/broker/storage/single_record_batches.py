@@ -18,7 +18,7 @@ from tidelog.protocol.records import (
     CURRENT_MAGIC,
     LOG_OVERHEAD,
     BatchHeader,
-    inspect_lone,
+    inspect_single_record,
     unpack_header,
 )
 from tidelog.protocol.records.header import ATTRIBUTES_AT, TRANSACTIONAL_BIT
@@ -26,12 +26,12 @@ from tidelog.protocol.types import Buffer
 
 _PLAIN: Final = (0, TRANSACTIONAL_BIT)
 _KEYLESS_END: Final = BATCH_HEADER_SIZE + 8
-"""Of a record without a key, `inspect_lone` judges what lies before this, its size, and the last byte."""
+"""Of a record without a key, `inspect_single_record` checks the bytes up to here, its size and its end."""
 _AS_SENT: Final = ("producer", "uncompressed")
 _new_tuple = tuple.__new__
 
 
-def lone_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> list[BatchHeader]:
+def single_record_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> list[BatchHeader]:
     """The headers of the first of `batches`: of those that have one record each, which is stored as it is,
     and that one producer (or none) sent one after the other. Empty if already the first is another."""
     headers: list[BatchHeader] = []
@@ -63,7 +63,7 @@ def lone_headers(batches: Sequence[Buffer], config: LogConfig, now_ms: int) -> l
         if crc32c(batch[ATTRIBUTES_AT:]) != crc:
             break
         if size != keyless_size or batch[BATCH_HEADER_SIZE:_KEYLESS_END] != keyless or batch[-1]:
-            found = inspect_lone(batch, header)
+            found = inspect_single_record(batch, header)
             if found is None or (is_compacted and found[2]):
                 break
             keyless_size, keyless = size if found[2] else 0, batch[BATCH_HEADER_SIZE:_KEYLESS_END]

@@ -17,7 +17,7 @@ A_GROUP: Final = 100
 """At most this many callers in a group, so that what is done for all in one turn of the loop is short."""
 
 
-class Together(Generic[_W, _R]):
+class Batcher(Generic[_W, _R]):
     """Does what callers want, in groups."""
 
     def __init__(

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from tidelog.broker.cluster.catalog import BrokerRegistration, Catalog, PartitionAssignment, Topic
-from tidelog.broker.cluster.leaving import Awaited, awaited_by
+from tidelog.broker.cluster.controlled_shutdown import Awaited, awaited_by
 
 TOPIC_ID = UUID(int=7)
 

@@ -24,7 +24,7 @@ GRACE_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 1.0
 
 
-class Refusals:
+class ExitWatcher:
     """Of the brokers that one broker watches."""
 
     def __init__(

@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from tests.waiting import until
-from tidelog.broker.cluster import refusals
+from tidelog.broker.cluster import exit_watcher
 from tidelog.broker.cluster.catalog import BrokerRegistration
-from tidelog.broker.cluster.refusals import Refusals
+from tidelog.broker.cluster.exit_watcher import ExitWatcher
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 FIRST, SECOND = (BrokerRegistration(each, (), UUID(int=each)) for each in (1, 2))
@@ -17,8 +17,8 @@ FIRST, SECOND = (BrokerRegistration(each, (), UUID(int=each)) for each in (1, 2)
 async def test_each_start_of_a_broker_that_is_watched_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refusals, "GRACE_SECONDS", 0)
-    monkeypatch.setattr(refusals, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(exit_watcher, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(exit_watcher, "_RETRY_SECONDS", 0)
     refused: dict[int, asyncio.Event] = {1: asyncio.Event(), 2: asyncio.Event()}
     failures = [ApiError(ErrorCode.NETWORK_EXCEPTION)] * 3
     ended: list[BrokerRegistration] = []
@@ -34,7 +34,7 @@ async def test_each_start_of_a_broker_that_is_watched_is_reported_once(
     async def has_ended(broker: BrokerRegistration) -> None:
         ended.append(broker)
 
-    watching = Refusals(until_refused, has_ended)
+    watching = ExitWatcher(until_refused, has_ended)
     watching.watch([FIRST, SECOND])
     refused[1].set()
     await until(lambda: ended == [FIRST])

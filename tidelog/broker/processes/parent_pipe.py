@@ -91,6 +91,6 @@ class OtherEnd:
             return  # The first process is gone, which `follow` reports.
 
 
-def life_line() -> tuple[socket.socket, socket.socket]:
+def parent_pipe() -> tuple[socket.socket, socket.socket]:
     """The end of the first process, and that of the other one."""
     return socket.socketpair()

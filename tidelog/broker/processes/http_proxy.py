@@ -62,7 +62,7 @@ class _Answer(NamedTuple):
         return self.status < 300
 
 
-class Front(HttpServer):
+class HttpProxy(HttpServer):
     """Of one broker."""
 
     def __init__(self, config: BrokerConfig, count: int, listening: socket.socket) -> None:

@@ -12,8 +12,8 @@ from tests.unit.broker.storage import support
 from tests.unit.broker.storage.support import NOW_MS, open_log, outcome
 from tidelog.broker.storage.batch_rules import checked_header
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.broker.storage.lone_batches import lone_headers
 from tidelog.broker.storage.recompression import admitted
+from tidelog.broker.storage.single_record_batches import single_record_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
@@ -64,7 +64,7 @@ changes = st.sampled_from(sorted(fields)).flatmap(lambda name: st.tuples(st.just
     st.integers(1, 2),
     st.booleans(),
 )
-def test_a_lone_batch_that_the_twin_passes_is_stored_as_it_was_sent_by_the_rules_too(
+def test_a_batch_of_one_record_that_the_twin_passes_is_stored_as_it_was_sent_by_the_rules_too(
     config: LogConfig,
     timestamp: int,
     key: bytes | None,
@@ -81,7 +81,7 @@ def test_a_lone_batch_that_the_twin_passes_is_stored_as_it_was_sent_by_the_rules
     write_header(batch, read_batch_header(batch)._replace(**dict(changed)))
     if is_damaged:
         batch[-1] ^= 1
-    for header in lone_headers([batch], config, NOW):
+    for header in single_record_headers([batch], config, NOW):
         assert not is_damaged
         assert checked_header(batch, config) == header
         latest, to_store = admitted(batch, header, config, NOW, None)
@@ -93,8 +93,8 @@ def test_the_twin_passes_an_ordinary_record() -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW, b"key", b"value")
     batch = builder.build()
-    assert lone_headers([batch], LogConfig(), NOW) == [read_batch_header(batch)]
-    assert not lone_headers([batch[:40]], LogConfig(), NOW)
+    assert single_record_headers([batch], LogConfig(), NOW) == [read_batch_header(batch)]
+    assert not single_record_headers([batch[:40]], LogConfig(), NOW)
 
 
 @pytest.mark.parametrize("size", [None, 5, 100])
@@ -112,8 +112,8 @@ def test_a_batch_like_the_one_before_it_passes_where_it_would_pass_alone(size: i
             write_crc(batch)
             others.append(batch)
     for batch in others:
-        alone = lone_headers([batch], LogConfig(), NOW)
-        assert lone_headers([first, batch], LogConfig(), NOW)[1:] == alone
+        alone = single_record_headers([batch], LogConfig(), NOW)
+        assert single_record_headers([first, batch], LogConfig(), NOW)[1:] == alone
 
 
 sends = st.tuples(
