@@ -12,7 +12,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up down lock release clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up down lock release sbom clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -117,7 +117,14 @@ lock: $(STAMP) ## make the lock files again
 
 release: $(STAMP) ## build the sdist and, from it, the wheel into dist/, and check both in an environment of their own
 	@rm -rf dist && $(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
+	@$(MAKE) --no-print-directory sbom
 	@DIST=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/conformance/test_release.py && ls -l dist
+
+sbom: $(STAMP) ## write the packages that a broker needs, with versions and hashes, into dist/ (or DIST) as CycloneDX
+	@mkdir -p $(or $(DIST),dist)
+	@$(BIN)/uv pip compile --quiet --no-header --generate-hashes --constraint requirements.lock pyproject.toml \
+		| $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
+			--output-reproducible -o $(or $(DIST),dist)/tidelog.cdx.json -
 
 clean: ## remove .venv, caches and ./tidelog-data
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build artifacts tidelog-data

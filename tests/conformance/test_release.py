@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -80,3 +81,16 @@ def test_the_wheel_alone_serves_produces_and_consumes(dist: Path, tmp_path: Path
             assert (client.stdout, client.stderr) == ("0.1.0\n", "")
         finally:
             broker.terminate()
+
+
+def test_the_sbom_names_what_a_broker_needs_as_the_lock_file_pins_it(tmp_path: Path) -> None:
+    subprocess.run(["make", "--silent", "sbom", f"DIST={tmp_path}"], cwd=ROOT, check=True)
+    written = json.loads((tmp_path / "tidelog.cdx.json").read_text())
+    assert written["metadata"]["component"]["name"] == "tidelog"
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    parts = {each["name"]: each for each in written["components"]}
+    assert {"aiohttp", "cramjam", "msgspec", "uvloop"} <= parts.keys()
+    assert not {"pyspark", "pytest", "mypy"} & parts.keys()
+    for name, each in parts.items():
+        assert each["version"] == pinned[name]
+        assert each["externalReferences"][0]["hashes"], name
