@@ -2,18 +2,26 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.conformance.raw import connected
 from tests.several.brokers import Brokers, brokers
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import ALL_BROKERS, PartitionAssignment, Topic, TopicCreated
+from tidelog.broker.cluster.catalog import (
+    ALL_BROKERS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    PartitionAssignment,
+    Topic,
+    TopicCreated,
+)
 from tidelog.broker.replicas.topics import MOST_UNREPORTED, NewTopic
 from tidelog.client import Admin, ConfigResource, ConfigResourceType, Producer
 from tidelog.client import NewTopic as Wanted
@@ -197,3 +205,46 @@ async def test_deleted_topics_are_forgotten_once_no_broker_has_a_folder_of_them(
         await topics.delete(created.topic_id)
     catalog = cluster[1].services.catalog
     await until(lambda: len(catalog.deleted) <= 2)
+
+
+async def test_topics_of_the_settings_are_created_once_enough_brokers_are_live(tmp_path: Path) -> None:
+    settings = {"topics": ("orders:2:3", "clicks:1:1"), "users": ("alice:secret",)}
+    async with brokers(tmp_path, (1,), **settings) as cluster:
+        known = cluster[1].services.catalog
+        assert known.topic("clicks") is not None
+        assert known.topic("orders") is None
+        for node_id in (2, 3):
+            await cluster.start(node_id)
+        await until(lambda: known.topic("orders") is not None)
+        assert [sorted(each.replicas) for each in cluster.topic("orders").partitions] == [[1, 2, 3]] * 2
+        await cluster.agreed()
+        assert await cluster[3].services.users.verify_password("alice", "secret")
+
+
+async def test_internal_topics_wait_for_as_many_brokers_as_topics_need_by_default(tmp_path: Path) -> None:
+    three = {
+        "default_replication_factor": 3,
+        "offsets_topic_replication_factor": 3,
+        "transaction_state_log_replication_factor": 3,
+    }
+    async with brokers(tmp_path, (1,), **three) as cluster:
+        with pytest.raises(ApiError) as refused:
+            await cluster[1].services.groups.make_topic()
+        assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for node_id in (2, 3):
+            await cluster.start(node_id)
+        for coordinator in (cluster[1].services.groups, cluster[1].services.transactions):
+            await coordinator.make_topic()
+        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            assert {len(each.replicas) for each in cluster.topic(name).partitions} == {3}
+
+
+async def test_a_broker_beside_others_says_that_new_topics_get_one_copy(tmp_path: Path) -> None:
+    def warned(events: Sequence[Any]) -> list[int]:
+        return [each["live_brokers"] for each in events if each["event"] == "new_topics_have_one_replica"]
+
+    with capture_logs() as events:
+        async with brokers(tmp_path / "one", (1, 2)):
+            assert warned(events) == [2]
+        async with brokers(tmp_path / "three", (1, 2), default_replication_factor=2):
+            assert warned(events) == [2]

@@ -145,6 +145,9 @@ def test_every_version_in_the_image_comes_from_the_lock_file() -> None:
 def test_the_image_is_called_by_the_version_of_the_project() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"    image: tidelog:{version}\n" in COMPOSE
+    assert f"org.opencontainers.image.version={version} " in DOCKERFILE
+    tags = re.findall(r'"tags": \["tidelog:([\d.]+)', (ROOT / "docker-bake.json").read_text())
+    assert tags == [version] * 2
 
 
 @pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE], ids=["Dockerfile", "docker-compose.yml"])
@@ -226,6 +229,13 @@ def test_the_secure_broker_starts_with_the_certificate_and_the_user_that_its_set
     ListenerTls(config, "SASL_SSL")
     assert (tmp_path / "data" / "cluster.db").exists()
     assert (tmp_path / "certificates" / "broker.pem").stat().st_mode & 0o077 == 0
+
+
+def test_several_brokers_that_start_together_keep_three_copies_of_which_two_are_awaited() -> None:
+    pods = (ROOT / "deploy/kubernetes/cluster.yml").read_text()
+    for name, value in (("TIDELOG_DEFAULT_REPLICATION_FACTOR", 3), ("TIDELOG_MIN_INSYNC_REPLICAS", 2)):
+        assert f'{{name: {name}, value: "{value}"}}' in pods
+        assert f"    {name}: {value}\n" in COMPOSE
 
 
 def test_every_image_is_pinned_to_a_version() -> None:

@@ -6,6 +6,7 @@
 - `collector`: when Python's collector of cycles runs in a broker process
 - `command`: the command line of the broker: `python -m tidelog.broker`, which is `tidelog serve`
 - `features`: the features of Kafka that this broker has finalized, and in which versions
+- `initial_objects`: makes the topics and users that the settings `topics` and `users` name
 - `opening`: opens what is below the handlers: `services`
 - `served_apis`: the APIs that this broker serves, their versions, and the kind of each request
 - `services`: everything below the handlers: catalog, logs, replicas, producer ids, timers

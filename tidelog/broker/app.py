@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Any, Self
 import structlog
 
 from tidelog.broker.clock import SteadyClock, clock_ms
+from tidelog.broker.cluster.controller import live_brokers
 from tidelog.broker.cluster.store import ClusterStore, StoreError
 from tidelog.broker.collector import PERIOD_SECONDS, Collector
 from tidelog.broker.configuration.broker_config import HTTP_LISTENER, BrokerConfig
+from tidelog.broker.configuration.cluster_settings import UNIX
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.coordinator.offset_metrics import OffsetMetrics
 from tidelog.broker.handlers.context import Handler
+from tidelog.broker.initial_objects import TopicMaking, make_users
 from tidelog.broker.net.dispatch import Dispatcher
 from tidelog.broker.net.endpoints import BindError, Endpoint, bind, bind_endpoints
 from tidelog.broker.net.http import HttpServer
@@ -75,6 +78,7 @@ class Broker:
         server: Server,
         http: HttpServer | None,
         faults: FaultInjector | None,
+        topic_making: TopicMaking,
     ) -> None:
         self.config = config
         self.metrics = metrics
@@ -82,6 +86,7 @@ class Broker:
         self._server = server
         self._http = http
         self._faults = faults
+        self._topic_making = topic_making
         self._stopping: asyncio.Task[None] | None = None
         self.ports = {endpoint.config.name: endpoint.port for endpoint in endpoints}
         """Port of each listener by its name, in the order of `listeners`."""
@@ -127,6 +132,8 @@ class Broker:
                 logger.warning("store_without_security", cluster_store=config.cluster_store, advice=advice)
             if any(listener.security_protocol.has_sasl for listener in config.listener_configs):
                 await services.authentication.start(has_peers=services.membership is not None)
+            if config.users:
+                await make_users(services)
             own_handlers = build_handlers(services)
             handlers, faults = _with_faults(config, services, own_handlers)
             events = services.events
@@ -170,7 +177,10 @@ class Broker:
                 http.start()
             if services.membership is not None:
                 await services.membership.join()
-            broker = cls(config, metrics, sockets.endpoints, services, server, http, faults)
+                _warn_of_single_copies(services)
+            topic_making = TopicMaking(services)
+            await topic_making.begin()
+            broker = cls(config, metrics, sockets.endpoints, services, server, http, faults, topic_making)
             broker.is_ready = True
             return broker
         except BaseException as error:
@@ -206,6 +216,7 @@ class Broker:
 
     async def _stop(self, clean: bool) -> None:
         self.is_ready = False
+        await self._topic_making.stop()
         if not clean:
             await self._server.abort()
         if self._faults is not None:
@@ -227,6 +238,16 @@ class Broker:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+
+def _warn_of_single_copies(services: Services) -> None:
+    config, live = services.config, len(live_brokers(services.catalog))
+    if live > 1 and config.default_replication_factor == 1 and not config.cluster_store.startswith(UNIX):
+        advice = (
+            "a lost broker takes records with it: set default.replication.factor (3 with three brokers) and "
+            "min.insync.replicas=2"
+        )
+        logger.warning("new_topics_have_one_replica", live_brokers=live, advice=advice)
 
 
 def _set_meter(dispatcher: Dispatcher, services: Services, metrics: Metrics) -> None:

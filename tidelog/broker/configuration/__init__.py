@@ -7,6 +7,8 @@
 - `cluster_settings`, `coordinator_settings`, `listener_settings`, `remote_settings`, `sasl_settings`,
   `security_settings`: parts of the table of `broker_config`
 - `control_groups`: the files with the limits of this process's control groups
+- `initial_objects`: topics and users that exist from the start
+- `kafka_variables`: settings in the variables of Kafka's image
 - `listener_overrides`: settings of one listener, such as `listener.name.inside.ssl.client.auth`
 - `listeners`: the listeners of a broker: their addresses, advertised addresses and security protocols
 - `memory_limit`: the memory limit of the control group of this process, and the settings that depend on it

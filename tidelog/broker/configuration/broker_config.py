@@ -1,8 +1,8 @@
 """The settings of a broker: names, defaults, bounds and the meaning of each.
 
 Owns `BrokerConfig`. Outward names are Kafka's (`log.segment.bytes`), attributes the same with underscores.
-Sources, strongest first: flags and `--set`, `TIDELOG_LOG_SEGMENT_BYTES` in the environment, a TOML file,
-defaults.
+Sources, strongest first: flags and `--set`, `KAFKA_LOG_SEGMENT_BYTES` and then `TIDELOG_LOG_SEGMENT_BYTES` in
+the environment, a TOML file, defaults. Kafka's variable is stronger because the image sets some of Tidelog's.
 
 Invariants: an instance holds only values that passed their checks, however it was made, and never changes.
 """
@@ -21,6 +21,8 @@ from tidelog.broker.configuration.address_overrides import checked_overrides
 from tidelog.broker.configuration.cluster_settings import ETCD, ClusterSettings
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS, in_milliseconds, source_of
 from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
+from tidelog.broker.configuration.initial_objects import checked_topics, checked_users
+from tidelog.broker.configuration.kafka_variables import as_own, kafkas, without_effect
 from tidelog.broker.configuration.listener_overrides import (
     is_override,
     is_variable,
@@ -134,6 +136,19 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         low=1,
         high=32767,
         dynamic=True,
+    )
+    topics: tuple[str, ...] = _setting(
+        (),
+        "Topics that are created at the start if they do not exist, each with its partitions and replicas if "
+        "they are not the defaults: orders:3,clicks:12:2.",
+        read=checked_topics,
+    )
+    users: tuple[str, ...] = _setting(
+        (),
+        "Users with their passwords for SCRAM that are created at the start if they do not exist: "
+        "alice:secret,bob:other. A password with a comma has to be in a list of a file.",
+        secret=True,
+        read=checked_users,
     )
     auto_create_topics_enable: bool = _setting(
         True, "Create a missing topic when a client requests it and allows its creation.", dynamic=True
@@ -429,9 +444,9 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
 
         if file is not None:
             take(read_toml(file), str(file))
-        by_variable = _names_by_variable(environ)
-        found = {name: environ[variable] for variable, name in by_variable.items() if variable in environ}
-        take(found, "the environment", variable_of)
+        take(_of_variables(environ), "the environment", variable_of)
+        as_kafkas = _of_variables(as_own(environ))
+        take(as_kafkas, "the environment", lambda name: kafkas(variable_of(name)))
         take(given or {}, "the command line")
         return cls(**values, sources=sources, listener_overrides=overrides)  # type: ignore[arg-type]
 
@@ -496,10 +511,17 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     mine = {name for name in environ if name.startswith(ENVIRONMENT_PREFIX)}
     unknown = sorted(mine - known - {CONFIG_FILE_VARIABLE, BOOTSTRAP_SERVERS_VARIABLE})
     close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.8) for name in unknown}
-    return {
+    own = {
         name: f"did you mean {found[0]}?" if found else "`tidelog config` lists all"
         for name, found in close.items()
     }
+    return own | without_effect(environ, _names_by_variable(as_own(environ)))
+
+
+def _of_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Outward name of each setting that has a variable -> its text."""
+    by_variable = _names_by_variable(environ)
+    return {name: environ[variable] for variable, name in by_variable.items() if variable in environ}
 
 
 def _names_by_variable(environ: Iterable[str]) -> dict[str, str]:

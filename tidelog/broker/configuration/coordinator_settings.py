@@ -78,7 +78,8 @@ class CoordinatorSettings:
     )
     offsets_topic_replication_factor: int = _setting(
         3,
-        "Most replicas of __consumer_offsets at its creation; fewer if fewer brokers are live.",
+        "Most replicas of __consumer_offsets at its creation; fewer if fewer brokers are live, but not "
+        "fewer than default.replication.factor: clients wait until so many are live.",
         low=1,
         high=32767,
     )
@@ -106,7 +107,8 @@ class CoordinatorSettings:
     )
     transaction_state_log_replication_factor: int = _setting(
         3,
-        "Most replicas of __transaction_state at its creation; fewer if fewer brokers are live.",
+        "Most replicas of __transaction_state at its creation; fewer if fewer brokers are live, but not "
+        "fewer than default.replication.factor: clients wait until so many are live.",
         low=1,
         high=32767,
     )

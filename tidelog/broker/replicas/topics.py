@@ -137,7 +137,10 @@ class Topics:
             count = defaults.num_partitions if count == -1 else count
             factor = wanted.replication_factor
             if factor == -1 and name in self._internal:
-                factor = min(internal.replication_factor, 1 if self._is_one_machine else len(brokers))
+                possible = (
+                    1 if self._is_one_machine else max(len(brokers), defaults.default_replication_factor)
+                )
+                factor = min(internal.replication_factor, possible)
             factor = defaults.default_replication_factor if factor == -1 else factor
             partitions = assign(count, brokers, factor, begin=topic_id.int, racks=catalog.racks())
         self._check_replicas(partitions)
