@@ -308,7 +308,10 @@ async def test_a_prepared_transaction_outlives_its_producer_and_another_one_ends
         names = {each.transactional_id for each in await admin.transactions.list("prepared-(ab|com).*")}
         assert names == {transactional_id, aborted_id}
         assert await admin.transactions.list("prepared") == []
-        ended = await admin.transactions.describe(transactional_id)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            # The answer comes before the markers.
+            while (ended := await admin.transactions.describe(transactional_id)).state != "CompleteCommit":
+                await asyncio.sleep(0.01)
         # Both attempts got an epoch, and in version 2 the end of the transaction gave one more.
         assert ended.producer_epoch == identity[1] + 2 + (versions - 1)
     assert await committed(broker, topic) == [b"committed"]

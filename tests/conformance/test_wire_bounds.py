@@ -71,7 +71,6 @@ async def still_serves(broker: Broker) -> None:
         (ApiKey.PRODUCE, 9, b"\x00" + bytes(6) + b"\xff\xff\xff\xff\x07"),
         (ApiKey.FETCH, 12, bytes(21) + b"\xff\xff\xff\xff\x07"),
         (ApiKey.API_VERSIONS, 3, b"\x02a\x02b\xff\xff\xff\xff\x0f"),  # tagged fields: four billion
-        (ApiKey.INIT_PRODUCER_ID, 0, b"\xff\xff\0\0\0\1more"),  # bytes left over
         (ApiKey.METADATA, 1, (1).to_bytes(4, "big") + b"\0\1\xff"),  # not UTF-8
     ],
 )
