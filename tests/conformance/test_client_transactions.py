@@ -10,7 +10,7 @@ from tests.conformance.client_site import FIRST, TOPIC, Site
 from tests.conformance.several import EmbeddedBroker
 from tests.conformance.test_transactions import read
 from tests.ports import free_port
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, pause
 from tidelog.client import (
     Admin,
     BrokerError,
@@ -311,7 +311,7 @@ async def test_a_prepared_transaction_outlives_its_producer_and_another_one_ends
         async with asyncio.timeout(DEADLINE_SECONDS):
             # The answer comes before the markers.
             while (ended := await admin.transactions.describe(transactional_id)).state != "CompleteCommit":
-                await asyncio.sleep(0.01)
+                await pause(0.01)
         # Both attempts got an epoch, and in version 2 the end of the transaction gave one more.
         assert ended.producer_epoch == identity[1] + 2 + (versions - 1)
     assert await committed(broker, topic) == [b"committed"]
