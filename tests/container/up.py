@@ -37,7 +37,14 @@ from tidelog.client.errors import ClientError
 _PROMETHEUS = ROOT / "deploy" / "prometheus"
 _RULES = (_PROMETHEUS / "rules.yml").read_text()
 _ALERTS = re.findall(r"- alert: (\w+)", _RULES)
-_OF_SEVERAL_BROKERS = {"TidelogTooFewInSync", "TidelogReplicasOutOfSync"}
+_OF_SEVERAL_BROKERS = {
+    "TidelogTooFewInSync",
+    "TidelogReplicasOutOfSync",
+    "TidelogCatalogLost",
+    "TidelogStoreMemberDown",
+    "TidelogStoreAlarm",
+    "TidelogStoreNearlyFull",
+}
 """No fault of one broker makes these fire; `rules_over_processes.yml` has the series that do."""
 _DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboards/tidelog.json").read_text())
 _QUERIES = [

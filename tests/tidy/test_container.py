@@ -20,6 +20,7 @@ from prometheus_client import Metric
 from tests.tidy.house import ROOT
 from tidelog.broker.app import Broker
 from tidelog.broker.cluster.membership import ClusterCounts
+from tidelog.broker.cluster.store import StoreMember, StoreView
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.broker.coordinator.offset_metrics import FAMILIES
@@ -55,6 +56,7 @@ def exposed_families() -> list[Metric]:
     metrics.produce_failed("topic")
     metrics.group_commit(3)
     metrics.cluster = lambda: ClusterCounts(True, 1, 0, 1, 0)
+    metrics.store = lambda: StoreView((StoreMember("url", alarms=("NOSPACE",)),))
     metrics.in_sync = lambda: InSyncCounts(1, 0, 0, 0, 0, 0)
     metrics.transactions = lambda: TransactionCounts({"Ongoing": 1}, {"id": 1.0})
     return list(metrics.registry.collect())

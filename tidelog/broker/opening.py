@@ -29,7 +29,7 @@ from tidelog.broker.cluster.catalog import (
     least_in_sync,
 )
 from tidelog.broker.cluster.cluster import Cluster
-from tidelog.broker.cluster.store import ClusterStore, SharedStore
+from tidelog.broker.cluster.store import ClusterStore, SharedStore, WatchedStore
 from tidelog.broker.cluster_stores import store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
@@ -188,6 +188,8 @@ class _Opening:
             in_sync_sets = self._in_sync_sets()
             cluster.follow(topics.follow)
             metrics.cluster = self._membership.counts
+            if isinstance(store, WatchedStore):
+                metrics.store = lambda: store.view
             await topics.report_gone()
         metrics.producer_ids = lambda: logs.producer_id_count
         groups = self._groups(topics)

@@ -7,6 +7,7 @@
 - `controller`: the decisions of the controller: which brokers are fenced, and which lead
 - `disk_space`: disk space reserved for the cluster store, so that a full disk allows deletions
 - `etcd_client`: requests to etcd over its JSON gateway, at any of several endpoints
+- `etcd_health`: how the members of etcd are: whether each answers, its alarms, its version, how full it is
 - `etcd_layout`: how the catalog is laid out in etcd: its keys, its values, its transactions
 - `etcd_session`: a broker's session in etcd: a key with a lease that is kept alive
 - `etcd_store`: the catalog in etcd, which several brokers on several machines share

@@ -125,6 +125,22 @@ class EtcdClient:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, _Retry) as error:
             raise EtcdUnavailable(f"the watch at {url} ended: {error!r}") from error
 
+    async def status(self, url: str) -> Any:
+        """What one member says of itself. Raises EtcdUnavailable, and StoreError if it refuses."""
+        try:
+            return await self._post(url, "/v3/maintenance/status", {}, await self._headers(url))
+        except _Retry as error:
+            raise EtcdUnavailable(str(error)) from error
+
+    async def metrics(self, url: str) -> str:
+        """Of one member. Raises EtcdUnavailable."""
+        timeout = aiohttp.ClientTimeout(total=_REQUEST_S)
+        try:
+            async with self._http().get(f"{url}/metrics", ssl=self._ssl, timeout=timeout) as response:
+                return await response.text()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise EtcdUnavailable(f"{url} gives no metrics: {error!r}") from error
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()

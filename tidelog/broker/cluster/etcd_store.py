@@ -30,6 +30,7 @@ import structlog
 from tidelog.broker.cluster import etcd_layout as layout
 from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.etcd_client import EtcdClient, EtcdCompacted, EtcdUnavailable
+from tidelog.broker.cluster.etcd_health import EtcdHealth
 from tidelog.broker.cluster.etcd_layout import Head, ImagePointer, Layout, after, key, packed, value_of
 from tidelog.broker.cluster.etcd_session import EtcdSession
 from tidelog.broker.cluster.facts import UnknownFact
@@ -39,6 +40,7 @@ from tidelog.broker.cluster.store import (
     SessionLives,
     StoreConflict,
     StoreError,
+    StoreView,
     new_cluster_id,
 )
 
@@ -114,6 +116,9 @@ class EtcdStore:
         """The revision of etcd at which the sessions were read."""
         self._sessions_changed = asyncio.Event()
         self._guard: asyncio.Task[None] | None = None
+        self._health = EtcdHealth(client)
+        self._looking: asyncio.Task[None] | None = None
+        self._is_lost = False
         self._image_writing: asyncio.Task[None] | None = None
         self._since_image = 0
         """Bytes of the journal since the last image, as far as this broker saw it."""
@@ -376,7 +381,13 @@ class EtcdStore:
 
     def _begin_guard(self) -> None:
         if self._guard is None and not self._is_closed:
-            self._guard = asyncio.get_running_loop().create_task(self._keep_guard())
+            loop = asyncio.get_running_loop()
+            self._guard = loop.create_task(self._keep_guard())
+            self._looking = loop.create_task(self._health.run())
+
+    @property
+    def view(self) -> StoreView:
+        return StoreView(self._health.members, self._is_lost)
 
     async def _keep_guard(self) -> None:
         while True:
@@ -392,12 +403,16 @@ class EtcdStore:
         """Compare the watches with the head, and read the sessions."""
         sessions = {"key": key(self._layout.sessions), "range_end": after(self._layout.sessions)}
         reads = [layout.get(self._layout.head), layout.get_range(sessions)]
+        before = self._head
         answer = await self._client.call("/v3/kv/txn", {"success": reads}, timeout_s=2 * _GUARD_INTERVAL_S)
         try:
             head = layout.head_of(layout.found(answer, 0))
             living = frozenset(map(layout.session_of, layout.found(answer, 1)))
         except (ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
+        self._is_lost = before is not None and (
+            head is None or head.cluster_id != before.cluster_id or head.revision < before.revision
+        )
         if head is not None:
             self._saw(head)
             for watch in self._watches:
@@ -465,7 +480,7 @@ class EtcdStore:
         for watch in self._watches:
             watch.stale.set()
         self._sessions_changed.set()
-        tasks = [task for task in (self._guard, self._image_writing) if task is not None]
+        tasks = [each for each in (self._guard, self._looking, self._image_writing) if each is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -58,6 +58,37 @@ class BrokerSession(NamedTuple):
     incarnation: UUID
 
 
+class StoreMember(NamedTuple):
+    """One of several members of a store, as it says itself."""
+
+    url: str
+    problem: str = ""
+    """Why it does not serve; empty if it does."""
+    version: str = ""
+    cluster_id: str = ""
+    """Of the members that it belongs to; empty if it did not say."""
+    alarms: tuple[str, ...] = ()
+    """Such as NOSPACE; those of all members."""
+    used: float = 0
+    """Share of its quota; 0 if it did not say."""
+
+
+class StoreView(NamedTuple):
+    """What a broker sees of its store."""
+
+    members: tuple[StoreMember, ...] = ()
+    is_lost: bool = False
+    """Whether the store has another catalog, none, or an older one than this broker."""
+
+
+@runtime_checkable
+class WatchedStore(Protocol):
+    """A store of several members, which may fail one by one."""
+
+    @property
+    def view(self) -> StoreView: ...
+
+
 class ClusterStore(Protocol):
     """What the broker needs of a store. Every call may raise OSError or StoreError."""
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
     from tidelog.broker.cluster.membership import ClusterCounts
+    from tidelog.broker.cluster.store import StoreView
     from tidelog.broker.observability.remote_counts import RemoteCounts
 
 LATENCY_BUCKETS_MS = (
@@ -247,6 +248,8 @@ class Metrics:
         self.queued_bytes: Callable[[], int] = int
         """Memory of all connections."""
         self.cluster: Callable[[], ClusterCounts] | None = None
+        self.store: Callable[[], StoreView] | None = None
+        """None: the catalog is in no store of several members."""
         self.in_sync: Callable[[], InSyncCounts] | None = None
         self.throttled_replicas: Mapping[str, ThrottledReplicas] = {}
         """By side: leader and follower."""
@@ -387,6 +390,7 @@ class Metrics:
         yield from self._collect_connections()
         yield from self._collect_logs()
         yield from self._collect_cluster()
+        yield from self._collect_store()
         yield from self._collect_in_sync()
         yield from self._collect_throttled_replicas()
         yield from self.cleaner.collect()
@@ -467,6 +471,20 @@ class Metrics:
         yield gauge(f"{prefix}_globalpartitioncount", "Partitions of all brokers.", counts.partitions)
         offline = "Partitions without a leader, of all brokers (OfflinePartitionsCount)."
         yield gauge(f"{prefix}_offlinepartitionscount", offline, counts.offline_partitions)
+
+    def _collect_store(self) -> Iterator[Metric]:
+        if self.store is None:
+            return
+        view = self.store()
+        lost = "1 if the store lacks the catalog of this broker, or has an older one."
+        yield gauge("tidelog_store_catalog_lost", lost, view.is_lost)
+        well = {(each.url,): not each.problem for each in view.members}
+        yield gauge("tidelog_store_member_up", "1 if this member of the store serves.", well, "member")
+        alarms = dict.fromkeys(((alarm,) for each in view.members for alarm in each.alarms), 1)
+        yield gauge("tidelog_store_alarm", "1 for each alarm that the store has.", alarms, "alarm")
+        used = {(each.url,): each.used for each in view.members}
+        share = "Share of its quota that the data of this member of the store take; 0 if it does not say."
+        yield gauge("tidelog_store_quota_used_ratio", share, used, "member")
 
     def _collect_in_sync(self) -> Iterator[Metric]:
         if self.in_sync is None:

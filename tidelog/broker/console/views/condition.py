@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import NO_LEADER, least_in_sync
 from tidelog.broker.cluster.in_sync import needed
+from tidelog.broker.cluster.store import StoreView
 from tidelog.broker.console.views.transactions import AskOpen
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
@@ -85,6 +86,8 @@ class Condition(NamedTuple):
     uncleanable_partitions: int
     ordered_faults: int | None
     """None: faults are not enabled."""
+    store: StoreView
+    """Of several members; nothing if the catalog is in no such store."""
     has_open_store: bool
     """Whether etcd has neither a password nor TLS, and a listener has security."""
 
@@ -129,6 +132,7 @@ class Conditions:
             prepared_seconds=dict(transactions.prepared_seconds),
             uncleanable_partitions=services.metrics.cleaner.uncleanable_partitions,
             ordered_faults=ordered_faults,
+            store=StoreView() if services.metrics.store is None else services.metrics.store(),
             has_open_store=services.config.has_open_store,
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, TypedDict
 
+from tidelog.broker.cluster.store import StoreView
 from tidelog.broker.console.views.condition import Condition, TopicPartition
 from tidelog.broker.console.watch import Lately
 from tidelog.broker.storage.disk import HANDLES_ADVICE
@@ -19,6 +20,8 @@ _NAMED: Final = 5
 _LITTLE_DISK: Final = 0.1
 _FULL_DISK: Final = 0.01
 _LITTLE_DISK_BYTES: Final = 10 << 30
+_FULL_STORE: Final = 0.8
+"""As the alert TidelogStoreNearlyFull."""
 _CERTIFICATE_DAYS: Final = 14
 _DAY_SECONDS: Final = 86_400
 _PREPARED_SECONDS: Final = 3_600
@@ -44,6 +47,7 @@ def problems(
     found = [
         *_of_disk(condition, lately),
         *_of_partitions(condition, sees_topic),
+        *_of_store(condition.store),
         *_of_limits(condition, lately),
         *_of_security(condition, lately),
         *_of_producers(condition, lately, sees_transaction),
@@ -184,6 +188,58 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "tried again: they grow.",
             "remedy": "The event log_clean_failed in the log has the reason. Correct it, then restart "
             "the broker.",
+        }
+
+
+def _of_store(store: StoreView) -> Iterator[CurrentProblem]:
+    members = store.members
+    if store.is_lost:
+        yield {
+            "name": "catalog_lost",
+            "severity": "critical",
+            "text": "The store of the cluster lacks the catalog that this broker has: it was emptied, or an "
+            "older one was restored. Nothing can be changed, and a broker that stops cannot start again.",
+            "remedy": "Keep the brokers running, stop changes, and restore the newest backup of the store: "
+            "docs/cluster.md, Back up and restore.",
+        }
+    if down := [each.url for each in members if each.problem]:
+        yield {
+            "name": "store_member_down",
+            "severity": "critical" if 2 * len(down) >= len(members) else "warning",
+            "text": f"{len(down)} of {len(members)} members of the store do not serve: "
+            f"{', '.join(sorted(down))}.",
+            "remedy": "Check that they run. The event store_member_down in the log has the reason. Replace a "
+            "member that lost its data: docs/cluster-operations.md.",
+        }
+    if alarms := sorted({alarm for each in members for alarm in each.alarms}):
+        yield {
+            "name": "store_alarm",
+            "severity": "critical",
+            "text": f"The store has alarms ({', '.join(alarms)}), and refuses changes of the catalog.",
+            "remedy": "NOSPACE: compact and defragment etcd, then disarm the alarm. CORRUPT: replace the "
+            "member. docs/cluster-operations.md has the commands.",
+        }
+    elif full := [each.url for each in members if each.used > _FULL_STORE]:
+        yield {
+            "name": "store_nearly_full",
+            "severity": "warning",
+            "text": f"Members of the store use more than {_percent(_FULL_STORE)} of their quota: "
+            f"{', '.join(sorted(full))}.",
+            "remedy": "Compact etcd (--auto-compaction-retention), or raise --quota-backend-bytes.",
+        }
+    if len({each.cluster_id for each in members if each.cluster_id}) > 1:
+        yield {
+            "name": "store_members_apart",
+            "severity": "critical",
+            "text": "The members that cluster.store names belong to different clusters of etcd.",
+            "remedy": "Stop those that were started anew, and add them to the others as new members.",
+        }
+    if len(versions := {each.version for each in members if each.version}) > 1:
+        yield {
+            "name": "store_versions_differ",
+            "severity": "notice",
+            "text": f"The members of the store have different versions: {', '.join(sorted(versions))}.",
+            "remedy": "Nothing to do during an upgrade. Otherwise upgrade the older ones.",
         }
 
 

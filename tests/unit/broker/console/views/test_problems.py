@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidelog.broker.cluster.store import StoreMember, StoreView
 from tidelog.broker.console.views.condition import Condition, Disk, Partitions
 from tidelog.broker.console.views.problems import CurrentProblem, problems
 from tidelog.broker.console.watch import Lately
@@ -25,6 +26,7 @@ HEALTHY = Condition(
     prepared_seconds={"fresh": 10.0},
     uncleanable_partitions=0,
     ordered_faults=None,
+    store=StoreView((StoreMember("a", version="3.5"), StoreMember("b", version="3.5"))),
     has_open_store=False,
 )
 
@@ -68,6 +70,18 @@ def test_nothing_is_wrong_with_a_healthy_broker() -> None:
         ("sequences_out_of_order", {"events": {"tidelog_out_of_order_batches": 301}}),
         ("transaction_waits", {"prepared_seconds": {"old": 3_601.0}}),
         ("faults_enabled", {"ordered_faults": 0}),
+        ("catalog_lost", {"store": StoreView(is_lost=True)}),
+        ("store_member_down", {"store": StoreView((StoreMember("a", problem="it knows no leader"),))}),
+        ("store_alarm", {"store": StoreView((StoreMember("a", alarms=("NOSPACE",), used=1),))}),
+        ("store_nearly_full", {"store": StoreView((StoreMember("a", used=0.81),))}),
+        (
+            "store_members_apart",
+            {"store": StoreView((StoreMember("a", cluster_id="1"), StoreMember("b", cluster_id="2")))},
+        ),
+        (
+            "store_versions_differ",
+            {"store": StoreView((StoreMember("a", version="3.4"), StoreMember("b", version="3.5")))},
+        ),
         ("store_without_security", {"has_open_store": True}),
     ],
 )
@@ -76,6 +90,13 @@ def test_each_cause_is_one_problem_with_a_remedy(name: str, changes: dict[str, A
     assert problem["name"] == name
     assert problem["text"].endswith(".")
     assert problem["remedy"].endswith(".")
+
+
+def test_a_store_that_lost_most_members_is_a_critical_problem_and_one_that_lost_one_a_warning() -> None:
+    well, down = StoreMember("a"), StoreMember("b", problem="refused")
+    for members, severity in (((well, well, down), "warning"), ((well, down, down), "critical")):
+        (problem,) = found(store=StoreView(members))
+        assert problem["severity"] == severity
 
 
 def test_the_critical_problems_come_first() -> None:
