@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, not s
 
 
 class Measured(NamedTuple):
-    """One run. Latencies are milliseconds, sorted."""
+    """What one run measured. Latencies are milliseconds, sorted."""
 
     records: int
     value_bytes: int

@@ -17,7 +17,7 @@ MetricsCallback: TypeAlias = Callable[[Mapping[str, float]], None]
 
 
 class ClientMetrics(RequestMetrics):
-    """One per client. `now` is in seconds of the loop's clock."""
+    """Measures the records, batches and requests of one client. `now` is in seconds of the loop's clock."""
 
     def __init__(self) -> None:
         super().__init__()

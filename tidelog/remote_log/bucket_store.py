@@ -28,7 +28,7 @@ _RETRIES = 2
 
 
 class BucketStore:
-    """Implements `ObjectStore`."""
+    """Keeps objects in a bucket of S3. Implements `ObjectStore`."""
 
     def __init__(self, url: str, endpoint: str, region: str, timeout_ms: int) -> None:
         timeout = timedelta(milliseconds=timeout_ms)

@@ -22,7 +22,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 class FolderStore:
-    """Implements `ObjectStore`."""
+    """Keeps objects as files of one folder. Implements `ObjectStore`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

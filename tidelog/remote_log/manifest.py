@@ -77,7 +77,7 @@ class CopiedSegment(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Of one partition."""
+    """Names the segments of one partition that are in remote storage."""
 
     number: _Offset
     topic: Annotated[str, Meta(max_length=249)]

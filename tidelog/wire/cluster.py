@@ -52,8 +52,9 @@ _REPEATABLE = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.INIT_P
 
 
 class Cluster:
-    """One per client. Call `start` first and `close` at the end. With `allow_auto_create_topics` a broker may
-    create a topic while a caller wants it: one that was deleted does not come back by a refresh."""
+    """Keeps the metadata and the connections of one client. Call `start` first and `close` at the end. With
+    `allow_auto_create_topics` a broker may create a topic while a caller wants it: one that was deleted does
+    not come back by a refresh."""
 
     def __init__(
         self,

@@ -49,7 +49,8 @@ class _Link:
 
 
 class Links:
-    """One per cluster. `spawn` runs a coroutine as a task; closing the cluster cancels it."""
+    """Opens connections to the brokers of one cluster, and opens lost ones again. `spawn` runs a coroutine as
+    a task; closing the cluster cancels it."""
 
     def __init__(
         self,

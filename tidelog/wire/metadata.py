@@ -55,7 +55,7 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterImage(NamedTuple):
-    """The metadata at one moment."""
+    """The nodes, topics and leaders of a cluster at one moment."""
 
     cluster_id: str | None
     controller_id: int

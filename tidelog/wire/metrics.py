@@ -63,7 +63,7 @@ class Window:
 
 
 class RequestMetrics:
-    """One per client. `now` is in seconds of the loop's clock."""
+    """Measures the requests of one client. `now` is in seconds of the loop's clock."""
 
     def __init__(self) -> None:
         self.requests_in_flight = 0

@@ -70,7 +70,7 @@ async def open_connection(
 
 
 class _Opening:
-    """One per connection; it also ends the authentication with it."""
+    """Opens one connection, and ends its authentication with it."""
 
     def __init__(
         self,

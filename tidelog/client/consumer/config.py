@@ -106,7 +106,7 @@ class ConsumerConfig:
 
 
 class ConsumerSettings(ClusterSettings, total=False):
-    """The keywords of a consumer."""
+    """The keyword arguments that a consumer takes, with their types."""
 
     auto_offset_reset: str
     fetch_max_wait_ms: int

@@ -50,8 +50,8 @@ _SESSION_END_TIMEOUT_S: Final = 1.0
 
 
 class Fetcher:
-    """One per consumer, created within its loop. `on_data` is called if a reader has new records or an
-    error."""
+    """Fetches records ahead for one consumer; created within its loop. `on_data` is called if a reader has
+    new records or an error."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ _COMMITS_AT_CLOSE = 2
 
 
 class Group:
-    """One per consumer with a group_id. `start` it within its loop.
+    """Keeps one consumer a member of its group, and commits its offsets. `start` it within its loop.
 
     `read` makes the consumer read exactly these partitions, those that it read before from where they are.
     `fetch_more` is called when a partition may be read that could not be, `on_data` when waiting reads must

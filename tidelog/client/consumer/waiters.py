@@ -16,7 +16,7 @@ class Done:
 
 
 class Waiters:
-    """Empty at first."""
+    """Holds calls that wait until `wake`."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []

@@ -16,7 +16,7 @@ _JOIN_LANE: Final = "group"
 
 
 class GroupCoordinator:
-    """`group_id` is the group's name."""
+    """Finds the coordinator of the group `group_id`, and sends requests to it."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster

@@ -17,7 +17,7 @@ from tidelog.wire.metadata import ClusterImage, TopicInfo, TopicPartition
 
 
 class TopicSubscription(NamedTuple):
-    """Exactly one of the two is set."""
+    """The topics that a consumer subscribed to. Exactly one of `names` and `pattern` is set."""
 
     names: frozenset[str] | None
     pattern: re.Pattern[str] | None

@@ -36,7 +36,8 @@ class Outcome(NamedTuple):
 
 
 class ProducerBatch:
-    """One record batch of one partition. Times are milliseconds of the client's monotonic clock."""
+    """A record batch of one partition, from its first record to its outcome. Times are milliseconds of the
+    client's monotonic clock."""
 
     __slots__ = (
         "_encoded",

@@ -98,7 +98,7 @@ class ProducerConfig:
 
 
 class ProducerSettings(ClusterSettings, total=False):
-    """The keywords of a producer."""
+    """The keyword arguments that a producer takes, with their types."""
 
     acks: str | int
     enable_idempotence: bool

@@ -21,7 +21,8 @@ from tidelog.wire.events import logger
 
 
 class Outcomes:
-    """One per producer. `refresh_metadata` is called if an error suggests that the leader has changed."""
+    """Resolves the batches of one producer, and frees their memory. `refresh_metadata` is called if an error
+    suggests that the leader has changed."""
 
     def __init__(
         self,

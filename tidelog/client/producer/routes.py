@@ -36,7 +36,7 @@ class _QueuesByKey(dict[bytes, PartitionQueue]):
 
 
 class Route:
-    """One per topic. The producer's fast path uses the public attributes."""
+    """Chooses partitions for one topic's records. The producer's fast path uses the public attributes."""
 
     __slots__ = ("_led", "_partitioner", "_rng", "by_key", "name", "queues", "sticky")
 

@@ -80,7 +80,7 @@ class _Load:
 
 
 class Sender:
-    """One per producer, created within its event loop. Times are milliseconds of the loop's clock."""
+    """Sends one producer's batches; created within its loop. Times are milliseconds of the loop's clock."""
 
     def __init__(
         self,

@@ -53,7 +53,8 @@ class _Replay:
 
 
 class SessionKeeper:
-    """One per producer with a session. `saved` is the session to resume; None for a new one."""
+    """Keeps the session of one producer, and tells which records of a replay to skip. `saved` is the session
+    to resume; None for a new one."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ _Codes = Callable[[Any], Iterable[int]]
 
 
 class Transactions:
-    """One per transactional producer. `on_open` is called when records may be sent, `on_closed` when not."""
+    """Runs a producer's transactions. `on_open` is called when records may be sent, `on_closed` when not."""
 
     def __init__(
         self,

@@ -171,7 +171,7 @@ class _Decoder:
 
 
 class _Columns:
-    """Builds only the wanted columns."""
+    """Builds Arrow columns from the fields of records, only those that are wanted."""
 
     def __init__(self, fields: RecordFields, payload: Buffer, counts: Integers, batches: Batches) -> None:
         self._fields = fields

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Unit(NamedTuple):
-    """Its name and how much it is: milliseconds of a duration, bytes of a size."""
+    """A unit of a number, with its name and how much it is: milliseconds of a duration, bytes of a size."""
 
     name: str
     amount: float

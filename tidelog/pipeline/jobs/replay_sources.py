@@ -35,7 +35,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 
 class Records(Protocol):
-    """Where a replay reads from."""
+    """A source of a replay: it tells the bounds of the partitions, and reads ranges of offsets."""
 
     # True if each task's rows come in the order of one partition's offsets.
     is_ordered: bool
@@ -51,7 +51,7 @@ class Records(Protocol):
 
 
 class TopicRecords:
-    """Topics of a broker."""
+    """Reads the records of a replay from topics of a broker."""
 
     is_ordered = True
 
@@ -93,7 +93,7 @@ class _File(NamedTuple):
 
 
 class ArchivedRecords:
-    """An archive in a folder."""
+    """Reads the records of a replay from an archive in a folder."""
 
     is_ordered = False
 

@@ -60,7 +60,8 @@ class StoredPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """One source partition: its producer, the epoch, the last offset read, and its stored places."""
+    """What a session keeps of one source partition: its producer, the epoch, the last offset read, and its
+    stored places."""
 
     producer_id: int
     producer_epoch: int

@@ -71,7 +71,7 @@ class SinkTopic(NamedTuple):
 
 
 class BatchSender:
-    """One producer and its batches in flight. Every method runs on the producer's loop."""
+    """Sends batches with one producer. Every method runs on the producer's loop."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer

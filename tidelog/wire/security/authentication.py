@@ -40,7 +40,7 @@ _FIRST_WITH_AUTHENTICATE: Final = 1
 
 
 class Authentication:
-    """One per connection of SASL_PLAINTEXT or SASL_SSL. `close` it with the connection."""
+    """Authenticates one connection of SASL_PLAINTEXT or SASL_SSL. `close` it with the connection."""
 
     def __init__(self, config: ClusterConfig, connection: Connection) -> None:
         self._config = config

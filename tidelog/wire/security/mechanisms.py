@@ -35,7 +35,7 @@ _SERVER_FIRST: Final = re.compile(
 
 
 class Exchange(Protocol):
-    """One authentication."""
+    """Carries out one authentication, on the client's side."""
 
     def first(self) -> bytes: ...
 
