@@ -30,7 +30,7 @@ _NO_CONNECTION: Final = -1
 
 
 class Caller:
-    """One request's user."""
+    """Acts for one request's user: checks permissions, and asks the broker's handlers in that name."""
 
     def __init__(
         self, user: str, host: str, access: AccessControl, handlers: Mapping[ApiKey, Handler], turns: Turns

@@ -39,7 +39,7 @@ _ALIVE: Final = b": alive\n\n"
 
 
 class Streams:
-    """Those of one broker."""
+    """Sends the streams of one broker's console, and bounds how many there are."""
 
     def __init__(self) -> None:
         self._of_visitors: Counter[tuple[str, str]] = Counter()

@@ -30,7 +30,7 @@ ERROR_STATUSES: Final = {
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why a request has no answer."""
+    """The body of a refusal: the error, and why the request has no answer."""
 
     code: str
     """The name of an error of Kafka's protocol."""

@@ -91,7 +91,7 @@ def linked(path: str, /, **parameters: object) -> str:
 
 
 class Templates:
-    """The templates of one process."""
+    """Loads the console's templates and renders pages from them."""
 
     def __init__(self) -> None:
         self._environment = Environment(

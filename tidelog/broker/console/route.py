@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"\{(\w+)\}")
 
 
 class Console:
-    """What routes work on."""
+    """Holds what routes work on: the broker's services, its server, and the console's own state."""
 
     def __init__(self, services: Services, server: Server, faults: FaultInjector | None) -> None:
         """`server` has the connections of clients. `faults` is None if faults are not enabled."""

@@ -92,7 +92,7 @@ def status_of(code: ErrorCode) -> int:
 
 
 class Site:
-    """The console of one broker."""
+    """Answers the requests to the console of one broker, with pages, the API and files."""
 
     def __init__(self, console: Console, handlers: Mapping[ApiKey, Handler]) -> None:
         self._console = console

@@ -51,7 +51,7 @@ class _Moment(NamedTuple):
 
 
 class Watch:
-    """The measurements of one broker."""
+    """Measures one broker while a page is open, and keeps the points of its charts."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -24,7 +24,7 @@ _REST: Final = r"{rest:[\s\S]*}"
 
 
 class Site(Protocol):
-    """What answers below those paths."""
+    """Answers requests below the console's paths."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse: ...
 

@@ -53,7 +53,7 @@ _OF_ACL: Final = (
 
 
 class AskedUsers(Listing, frozen=True, kw_only=True):
-    """Which users."""
+    """Which users are listed."""
 
     search: Text | None = None
 
@@ -68,7 +68,7 @@ class NewUser(Parameters, frozen=True, kw_only=True):
 
 
 class DeletedUser(Parameters, frozen=True, kw_only=True):
-    """A user, with all passwords."""
+    """The user who is deleted, with all passwords."""
 
     name: Name
 
@@ -82,7 +82,7 @@ class AskedAcls(Listing, frozen=True, kw_only=True):
 
 
 class ChangedAcl(Parameters, frozen=True, kw_only=True):
-    """One ACL."""
+    """The ACL that is created or deleted."""
 
     principal: Annotated[str, Meta(max_length=_MOST_CHARACTERS, description="Such as User:alice, or User:*.")]
     host: Text = "*"

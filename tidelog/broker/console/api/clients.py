@@ -26,7 +26,7 @@ from tidelog.protocol.schema import ApiKey
 
 
 class AskedClients(Listing, frozen=True, kw_only=True):
-    """Which connections."""
+    """Which connections are listed."""
 
     search: (
         Annotated[str, Meta(max_length=1_000, description="Part of an address, a user, an id.")] | None

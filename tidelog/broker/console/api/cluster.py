@@ -25,7 +25,7 @@ _NEEDS: Final = (whole(DESCRIBE_CLUSTER),)
 
 
 class AskedPartitions(Listing, frozen=True, kw_only=True):
-    """Which partitions."""
+    """Which partitions are listed."""
 
     is_troubled: Annotated[bool, Meta(description="Only those not served, or without all replicas.")] = False
 

@@ -22,7 +22,7 @@ _NEEDS: Final = (whole(ALTER_CLUSTER),)
 
 
 class Asked(Parameters, frozen=True, kw_only=True):
-    """Which events."""
+    """Which events are shown."""
 
     after: Annotated[int, Meta(ge=0, description="Only events with a larger number.")] = 0
 

@@ -45,7 +45,7 @@ class FaultState(TypedDict):
 
 
 class FaultList(TypedDict):
-    """Orders, oldest first."""
+    """The faults that are ordered, and those that are finished, oldest first."""
 
     is_enabled: bool
     faults: list[FaultState]
@@ -54,7 +54,7 @@ class FaultList(TypedDict):
 
 
 class Ordered(TypedDict):
-    """The order as it was taken."""
+    """The answer to an order: the fault as the broker understood it."""
 
     fault: dict[str, str | int | None]
 
@@ -86,7 +86,7 @@ class Order(Parameters, frozen=True, kw_only=True):
 
 
 class OneOrAll(Parameters, frozen=True, kw_only=True):
-    """Which order."""
+    """Which ordered faults are removed: one or all."""
 
     id: Annotated[int, Meta(ge=0, description="Number of the order. Without it: all.")] | None = None
 

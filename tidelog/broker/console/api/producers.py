@@ -34,7 +34,7 @@ class ProducersAsked(Listing, frozen=True, kw_only=True):
 
 
 class HistoryAsked(Parameters, frozen=True, kw_only=True):
-    """Whose history is shown."""
+    """Which producer's history is shown, in which partition."""
 
     topic: str
     partition: _Partition

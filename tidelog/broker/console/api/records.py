@@ -92,7 +92,7 @@ class Conditions(Parameters, frozen=True, kw_only=True):
 
 
 class Read(Conditions, frozen=True, kw_only=True):
-    """Which records of a partition."""
+    """Which records of a partition are read: from where, and under which conditions."""
 
     partition: PartitionNumber
     offset: Offset | None = None

@@ -84,7 +84,7 @@ class MorePartitions(Parameters, frozen=True, kw_only=True):
 
 
 class TopicChanged(TypedDict):
-    """The topic that was changed."""
+    """The name of the topic that was created, changed or deleted."""
 
     topic: str
 

@@ -38,7 +38,7 @@ class TransactionsAsked(Listing, frozen=True, kw_only=True):
 
 
 class TransactionAsked(Parameters, frozen=True, kw_only=True):
-    """Whose transaction is meant."""
+    """The transactional id whose transaction is shown or ended."""
 
     transactional_id: str
 
@@ -142,7 +142,7 @@ async def _abort_hanging(console: Console, caller: Caller, asked: HangingAsked) 
 
 
 class OpenAsked(Parameters, frozen=True, kw_only=True):
-    """Whose transactions."""
+    """The producer ids whose open transactions are asked for."""
 
     producer_ids: tuple[int, ...]
 

@@ -60,7 +60,7 @@ def schema_id(data: bytes | None) -> int | None:
 
 
 class AvroValues:
-    """The schemas of one registry."""
+    """Decodes Avro values with the schemas of one registry, which it fetches and keeps."""
 
     def __init__(self, url: str, user_info: str = "") -> None:
         """`user_info` is `user:password` for basic authentication; empty for none."""

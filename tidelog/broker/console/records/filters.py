@@ -15,8 +15,8 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class Filter(NamedTuple):
-    """Of the key all bytes, of a header its name and (unless None) its value, of key, value or a header's
-    value a part. None and empty: no such condition."""
+    """The conditions on a record: all bytes of its key, the name and (unless None) the value of a header, a
+    part of key, value or a header's value. None and empty: no such condition."""
 
     key: bytes | None = None
     header: str = ""

@@ -57,7 +57,7 @@ class User(TypedDict):
 
 
 class UserList(Listed):
-    """Users by their names."""
+    """A page of users, in the order of their names."""
 
     rows: list[User]
     super_users: list[str]

@@ -14,7 +14,7 @@ VERSION: Final = version("tidelog")
 
 
 class BrokerFacts(TypedDict):
-    """Which broker this is."""
+    """This broker's version, ids and uptime."""
 
     version: str
     node_id: int

@@ -55,7 +55,7 @@ class Client(TypedDict):
 
 
 class Clients(OfCluster, Listed):
-    """Connections, the oldest first."""
+    """A page of connections, the oldest first."""
 
     rows: list[Client]
 

@@ -38,7 +38,7 @@ class ClusterBroker(TypedDict):
 
 
 class ClusterFacts(TypedDict):
-    """The brokers."""
+    """The brokers of the cluster, and how many partitions are out of sync or offline."""
 
     cluster_id: str
     revision: int
@@ -52,7 +52,7 @@ class ClusterFacts(TypedDict):
 
 
 class PartitionState(TypedDict):
-    """Who has a partition."""
+    """Which brokers lead and replicate a partition."""
 
     topic: str
     partition: int

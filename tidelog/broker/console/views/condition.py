@@ -28,7 +28,7 @@ TopicPartition = tuple[str, int]
 
 
 class Partitions(NamedTuple):
-    """Those of this broker; of each list the first MOST_NAMED."""
+    """Counts this broker's partitions by what is wrong with them; of each list the first MOST_NAMED."""
 
     held: int
     size_bytes: int
@@ -61,7 +61,7 @@ class Disk(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """The facts of one look."""
+    """The facts that one look at a broker gathered."""
 
     partitions: Partitions
     is_cut_off: bool
@@ -93,7 +93,7 @@ class Condition(NamedTuple):
 
 
 class Conditions:
-    """The looks at one broker."""
+    """Gathers the condition of one broker, and shares each look among all who ask."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -34,7 +34,7 @@ _MOST_PLACES: Final = 20_000
 
 
 class PartitionLag(NamedTuple):
-    """A `Lag` with its topic."""
+    """The lag of a group in one partition: a `Lag` with its topic."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class Groups(OfCluster, Listed):
 
 
 class Assigned(TypedDict):
-    """Partitions of one topic."""
+    """Partitions of one topic that are assigned in a group."""
 
     topic: str
     partitions: list[int]

@@ -43,7 +43,7 @@ class Holdings(TypedDict):
 
 
 class Counted(TypedDict):
-    """A count since the start."""
+    """How often something was refused or failed since the start."""
 
     name: str
     text: str

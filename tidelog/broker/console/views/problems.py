@@ -31,7 +31,7 @@ _OUT_OF_ORDER_PER_SECOND: Final = 1
 
 
 class CurrentProblem(TypedDict):
-    """Something that is wrong."""
+    """Something that is wrong with the broker or the cluster now, and the remedy."""
 
     name: str
     """Such as partition_offline."""

@@ -101,7 +101,7 @@ class RecordRows(TypedDict):
 
 
 class BatchRow(TypedDict):
-    """A batch by its header."""
+    """A batch, as its header describes it."""
 
     base_offset: int
     last_offset: int

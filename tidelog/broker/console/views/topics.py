@@ -80,7 +80,7 @@ class PartitionRow(TypedDict):
 
 
 class PartitionRows(OfCluster, Listed):
-    """Partitions of one topic."""
+    """A page of the partitions of one topic."""
 
     rows: list[PartitionRow]
 

@@ -31,7 +31,7 @@ _NO_TIMEOUT_MS: Final = 2**31 - 1
 
 
 class TransactionPartition(TypedDict):
-    """A partition that takes part."""
+    """A partition that takes part in a transaction."""
 
     topic: str
     partition: int
