@@ -100,7 +100,7 @@ class Kind(Enum):
 
 
 class ServedApi(NamedTuple):
-    """One API in the versions `first` to `last`. ApiVersions names them from `advertised_first` on."""
+    """Serves one API in the versions `first` to `last`. ApiVersions names them from `advertised_first` on."""
 
     key: ApiKey
     kind: Kind

@@ -71,7 +71,7 @@ class Console(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Services:
-    """What the handlers use."""
+    """Holds the parts of a broker that handlers use, and closes them in order."""
 
     settings: BrokerSettings
     metrics: Metrics

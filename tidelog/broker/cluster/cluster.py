@@ -48,7 +48,7 @@ _LAST_DELAY_S: Final = 2.0
 
 
 class _Wanted(NamedTuple):
-    """One call of `change`."""
+    """A change that waits to be committed: one call of `change`."""
 
     plan: Callable[[Catalog], Delta]
     drop: Callable[[], None]

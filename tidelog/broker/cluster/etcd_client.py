@@ -48,7 +48,7 @@ class _Retry(Exception):
 
 
 class EtcdClient:
-    """Of one broker. Close it at the end."""
+    """Sends one broker's requests to etcd, at the next endpoint if one fails. Close it at the end."""
 
     def __init__(
         self,

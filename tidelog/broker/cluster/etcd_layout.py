@@ -56,7 +56,7 @@ class ImagePointer(NamedTuple):
 
 
 class Layout:
-    """The keys below one prefix."""
+    """Names the keys below one prefix, and builds the transactions that read and change them."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = f"{prefix.rstrip('/')}/"

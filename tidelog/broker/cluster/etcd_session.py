@@ -35,7 +35,7 @@ def _now_ms() -> float:
 
 
 class EtcdSession:
-    """At most one session at a time."""
+    """Begins, keeps alive and ends a broker's session: at most one at a time."""
 
     def __init__(self, client: EtcdClient, keys: Layout, timeout_ms: int) -> None:
         self.valid_until_ms = -math.inf

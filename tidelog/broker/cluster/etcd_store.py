@@ -58,7 +58,7 @@ KEPT_COMMITS: Final = 1_000
 
 
 class _Watch:
-    """One stream of commits. `stale` ends the connection that it reads now."""
+    """Notes how far one stream of commits has come. `stale` ends the connection that it reads now."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision
@@ -77,7 +77,7 @@ class _Watch:
 
 
 class EtcdStore:
-    """SharedStore in etcd."""
+    """Keeps the catalog in etcd, as a SharedStore."""
 
     is_newest = True
     """etcd answers with what most of its members have. If it was restored from an older backup, a broker

@@ -25,7 +25,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class ExitWatcher:
-    """Of the brokers that one broker watches."""
+    """Watches the processes of other brokers, and reports each that has ended, once per start."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class ClusterCounts(NamedTuple):
 
 
 class Membership:
-    """Of one broker, from its start to its end."""
+    """Keeps one broker in the cluster from its start to its end, and does its work as controller."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class _Connection(NamedTuple):
 
 
 class RemoteStore:
-    """SharedStore in another process."""
+    """Uses the SharedStore of another process, over its socket."""
 
     def __init__(self, path: Path) -> None:
         """`path` is that of the store's socket."""

@@ -37,8 +37,8 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place where a value could come from; `value` None hides a secret. Without `is_listed` the value was
-    not given by this name, so DescribeConfigs does not list it."""
+    """A source of a setting, with the value that it gives; `value` None hides a secret. Without `is_listed`
+    the value was not given by this name, so DescribeConfigs does not list it."""
 
     name: str
     value: str | None
@@ -66,7 +66,7 @@ class DescribedSetting(NamedTuple):
 
 
 class BrokerSettings:
-    """Of one broker; `config` is what holds now."""
+    """Holds one broker's settings, and applies changes while it runs; `config` is what holds now."""
 
     def __init__(self, static: BrokerConfig) -> None:
         """`static`: the settings of the start."""

@@ -24,7 +24,7 @@ logger = structlog.get_logger(__name__)
 
 
 class ProducerIdCheckpoint:
-    """Of one data folder, which is that of the catalog's broker."""
+    """Stores the highest bound of producer ids that a broker saw in the catalog, in its data folder."""
 
     def __init__(self, cluster: Cluster, disk: Disk, data_dir: Path) -> None:
         self._cluster = cluster

@@ -24,7 +24,7 @@ from tidelog.protocol.steps import Pace, Steps
 
 
 class Family(NamedTuple):
-    """All series of one name."""
+    """A metric family: the name and the description that its series share."""
 
     name: str
     description: str
@@ -50,7 +50,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class OffsetMetrics(NamedTuple):
-    """Of one broker. `machines`: those that were replayed."""
+    """Makes the series of one broker's committed offsets and lags. `machines`: those that were replayed."""
 
     machines: Iterable[GroupMachine]
     catalog: Catalog
@@ -117,7 +117,7 @@ class OffsetMetrics(NamedTuple):
 
 
 class _Series:
-    """Those of one family; at most `most` are kept and all are counted."""
+    """Collects the series of one family; at most `most` are kept and all are counted."""
 
     def __init__(self, family: Family, most: int) -> None:
         self.lines: list[str] = []

@@ -48,7 +48,7 @@ class VerificationResult(NamedTuple):
 
 
 class TransactionParticipation:
-    """Of the partitions of one broker."""
+    """Asks other brokers whether partitions of this one take part in a transaction."""
 
     def __init__(
         self,

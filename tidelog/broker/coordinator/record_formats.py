@@ -14,7 +14,7 @@ from tidelog.protocol.coordinator_records import record_version
 
 
 class RecordKind(NamedTuple):
-    """One kind: records of `record_type`, with keys of `key_versions`. `decode` raises ProtocolError."""
+    """How to encode records of `record_type`, with keys of `key_versions`. `decode` raises ProtocolError."""
 
     record_type: type
     key_versions: tuple[int, ...]

@@ -28,7 +28,7 @@ Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 
 
 class Marked(NamedTuple):
-    """A marker, and where it belongs."""
+    """A transaction marker, and the partitions on which it is to be written."""
 
     marker: TransactionMarker
     partitions: Sequence[TopicPartition]
@@ -44,7 +44,7 @@ class Participation(NamedTuple):
 
 
 class RemoteTransactions:
-    """Of one broker."""
+    """Sends one broker's requests of transactions to others, and joins those to the same broker."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers

@@ -74,7 +74,7 @@ class _ParkedResponse(NamedTuple):
 
 
 class CoordinatorRuntime(Generic[RecordT]):
-    """Runs one coordinator."""
+    """Runs one coordinator: its operations, its timers, and the writes to its journal."""
 
     def __init__(
         self, machine: Machine[RecordT], journal: Journal[RecordT], clock_ms: Callable[[], int]

@@ -17,7 +17,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Uncommitted(Generic[KeyT, ValueT]):
-    """Of the keys of one machine, or of one group."""
+    """Keeps the committed values of keys with uncommitted records, of one machine or of one group."""
 
     def __init__(self) -> None:
         self._before: dict[KeyT, deque[ValueT]] = {}

@@ -59,7 +59,7 @@ class Rebuilt:
 
 
 class CatalogRebuilding:
-    """Of one data folder."""
+    """Plans and writes a new catalog from the folders in one data folder."""
 
     def __init__(self, data_dir: Path, disk: Disk | None = None) -> None:
         self._data_dir = data_dir

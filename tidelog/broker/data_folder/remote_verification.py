@@ -32,7 +32,7 @@ _INDEX_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class RemoteTotals:
-    """What was looked at."""
+    """How many remote segments and bytes were checked."""
 
     segments: int = 0
     log_bytes: int = 0

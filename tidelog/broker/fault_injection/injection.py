@@ -44,7 +44,7 @@ _ANY_PARTITION = -1
 
 
 class FaultInjector:
-    """The faults of one broker."""
+    """Carries out the faults that users order at one broker."""
 
     def __init__(self, services: Services) -> None:
         self.rules = FaultRules()

@@ -123,7 +123,7 @@ class Fault:
 
 
 class FaultRules:
-    """The orders of one broker."""
+    """Keeps the orders of one broker, and decides which fault a request gets."""
 
     def __init__(self) -> None:
         self.active: list[Fault] = []

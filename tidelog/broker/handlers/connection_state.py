@@ -62,8 +62,8 @@ class AuthenticationStep(Enum):
 
 
 class ConnectionState:
-    """One connection. `connection_id` is unique within one run of the broker; `listener` is the one by which
-    the client came in, with the address that it advertises to this client.
+    """Holds what requests of one connection share. `connection_id` is unique within one run of the broker;
+    `listener` is the one by which the client came in, with the address that it advertises to this client.
     """
 
     __slots__ = (

@@ -13,7 +13,7 @@ from tidelog.protocol.framing import RequestHeader
 
 
 class RequestContext:
-    """One request's surroundings."""
+    """The header of one request, and the connection that it came by."""
 
     __slots__ = ("connection", "header")
 

@@ -82,7 +82,7 @@ _Remote: TypeAlias = Mapping[tuple[ReadableLog, int], RemoteFound | ApiError]
 
 
 class _Reading(NamedTuple):
-    """One pass over the partitions of a request."""
+    """What one pass over the partitions of a request has read."""
 
     results: list[tuple[TopicKey, FetchPartitionResult, bool]]
     size_bytes: int

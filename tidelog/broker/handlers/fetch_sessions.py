@@ -157,7 +157,7 @@ class FetchContext(NamedTuple):
 
 
 class FetchSessions:
-    """All sessions of a broker."""
+    """Opens, finds and evicts the fetch sessions of one broker."""
 
     def __init__(self, slots: int, cached_partitions: int, new_session_id: Callable[[], int]) -> None:
         """`new_session_id` draws a number in 1..2^31-1; it is called again when the number is taken."""

@@ -26,7 +26,7 @@ _PART: Final = 8
 
 
 class Followed:
-    """Of one session, from its first request on."""
+    """Tells which partitions of one fetch session are due, from its first request on."""
 
     def __init__(self, lag_ms: int, session_timeout_ms: int, *, sees_marks: bool = False) -> None:
         """With `sees_marks` a partition is due also when clients may read more of it: the follower's may

@@ -40,7 +40,7 @@ _END_OF_PRODUCE: Final = 5
 
 
 class LeaderHints:
-    """Of one broker of several."""
+    """Adds new leaders to the answers of one broker of several."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

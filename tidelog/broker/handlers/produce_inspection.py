@@ -25,7 +25,7 @@ RECORD_BYTES_PER_ELEMENT: Final = 8 * 1024
 
 
 class BatchInspection:
-    """Inspects for one handler."""
+    """Inspects the batches of requests for one handler, on the loop or in a thread."""
 
     def __init__(self, services: Services) -> None:
         self._replicas = services.replicas

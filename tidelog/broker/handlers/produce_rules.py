@@ -45,7 +45,7 @@ OF_THE_REQUEST: Final = frozenset(
 
 
 class ProduceRules:
-    """Of one broker."""
+    """Checks at one broker whether a batch may be appended, and finds its replica."""
 
     def __init__(self, services: Services, access: AccessControl) -> None:
         self._services = services

@@ -31,7 +31,7 @@ _LEAST_INTERVAL_MS: Final = 1000
 
 
 class SaslHandler:
-    """Serves both APIs."""
+    """Serves SaslHandshake and SaslAuthenticate."""
 
     def __init__(self, services: Services) -> None:
         self._authentication = services.authentication

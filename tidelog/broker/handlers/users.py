@@ -24,7 +24,7 @@ _Changes = dict[ScramMechanism, ScramCredential | None]
 
 
 class UsersHandler:
-    """Serves both APIs."""
+    """Serves DescribeUserScramCredentials and AlterUserScramCredentials."""
 
     def __init__(self, services: Services) -> None:
         self._users = services.users

@@ -14,7 +14,7 @@ from tidelog.protocol.quotas import CONNECTION_CREATION_RATE, IP, Quotas
 
 
 class ConnectionLimits:
-    """The limits of one broker."""
+    """Counts the connections of each address at one broker, and tells which may connect."""
 
     def __init__(self, burst_seconds: float) -> None:
         self._burst_seconds = burst_seconds

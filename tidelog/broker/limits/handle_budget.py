@@ -22,7 +22,7 @@ _LOOK_AGAIN_SECONDS = 0.1
 
 
 class HandleBudget:
-    """The budget of one broker."""
+    """Decides whether one more connection of one broker gets a file handle."""
 
     def __init__(
         self, disk: Disk, count_partitions: Callable[[], int], seconds: Callable[[], float] = time.monotonic

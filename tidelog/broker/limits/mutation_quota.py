@@ -20,7 +20,7 @@ _STRICT_FROM: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.
 
 
 class MutationQuota:
-    """The quota for one request."""
+    """Charges the partitions that one request creates or deletes to its client's quota."""
 
     def __init__(
         self, bucket: Bucket | None, api_key: int, api_version: int, now: Callable[[], float]

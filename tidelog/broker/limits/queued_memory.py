@@ -159,7 +159,7 @@ class Patience:
 
 
 class Large(NamedTuple, Generic[_Key]):
-    """A connection above its share."""
+    """A connection that holds more memory than its share."""
 
     key: _Key
     held: Held

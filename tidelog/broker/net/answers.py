@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Answers:
-    """The answers of one broker."""
+    """Encodes the answers of one broker, counts them, and charges them to quotas."""
 
     def __init__(self, events: PeerEvents, turns: Turns) -> None:
         self._events = events

@@ -41,7 +41,7 @@ class Handshake(Protocol):
 
 
 class Handshakes:
-    """Those of one broker."""
+    """Takes the steps of one broker's TLS handshakes, and bounds their number and their time."""
 
     def __init__(
         self, events: PeerEvents, metrics: Metrics, admits: Callable[[str, int], bool] = lambda *_: True

@@ -43,7 +43,7 @@ def is_of_other_site(request: web.Request) -> bool:
 
 
 class OriginCheck:
-    """The check of one broker."""
+    """Refuses requests to one broker's HTTP port because of the page that causes them."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

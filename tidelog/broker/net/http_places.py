@@ -74,7 +74,7 @@ class HttpConnection(web.RequestHandler):
 
 
 class HttpPlaces:
-    """Those of one HTTP port."""
+    """Bounds the connections of one HTTP port, and its requests in progress."""
 
     def __init__(self, body_seconds: float) -> None:
         """A body that has not arrived within `body_seconds` is refused."""

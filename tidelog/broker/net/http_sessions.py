@@ -37,7 +37,7 @@ class Identity:
 
 
 class Sessions:
-    """Those of one broker. `now_seconds` is the loop's time."""
+    """Begins, finds and ends the console's sessions at one broker. `now_seconds` is the loop's time."""
 
     def __init__(self, users: Users, now_seconds: Callable[[], float]) -> None:
         self._users = users

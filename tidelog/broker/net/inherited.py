@@ -13,7 +13,7 @@ from tidelog.broker.net.endpoints import Endpoint
 
 
 class Inherited(NamedTuple):
-    """Bound sockets."""
+    """The bound sockets that a process gets from the parent process."""
 
     listeners: Mapping[str, socket.socket]
     """Listener's name -> the socket that all processes share."""

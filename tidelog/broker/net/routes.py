@@ -47,7 +47,8 @@ TOO_MANY_EARLY_REQUESTS: Final = f"more than {MOST_EARLY_REQUESTS} requests befo
 
 
 class Route:
-    """One API in one version. `decode`, `handle`, `encode` and `count_errors` may give the steps to a result.
+    """Serves one API in one version. `decode`, `handle`, `encode` and `count_errors` may give the steps to a
+    result.
 
     Both `decode` and `encode` take the version. `is_hot`: a request is decoded to views of its frame and
     takes effect in the order of arrival.

@@ -138,7 +138,7 @@ class Reading(NamedTuple):
 
 
 class InSyncCounts(NamedTuple):
-    """Of the partitions that a broker leads, and how often it changed their in-sync sets since its start."""
+    """Counts the partitions that a broker leads, and its changes of their in-sync sets since its start."""
 
     leaders: int
     under_replicated: int
@@ -195,7 +195,7 @@ def _counting(name: str, description: str) -> Callable[[Metrics], None]:
 
 
 class Metrics:
-    """All counts of one broker."""
+    """Counts what one broker does, and shows the counts to Prometheus."""
 
     out_of_order: ClassVar = _counting(
         "tidelog_out_of_order_batches",

@@ -53,7 +53,7 @@ class ProducerOutcome:
 
 
 class ProducerOutcomes:
-    """Of one broker."""
+    """Counts the duplicates and refusals of producers at one broker."""
 
     def __init__(self, most: int = MOST_PRODUCERS) -> None:
         self._most = most

@@ -22,7 +22,7 @@ OTHERS: Final = ("(others)", "(others)")
 
 
 class ThrottleCounts:
-    """Of one broker."""
+    """Counts how often and for how long one broker throttled clients."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, str]] = Counter()

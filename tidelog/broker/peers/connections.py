@@ -37,7 +37,8 @@ _WATCH_LANE: Final = "watch"
 
 
 class Connections:
-    """Of one broker. Raises ConfigError or OSError where its settings do not suffice."""
+    """Opens and keeps one broker's connections to others. Raises ConfigError or OSError where its settings do
+    not suffice."""
 
     def __init__(self, config: BrokerConfig, password: str) -> None:
         self._tasks: set[asyncio.Task[Connection]] = set()

@@ -63,7 +63,7 @@ class _Answer(NamedTuple):
 
 
 class HttpProxy(HttpServer):
-    """Of one broker."""
+    """Serves one HTTP port for all processes of a broker, and passes requests on to them."""
 
     def __init__(self, config: BrokerConfig, count: int, listening: socket.socket) -> None:
         """Raises ConfigError for certificates that cannot be used."""

@@ -49,7 +49,7 @@ logger = structlog.get_logger(__name__)
 
 
 class _Place(NamedTuple):
-    """A folder of a partition."""
+    """A folder of a partition, and the process that has it."""
 
     process: int
     found: FoundPartition

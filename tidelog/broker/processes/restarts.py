@@ -12,7 +12,7 @@ _STEADY_SECONDS: Final = 60.0
 
 
 class Restarts:
-    """Of one process."""
+    """Decides how long to wait before one process is started again."""
 
     def __init__(self) -> None:
         self._delay_seconds = 0.0

@@ -50,7 +50,7 @@ _CRASHED: Final = 70
 
 
 class _Process:
-    """One that the first process starts, and starts again."""
+    """A process that the parent process starts, and starts again when it ends."""
 
     def __init__(self, name: str, serve: Callable[[OtherEnd], int]) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class _StartFailed(Exception):
 
 
 class Supervisor:
-    """Of one broker."""
+    """Starts, watches and ends the processes of one broker."""
 
     def __init__(self, config: BrokerConfig, count: int) -> None:
         self._config = config

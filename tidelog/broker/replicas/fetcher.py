@@ -73,7 +73,7 @@ class Repair(Protocol):
 
 
 class Fetcher:
-    """Of one leader."""
+    """Copies records from one leader to the replicas here that follow it."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Fetchers:
-    """Of one broker."""
+    """Lets the replicas of one broker follow their leaders, and repairs logs that cannot follow."""
 
     def __init__(
         self,

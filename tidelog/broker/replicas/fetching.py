@@ -31,7 +31,7 @@ FIRST_DELAY_MS: Final = 20
 
 
 class FetchLimits(NamedTuple):
-    """Of each request."""
+    """The bounds that a follower sets in each Fetch request, and on its retries."""
 
     max_wait_ms: int
     min_bytes: int

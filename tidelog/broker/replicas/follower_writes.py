@@ -17,7 +17,7 @@ from tidelog.protocol.types import Buffer
 
 
 class FollowerWrites(ReplicaLog):
-    """Of one replica."""
+    """Appends to one replica's log, and deletes from it, while it follows its leader."""
 
     leader_id: int = NO_LEADER
     """Whom this replica follows, if it does."""

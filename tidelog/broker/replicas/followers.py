@@ -33,7 +33,7 @@ class _Follower:
 
 
 class Followers:
-    """Of one partition, while this broker leads it in one epoch."""
+    """Tracks the followers of one partition, while this broker leads it in one epoch."""
 
     __slots__ = ("_began_ms", "_epoch_start", "_followers")
 

@@ -53,7 +53,7 @@ class _Wanted(NamedTuple):
 
 
 class InSyncSets:
-    """Of one broker."""
+    """Changes the in-sync sets of the partitions that one broker leads."""
 
     def __init__(self, cluster: Cluster, partitions: Partitions, lag_ms: Callable[[], int]) -> None:
         """`lag_ms` is `replica.lag.time.max.ms`."""

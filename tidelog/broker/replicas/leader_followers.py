@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LeaderFollowers(ReplicaLog):
-    """Of one replica."""
+    """Takes the fetches of one replica's followers while it leads; their progress moves the committed end."""
 
     @property
     def is_behind_its_epoch(self) -> bool:

@@ -56,7 +56,7 @@ class MarkerWatch:
 
 
 class LeaderWrites(ReplicaLog):
-    """Of one replica."""
+    """Appends to one replica's log while it leads, and tells which mark an answer waits for."""
 
     _marker_watches: WeakSet[MarkerWatch] | None = None
 

@@ -27,7 +27,7 @@ _NEVER = 1 << 31
 
 
 class Leadership:
-    """Of one replica."""
+    """Keeps the state of one replica while it leads with followers, in one epoch."""
 
     def __init__(self, assigned: PartitionAssignment, epoch_start: int, now_ms: float) -> None:
         self.assigned = assigned

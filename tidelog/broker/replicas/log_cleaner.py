@@ -49,7 +49,7 @@ class _LogChangedError(Exception):
 
 @dataclass(eq=False)
 class LogCleaner:
-    """Of one broker."""
+    """Cleans the compacted logs of one broker, the dirtiest first."""
 
     _partitions: Partitions
     _clock_ms: Callable[[], int]

@@ -49,7 +49,8 @@ class Mark:
 
 
 class Progress:
-    """Of one partition. Without `set_in_sync` this replica is the only one."""
+    """Finds what is committed and what clients may read of one partition. Without `set_in_sync` this replica
+    is the only one."""
 
     __slots__ = (
         "_follower_ends", "_last_stable", "_least_in_sync", "_limit", "_members", "_shown_end",

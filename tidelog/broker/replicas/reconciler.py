@@ -73,7 +73,7 @@ class _Waiting(NamedTuple):
 
 
 class Reconciler:
-    """Of one broker."""
+    """Starts and stops one broker's replicas and changes their roles, as the catalog says."""
 
     def __init__(self, partitions: Partitions, turns: Turns) -> None:
         self.gone: set[UUID] = set()

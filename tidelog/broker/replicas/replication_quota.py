@@ -19,7 +19,7 @@ _BURST_SECONDS: Final = 1.0
 
 
 class ReplicationQuota:
-    """Of one side of one broker."""
+    """Throttles the replication of one broker on one side: as leader or as follower."""
 
     def __init__(self, node_id: int, clock: Callable[[], float]) -> None:
         self.moved_bytes = 0

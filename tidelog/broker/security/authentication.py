@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Authentication:
-    """The mechanisms of one broker."""
+    """Authenticates the clients of one broker, with the mechanisms that its settings open."""
 
     _settings: BrokerSettings
     _users: Users

@@ -29,7 +29,7 @@ _KEY_BYTES: Final = 16
 
 
 class Guesses:
-    """Those at one broker."""
+    """Counts wrong passwords at one broker, and tells how long an address has to wait."""
 
     def __init__(self) -> None:
         self._of_users: dict[bytes, float] = {}

@@ -77,7 +77,7 @@ class PasswordClaimed(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One authentication by one mechanism."""
+    """Carries out one authentication by one mechanism, on the server's side."""
 
     def step(self, token: bytes) -> Challenge | Accepted | PasswordClaimed:
         """The answer to the client's next token. Raises Refused."""

@@ -51,7 +51,7 @@ class KeySource(NamedTuple):
 
 
 class SigningKeys:
-    """The keys of one issuer."""
+    """Reads the keys of one issuer, and keeps them up to date."""
 
     def __init__(self, source: KeySource) -> None:
         self.source = source

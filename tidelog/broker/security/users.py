@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 1024
 
 
 class Users:
-    """The users of one cluster."""
+    """Changes the users of one cluster, and checks their passwords."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -43,7 +43,7 @@ TopicPartition = tuple[str, int]
 
 
 class FolderIdentity(NamedTuple):
-    """Whose a data folder is."""
+    """The cluster and the broker to which a data folder belongs."""
 
     cluster_id: str
     node_id: int

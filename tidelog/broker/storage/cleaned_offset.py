@@ -20,7 +20,7 @@ _EVERYWHERE = 2**63 - 1
 
 
 class CleanedOffset:
-    """Of one log. `load` before anything else."""
+    """Keeps the offset up to which one log may have gaps. `load` before anything else."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
         self._disk = disk

@@ -29,7 +29,7 @@ _CRC_COVERS_FROM = 21
 
 
 class FileReader:
-    """One file, open for reading. Raises OSError."""
+    """Reads one file piece by piece. Raises OSError."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._disk = disk

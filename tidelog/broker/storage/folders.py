@@ -77,7 +77,7 @@ class MadeFolder(NamedTuple):
 
 
 class Folders:
-    """Of one data folder."""
+    """Finds, makes and opens the partitions' folders within one data folder, and sets them aside."""
 
     def __init__(self, data_dir: Path, disk: Disk) -> None:
         self._data_dir = data_dir

@@ -29,7 +29,7 @@ logger = structlog.get_logger(__name__)
 
 
 class OffsetCheckpoints:
-    """Of one data folder. `load` before anything else."""
+    """Reads and writes the two offset checkpoints of one data folder. `load` before anything else."""
 
     def __init__(self, disk: Disk, data_dir: Path) -> None:
         self._disk = disk

@@ -37,7 +37,7 @@ class EndedTransaction(NamedTuple):
 
 
 class OpenTransactions:
-    """All of one partition."""
+    """Tracks the transactions of one partition that hold its last stable offset back."""
 
     __slots__ = ("_ended", "_open", "_unstable", "bytes_before", "first_unstable")
 

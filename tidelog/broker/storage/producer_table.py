@@ -59,7 +59,8 @@ _WITHOUT_PRODUCERS = bytearray(_FREE_CHUNK)
 
 
 class CachedBatch(NamedTuple):
-    """One remembered batch. `timestamp` is the batch's largest record timestamp, milliseconds."""
+    """A producer's batch that is remembered, so that a duplicate is recognised. `timestamp` is the batch's
+    largest record timestamp, milliseconds."""
 
     last_sequence: int
     offset_delta: int

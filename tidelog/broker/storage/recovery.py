@@ -162,7 +162,7 @@ class _WriteAgain:
 
 
 class Recovery:
-    """One opening of one partition folder."""
+    """Opens the log in one partition folder, cuts what is not whole, and rebuilds the producer state."""
 
     def __init__(
         self,

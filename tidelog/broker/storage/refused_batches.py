@@ -42,7 +42,8 @@ class _Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """Of one broker. Times are of a clock that does not go back."""
+    """Remembers the batches that one broker refused, and finds the code for those behind them. Times are of a
+    clock that does not go back."""
 
     def __init__(self) -> None:
         self._producers: OrderedDict[tuple[Hashable, int, int, int], dict[int, _Refused]] = OrderedDict()

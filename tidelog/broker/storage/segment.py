@@ -43,7 +43,7 @@ class Slice(NamedTuple):
 
 
 class AbortedTransactions(Protocol):
-    """Those whose markers lie in one segment."""
+    """Finds the aborted transactions whose markers lie in one segment."""
 
     @property
     def count(self) -> int: ...

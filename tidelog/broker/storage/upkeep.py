@@ -37,7 +37,7 @@ DROPPED_AT_ONCE = 64
 
 
 class Upkeep:
-    """One log's checkpoints and deletions."""
+    """Makes the checkpoints and snapshots of one log, and deletes its closed segments."""
 
     def __init__(
         self, folder: Path, disk: Disk, segments: LogSegments, producers: ProducerStates, snapshot_offset: int

@@ -26,7 +26,7 @@ logger = structlog.get_logger(__name__)
 
 
 class RemoteFetches:
-    """Of one broker."""
+    """Reads remote segments for the consumers of one broker, in threads of its own."""
 
     def __init__(self, counts: RemoteCounts, threads: int, most_waiting: int) -> None:
         self.threads = StoreThreads(threads, "remote-read")

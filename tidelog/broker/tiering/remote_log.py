@@ -50,7 +50,7 @@ class _OvertakenError(Exception):
 
 
 class RemoteLog:
-    """Of one replica in one leader epoch. Implements `RemotePart`."""
+    """Keeps the remote part of one replica's log in one leader epoch. Implements `RemotePart`."""
 
     def __init__(
         self, replica: Replica, reader: RemoteReader, run: Run, is_stopping: Callable[[], bool]

@@ -60,7 +60,7 @@ class ByteCache(Generic[_ValueT]):
 
 
 class RemoteReader:
-    """Of one broker: what its remote segments are read through."""
+    """Reads the remote segments of one broker, through its caches."""
 
     def __init__(
         self,

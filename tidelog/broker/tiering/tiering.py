@@ -60,7 +60,7 @@ def remote_store(config: BrokerConfig) -> ObjectStore:
 
 
 class Tiering:
-    """Of one broker. Call `start`."""
+    """Copies one broker's closed segments to remote storage, and deletes there. Call `start`."""
 
     def __init__(
         self,

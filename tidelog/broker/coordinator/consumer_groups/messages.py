@@ -64,7 +64,7 @@ class HeartbeatAnswer(NamedTuple):
 
 
 class DescribedConsumerMember(NamedTuple):
-    """A member as operators see it."""
+    """A member of a group, as ConsumerGroupDescribe shows it."""
 
     member_id: str
     instance_id: str | None

@@ -37,7 +37,7 @@ _KNOWN_STATES = frozenset(map(int, MemberState))
 
 
 class GroupEpochRecord(NamedTuple):
-    """None: the group is removed."""
+    """Stores the epoch of a group. None: the group is removed."""
 
     group_id: str
     epoch: int | None

@@ -39,7 +39,7 @@ class AskedToJoin(NamedTuple):
 
 
 class Expiries(Protocol):
-    """The operations of timers."""
+    """The operations that run when a timer of a group expires."""
 
     def member_expired(self, group_id: str, member_id: str, now_ms: int) -> Decision[Any, None]: ...
 

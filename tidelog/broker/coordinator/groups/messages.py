@@ -78,7 +78,7 @@ class SyncRequest(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """The assignment of one member."""
+    """The answer to SyncGroup: the assignment of one member, or an error."""
 
     error_code: ErrorCode
     protocol_type: str | None = None
@@ -94,7 +94,7 @@ class MemberIdentity(NamedTuple):
 
 
 class DescribedMember(NamedTuple):
-    """A member as operators see it."""
+    """A member of a group, as DescribeGroups shows it."""
 
     member_id: str
     group_instance_id: str | None

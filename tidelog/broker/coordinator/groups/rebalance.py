@@ -32,7 +32,7 @@ class GroupChanged(NamedTuple):
 
 
 class Expiries(Protocol):
-    """The operations of timers."""
+    """The operations that run when a timer of a group expires."""
 
     def session_expired(self, group_id: str, member_id: str, now_ms: int) -> Decision[Any, None]: ...
 

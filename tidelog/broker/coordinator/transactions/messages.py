@@ -9,7 +9,7 @@ from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Pro
 
 
 class TransactionLimits(NamedTuple):
-    """The settings, by Kafka's names."""
+    """The limits that settings put on transactions, by Kafka's names."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
@@ -42,7 +42,7 @@ class ProducerIdNeeded(Exception):
 
 
 class Held(NamedTuple):
-    """One transactional id."""
+    """A transactional id with its transaction."""
 
     transactional_id: str
     transaction: Transaction

@@ -82,7 +82,7 @@ class CleanStats:
 
 @dataclass(frozen=True, slots=True)
 class CleanTask:
-    """What a clean begins with."""
+    """The log that a clean works on, as it is when the clean begins."""
 
     folder: Path
     disk: Disk

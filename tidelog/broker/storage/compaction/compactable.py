@@ -26,7 +26,7 @@ from tidelog.broker.storage.upkeep import Upkeep
 
 
 class Compactable:
-    """Of one log."""
+    """Tells what of one open log may be cleaned, and swaps its segments for the cleaned ones."""
 
     def __init__(
         self, folder: Path, disk: Disk, segments: LogSegments, upkeep: Upkeep, cleaned: CleanedOffset

@@ -28,8 +28,8 @@ _LARGEST_BYTES = 1 << 16
 
 
 class Markers:
-    """Of one clean. Times in milliseconds. `note_dirty` for what the map takes, then `left_of` and
-    `note_left` for all batches of the log, in their order."""
+    """Decides which markers of transactions one clean keeps. Times in milliseconds. `note_dirty` for what the
+    map takes, then `left_of` and `note_left` for all batches of the log, in their order."""
 
     def __init__(self, now_ms: int, delete_retention_ms: int, producer_ids: array[int]) -> None:
         """`producer_ids`: of the producers that are remembered, ascending."""

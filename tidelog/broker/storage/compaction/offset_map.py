@@ -24,7 +24,7 @@ _NUMBERS = CELL_BYTES // 8
 
 
 class OffsetMap:
-    """Empty at first."""
+    """Maps the hash of each key to its last offset. Empty at first."""
 
     def __init__(self, size_bytes: int, most_keys: int) -> None:
         """`size_bytes` bounds its memory; it takes less where there are at most `most_keys` keys."""

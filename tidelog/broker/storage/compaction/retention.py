@@ -55,7 +55,7 @@ COUNTED = (Outcome.NONE, Outcome.COMMITTED)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Of one clean. Times in milliseconds."""
+    """Decides which records and batches one clean keeps. Times in milliseconds."""
 
     offsets: OffsetMap
     now_ms: int

@@ -15,7 +15,7 @@ MOST_MARKERS = 1 << 20
 
 
 class Transactions:
-    """Of one stretch, which is read in order: `note` for each control batch."""
+    """Tells how transactions ended in one stretch, which is read in order: `note` for each control batch."""
 
     def __init__(self) -> None:
         self._ends: dict[int, tuple[list[int], list[bool]]] = {}

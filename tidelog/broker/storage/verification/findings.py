@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found. `file` is relative to the data folder; `position` is a byte in it."""
+    """A fault that was found. `file` is relative to the data folder; `position` is a byte in it."""
 
     severity: Severity
     file: str

@@ -19,7 +19,7 @@ _INDEX_INTERVAL_SLACK = 2
 
 
 class IndexCheck:
-    """One index file of one segment; `severity` is that of a fault in it."""
+    """Checks that the entries of one index file ascend; `severity` is that of a fault in it."""
 
     def __init__(
         self, reader: FileReader, name: str, base_offset: int, findings: Findings, severity: Severity

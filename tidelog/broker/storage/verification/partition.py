@@ -44,7 +44,7 @@ class PartitionFacts(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionTotals:
-    """What was looked at."""
+    """How much of one partition was checked."""
 
     segments: int = 0
     batches: int = 0
@@ -54,7 +54,7 @@ class PartitionTotals:
 
 
 class PartitionCheck:
-    """One partition's folder."""
+    """Checks the folder of one partition."""
 
     def __init__(
         self,

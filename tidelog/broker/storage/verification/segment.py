@@ -63,7 +63,7 @@ class SegmentPlace(NamedTuple):
 
 
 class SegmentCheck:
-    """The check of one segment."""
+    """Checks the batches and the indexes of one segment."""
 
     def __init__(
         self,
