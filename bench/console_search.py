@@ -38,7 +38,7 @@ _SEARCHES = {
 
 
 class Broker(Tidelog):
-    """A broker with its HTTP port."""
+    """Runs a broker whose HTTP port is known, so that its console can be asked."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

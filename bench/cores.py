@@ -16,7 +16,7 @@ CORES: Final = (1, 2, 4, 16, 64)
 
 
 class Load(NamedTuple):
-    """One kind of request. `python -m bench --only processes` measures `broker_us`."""
+    """What one kind of request costs a broker. `python -m bench --only processes` measures `broker_us`."""
 
     name: str
     broker_us: float
@@ -51,7 +51,7 @@ class Machine(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a number of cores gives."""
+    """The rates and the memory that the model gives for a number of cores."""
 
     rates: tuple[float, ...]
     """Requests/s of each load."""

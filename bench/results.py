@@ -19,8 +19,8 @@ QUIET_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Requirement:
-    """Of target `of`: `at_least` or below `limit` times the values of target `against`, or, without one, in
-    the row's unit.
+    """Requires values of target `of`: `at_least` or below `limit` times the values of target `against`, or,
+    without one, `limit` in the row's unit.
     """
 
     limit: float

@@ -44,7 +44,7 @@ def _until_ready(ask: Callable[[], _T]) -> _T:
 
 
 class Wire:
-    """One connection to 127.0.0.1:`port`. Raises OSError if nothing listens there."""
+    """Sends requests over one connection to 127.0.0.1:`port`. Raises OSError if nothing listens there."""
 
     def __init__(self, port: int, timeout_s: float = 60.0) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=timeout_s)

@@ -39,7 +39,7 @@ KINDS: Final = ("kill", "stop", "quorum")
 
 @dataclass
 class Figures:
-    """Of one kind of fault: the longest gap of each round, and the client errors of all."""
+    """What the rounds with one kind of fault gave: the longest gap of each, and the client errors of all."""
 
     kind: str
     gaps_s: list[float] = field(default_factory=list)

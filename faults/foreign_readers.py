@@ -27,7 +27,7 @@ Bounds = Mapping[int, tuple[int, int]]
 
 
 class Reading(NamedTuple):
-    """What is read, and how."""
+    """Tells a reader which offsets of which topic to read, from which broker, and how."""
 
     address: str
     topic: str

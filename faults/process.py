@@ -35,7 +35,8 @@ def hold_free_port() -> socket.socket:
 
 
 class BrokerProcess:
-    """One broker on `data_dir` and free ports. `settings` have Kafka's names (`log.segment.bytes`)."""
+    """Starts, stops and kills one broker on `data_dir` and free ports. `settings` have Kafka's names
+    (`log.segment.bytes`)."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class _Etcd(Target):
 
 
 class Cluster(Server):
-    """Its nodes keep their ports and folders when one of them is killed and started again."""
+    """Runs several nodes. They keep their ports and folders when one of them is killed and started again."""
 
     replicas = NODES
     nodes: Sequence[Target]

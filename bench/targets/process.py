@@ -77,7 +77,8 @@ class Server(ABC):
 
 
 class Target(Server):
-    """One process. `folder` is made for it on the disk that is measured; what it prints goes beside it."""
+    """Runs one server process. `folder` is made for it on the disk that is measured; what it prints goes
+    beside it."""
 
     ready_timeout_s = READY_TIMEOUT_S
     reuses_address = False

@@ -16,7 +16,7 @@ from faults.proxy import FaultProxy
 
 
 class SlowLink(Target):
-    """Its port is known before it starts, so that the broker can advertise it."""
+    """Delays a broker's answers. Its port is known before it starts, so that the broker can advertise it."""
 
     name = "slow link"
     reuses_address = True

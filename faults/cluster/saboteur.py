@@ -28,7 +28,7 @@ def saboteur_of(site: Site) -> Saboteur:
 
 
 class ClusterSaboteur(Saboteur):
-    """Of a `ClusterSite`."""
+    """Carries out the faults of a `ClusterSite`: also those of its network, disks and clocks."""
 
     def __init__(self, site: ClusterSite) -> None:
         super().__init__(site)

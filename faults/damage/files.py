@@ -39,7 +39,7 @@ class FileKind(StrEnum):
 
 
 class Damage(StrEnum):
-    """What is done to a file."""
+    """The kinds of damage that are done to a file."""
 
     FLIP = "bits flipped"
     CUT = "cut short"
@@ -126,7 +126,7 @@ def damages_of(kind: FileKind) -> Sequence[Damage]:
 
 
 class Done(NamedTuple):
-    """One damage: `files` are those that changed, the first of them the one that was meant."""
+    """A damage that was done: `files` are those that changed, the first of them the one that was meant."""
 
     kind: FileKind
     damage: Damage

@@ -39,7 +39,7 @@ class Told(NamedTuple):
 
 @dataclass
 class Shown:
-    """What was seen of one partition."""
+    """What a broker showed of one partition: its ends, its records, and its answers to producers."""
 
     code: int = 0
     """Error code of ListOffsets: then nothing else was asked but whether it takes batches."""

@@ -13,7 +13,7 @@ SECTOR_BYTES: Final = 512
 
 
 class Image(Protocol):
-    """Where bytes are durable."""
+    """The storage below the write cache, where bytes are durable."""
 
     def read(self, offset: int, size: int) -> bytes: ...
 

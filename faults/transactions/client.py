@@ -25,7 +25,7 @@ class Abortable(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a process works on."""
+    """What a processor is to work on: its input, its group and its transactional id."""
 
     address: str
     input_topic: str
@@ -39,7 +39,7 @@ class Job:
 
 
 class Client(ABC):
-    """One producer and one consumer. `open` comes first."""
+    """Reads and writes for a processor, with one producer and one consumer. `open` comes first."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

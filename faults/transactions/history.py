@@ -52,7 +52,7 @@ class AttemptId(NamedTuple):
 
 
 class Output(NamedTuple):
-    """One record: what an attempt made of a source in one place."""
+    """Identifies an output record: what an attempt made of a source in one place."""
 
     attempt: AttemptId
     source: Source
@@ -92,9 +92,10 @@ class Ends(NamedTuple):
 
 @dataclass
 class History:
-    """One run. `visible` is what a reader of committed records finds at the end; `followed` what readers
-    found meanwhile, by their names; `ends` and `committed`, the offsets of each input partition, in the order
-    of observation; `inputs` the number of input records and `positions` the last committed offsets."""
+    """What was observed in one run. `visible` is what a reader of committed records finds at the end;
+    `followed` what readers found meanwhile, by their names; `ends` and `committed`, the offsets of each input
+    partition, in the order of observation; `inputs` the number of input records and `positions` the last
+    committed offsets."""
 
     attempts: Mapping[AttemptId, Attempt] = field(default_factory=dict)
     visible: Mapping[Place, Sequence[Stored]] = field(default_factory=dict)

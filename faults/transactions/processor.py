@@ -22,7 +22,7 @@ _LONGEST_PAUSE_S: Final = 0.03
 
 
 class Journal:
-    """Lines that outlive the process."""
+    """Appends lines to a file, which has them also after the process was killed."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
