@@ -232,6 +232,7 @@ async def test_a_broker_that_is_cut_off_coordinates_nothing_and_serves_its_recor
         assert await heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
         await producer.send_and_wait("t", b"2", partition=index)
     assert cluster[2].services.replicas["t", index].log.end_offset == 3
+    await cluster.agreed()
     assert (await leaders_at(cluster[1].port))[index][:3] == (ErrorCode.NONE, 2, 2)
 
 

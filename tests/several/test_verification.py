@@ -203,6 +203,8 @@ async def test_offsets_are_committed_in_a_transaction_only_if_its_coordinator_ag
         committed=True,
     )
     where = OFFSETS_TOPIC, partition_of(group, PARTITIONS)
-    await until(lambda: len(cluster[LEADER].services.replicas[where].log.transactions) == 0)
+    replica = cluster[LEADER].services.replicas[where]
+    # The offset is shown once the marker is committed.
+    await until(lambda: not replica.log.transactions and replica.high_watermark == replica.log.end_offset)
     answer = await client.ask(LEADER, ApiKey.OFFSET_FETCH, 7, group_id=group, topics=None)
     assert answer.topics[0].partitions[0].committed_offset == 7
