@@ -44,7 +44,7 @@ RUN cd /opt/tidelog && rm -r .lock .gitignore CACHEDIR.TAG bin/*activate* bin/py
 FROM python AS system
 RUN groupadd --gid 10001 tidelog \
  && useradd --uid 10001 --gid tidelog --no-create-home --home-dir /var/lib/tidelog --shell /usr/sbin/nologin tidelog \
- && install -d -o tidelog -g tidelog -m 0750 /var/lib/tidelog \
+ && install -d -o tidelog -g tidelog -m 0750 /var/lib/tidelog /etc/tidelog \
  && dpkg --purge --force-remove-essential --force-remove-protected --force-depends \
     apt debconf debian-archive-keyring libapt-pkg7.0 perl-base sqv \
  && rm -rf /etc/apt /var/lib/apt /var/cache/* /var/log/* /usr/lib/*/gconv /usr/lib/python3*/test

@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPOSE := docker compose
+BUILD := --build
 PYTHON_FOLDERS := tidelog faults demo bench docs tests
 FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,cluster configuration coordinator fault_injection handlers \
 	replicas security storage))
@@ -12,7 +14,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up down lock release sbom clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up upgrade down lock release sbom clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,7 +73,7 @@ etcd: $(STAMP) ## kill, stop and compact three members of etcd under three broke
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are
 
 cluster: $(STAMP) ## follow the runbooks of a cluster; as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
-	@$(BIN)/python -m pytest tests/several/operations.py tests/several/failovers.py \
+	@$(BIN)/python -m pytest tests/several/operations.py tests/several/etcd_operations.py tests/several/failovers.py \
 		tests/faults/tiered_kills.py
 	@SECONDS=$(or $(SECONDS),600) SEED=$(SEED) $(BIN)/python -m faults --machines $(ARGUMENTS)
 
@@ -106,10 +108,16 @@ format: $(STAMP) ## format the code
 	@$(BIN)/ruff check --fix-only --quiet $(PYTHON_FOLDERS); $(BIN)/ruff format $(PYTHON_FOLDERS)
 
 up: ## start broker, Prometheus and Grafana in containers
-	docker compose up --build --detach
+	docker compose --profile single up --build --detach
 
-down: ## stop the containers and keep their data
-	docker compose down
+upgrade: ## build the image again and replace the brokers of the profile cluster one by one; COMPOSE names another docker compose
+	@for broker in broker-1 broker-2 broker-3; do \
+		echo "==> $$broker"; $(COMPOSE) --profile cluster up $(BUILD) --detach --no-deps --wait $$broker || exit 1; \
+		until $(COMPOSE) --profile cluster exec -T $$broker tidelog cluster info | grep -q '^partitions under replicated *0$$'; do sleep 1; done; \
+	done
+
+down: ## stop the containers of all profiles and keep their data
+	docker compose --profile '*' down
 
 lock: $(STAMP) ## make the lock files again
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --all-extras --quiet pyproject.toml -o requirements.lock

@@ -46,14 +46,18 @@ class EtcdMembers:
         self._peers = [f"http://{host}:{port}" for host, port in each_peer]
         self._processes: dict[int, asyncio.subprocess.Process] = {}
 
-    async def start(self, number: int) -> None:
-        """Start a member; it may have run before."""
+    def peer(self, number: int) -> str:
+        """The URL by which the others reach a member."""
+        return self._peers[number]
+
+    async def start(self, number: int, *more: str) -> None:
+        """Start a member, with more flags; it may have run before."""
         cluster = ",".join(f"m{each}={peer}" for each, peer in enumerate(self._peers))
         arguments = [f"--name=m{number}", f"--data-dir={self._folder}/m{number}", "--logger=zap"]
         arguments += [f"--listen-client-urls={self.endpoints[number]}"]
         arguments += [f"--advertise-client-urls={self.endpoints[number]}"]
         arguments += [f"--listen-peer-urls={self._peers[number]}", f"--initial-cluster={cluster}"]
-        arguments += [f"--initial-advertise-peer-urls={self._peers[number]}", *self._more]
+        arguments += [f"--initial-advertise-peer-urls={self._peers[number]}", *self._more, *more]
         with (self._folder / f"m{number}.log").open("ab") as log:
             self._processes[number] = await asyncio.create_subprocess_exec(
                 *self._before[number], BINARY or "etcd", *arguments, stdout=log, stderr=log

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Makes what the etcd of cluster.yml needs for TLS, in the current folder: an authority, and one certificate for all
-# members. usage: etcd-certificates.sh NAMESPACE
+# members. Run again, it renews the certificate and keeps the authority. usage: etcd-certificates.sh NAMESPACE
 set -eu
 service="tidelog-etcd.$1.svc"
 umask 077
 # Without keyUsage and authorityKeyIdentifier, clients on Python 3.13 and newer refuse the certificates.
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
+[ -e ca.crt ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \
     -subj "/CN=Tidelog etcd authority" -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.crt
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=tidelog-etcd" -keyout tls.key -out tls.csr
 # Members are clients of each other too.

@@ -1,38 +1,66 @@
-"""The profile `cluster`: one command starts three brokers over three members of etcd, and any broker may die.
+"""The profile `cluster`: one command starts three brokers over three members of etcd, any broker may die, and
+`make upgrade` replaces them one by one.
 
-etcd is Debian's, as its image may not be had. `make container` runs it; it needs a container engine.
+etcd and Prometheus are those of Debian, as their images may not be had. `make container` runs it; it needs a
+container engine.
 """
 
+import asyncio
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
-from tests.container.compose import project
+from tests.container.compose import Compose, project
 from tests.container.engine import docker
 from tests.container.images import broker_image, debian_image
 from tests.deadline import deadline
 from tests.ports import free_port
 from tests.tidy.house import ROOT
+from tests.waiting import DEADLINE_SECONDS, wait_for
 from tidelog import Admin, Consumer, Producer
 from tidelog.client import NewTopic
 
 _SECONDS = 3600.0
 _NUMBERS = (1, 2, 3)
+_BROKERS = [f"broker-{number}" for number in _NUMBERS]
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[tuple[Compose, str, int]]:
+    """The project, the addresses of its brokers, and the port of its Prometheus."""
+    ports = {number: free_port() for number in _NUMBERS}
+    prometheus_port = free_port()
+    images = [
+        debian_image(name, packages, folder)
+        for name, packages in (("etcd", "etcd-server"), ("prometheus", "prometheus"))
+    ]
+    override = folder / "override.yml"
+    override.write_text(
+        "services:\n"
+        + "".join(_services(number, ports[number], images[0]) for number in _NUMBERS)
+        + f"""
+  prometheus-cluster:
+    image: {images[1]}
+    entrypoint: [prometheus]
+    ports: !override
+      - 127.0.0.1:{prometheus_port}:9090
+"""
+    )
+    files = (ROOT / "docker-compose.yml", override)
+    with (
+        deadline("three brokers in containers", _SECONDS),
+        project(*files, folder=folder, profile="cluster") as compose,
+    ):
+        compose("--profile", "cluster", "up", "--no-build", "--detach", "--wait", *_BROKERS)
+        yield compose, ",".join(f"localhost:{port}" for port in ports.values()), prometheus_port
 
 
 async def test_three_brokers_keep_three_replicas_and_one_that_is_killed_costs_nothing(tmp_path: Path) -> None:
-    ports = {number: free_port() for number in _NUMBERS}
-    etcd = debian_image("etcd", "etcd-server", tmp_path)
-    override = tmp_path / "override.yml"
-    override.write_text(
-        "services:\n" + "".join(_services(number, ports[number], etcd) for number in _NUMBERS)
-    )
-    files = (ROOT / "docker-compose.yml", override)
-    brokers = [f"broker-{number}" for number in _NUMBERS]
-    with (
-        deadline("three brokers in containers", _SECONDS),
-        project(*files, folder=tmp_path, profile="cluster") as compose,
-    ):
-        compose("--profile", "cluster", "up", "--no-build", "--detach", "--wait", *brokers)
-        address = ",".join(f"localhost:{port}" for port in ports.values())
+    with cluster(tmp_path) as (compose, address, _):
         async with Admin(bootstrap_servers=address) as admin, Producer(bootstrap_servers=address) as producer:
             await admin.create_topics([NewTopic("orders", len(_NUMBERS))])
             [topic] = await admin.describe_topics(["orders"])
@@ -44,6 +72,49 @@ async def test_three_brokers_keep_three_replicas_and_one_that_is_killed_costs_no
         async with Consumer("orders", bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
             values = [(await consumer.getone()).value for _ in range(6)]
         assert sorted(filter(None, values)) == [b"after"] * 3 + [b"before"] * 3
+
+
+async def test_an_upgrade_replaces_one_broker_after_the_other_while_a_producer_writes(tmp_path: Path) -> None:
+    with cluster(tmp_path) as (compose, address, prometheus_port):
+        compose("--profile", "cluster", "up", "--no-build", "--detach", "prometheus-cluster")
+        before = _containers(compose)
+        # As a new image does, another environment makes each container a new one.
+        override = tmp_path / "override.yml"
+        override.write_text(
+            override.read_text().replace("      TIDELOG_ADV", "      TZ: UTC\n      TIDELOG_ADV")
+        )
+        command = ["make", "upgrade", f"COMPOSE={shlex.join(compose.command())}", "BUILD=--no-build"]
+        async with Admin(bootstrap_servers=address) as admin:
+            await admin.create_topics([NewTopic("orders", len(_NUMBERS))])
+        async with Producer(bootstrap_servers=address) as producer:
+            upgrade = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
+            ended = asyncio.create_task(upgrade.communicate())
+            offsets = []
+            while not ended.done():
+                offsets.append((await producer.send_and_wait("orders", b"order", partition=0)).offset)
+            told, _ = await ended
+        assert upgrade.returncode == 0, told
+        assert offsets == list(range(len(offsets)))
+        after = _containers(compose)
+        assert not before.keys() & after.keys()
+        assert [name for _, name in sorted((began, name) for name, began in after.values())] == _BROKERS
+        query = f"http://127.0.0.1:{prometheus_port}/api/v1/query?query=sum(up)"
+
+        def scraped() -> bool:
+            with urlopen(query) as answer:
+                result = json.load(answer)["data"]["result"]
+            return bool(result) and result[0]["value"][1] == "3"
+
+        wait_for(scraped, "three brokers that Prometheus scrapes", DEADLINE_SECONDS)
+
+
+def _containers(compose: Compose) -> dict[str, tuple[str, str]]:
+    """Id of each broker's container -> the broker, and when it was created."""
+    found = {}
+    for broker in _BROKERS:
+        name = compose("--profile", "cluster", "ps", "--quiet", broker).strip()
+        found[name] = (broker, docker("inspect", "--format", "{{.Created}}", name).stdout.strip())
+    return found
 
 
 def _services(number: int, port: int, etcd: str) -> str:

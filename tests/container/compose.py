@@ -40,8 +40,8 @@ class Compose:
         self._directory = directory
         self._environment = environment
 
-    def __call__(self, *arguments: str, given: str = "", check: bool = True) -> str:
-        """What the command prints. Raises AssertionError with it if it fails."""
+    def command(self, *arguments: str) -> list[str]:
+        """What runs it."""
         image = _in_a_container()
         options = [part for file in self._files for part in ("--file", str(file))]
         command = [
@@ -53,21 +53,24 @@ class Compose:
             *arguments,
         ]
         if image is None:
-            command = ["docker", "compose", *command]
-        else:
-            folders = (
-                _SOCKET + ":/var/run/docker.sock",
-                f"{ROOT}:{ROOT}:ro",
-                f"{self._folder}:{self._folder}",
-            )
-            mounts = [part for each in folders for part in ("--volume", each)]
-            variables = [
-                part for name, value in self._environment.items() for part in ("--env", f"{name}={value}")
-            ]
-            command = [
-                *("docker", "run", "--rm", "--interactive", *mounts, *variables),
-                *(image, "docker-compose", *command),
-            ]
+            return ["docker", "compose", *command]
+        folders = (
+            _SOCKET + ":/var/run/docker.sock",
+            f"{ROOT}:{ROOT}:ro",
+            f"{self._folder}:{self._folder}",
+        )
+        mounts = [part for each in folders for part in ("--volume", each)]
+        variables = [
+            part for name, value in self._environment.items() for part in ("--env", f"{name}={value}")
+        ]
+        return [
+            *("docker", "run", "--rm", "--interactive", *mounts, *variables),
+            *(image, "docker-compose", *command),
+        ]
+
+    def __call__(self, *arguments: str, given: str = "", check: bool = True) -> str:
+        """What the command prints. Raises AssertionError with it if it fails."""
+        command = self.command(*arguments)
         done = subprocess.run(
             command,
             input=given,

@@ -106,7 +106,8 @@ def test_the_rules_and_the_configuration_pass_prometheus_own_check(prometheus_im
     mounted = ("--volume", f"{_PROMETHEUS}:/etc/prometheus:ro")
     tests = ROOT / "tests/container/programs/rules_over_processes.yml"
     promtool = (*mounted, "--volume", f"{tests}:/rules.yml:ro", "--entrypoint", "promtool", prometheus_image)
-    docker("run", "--rm", *promtool, "check", "config", "/etc/prometheus/prometheus.yml")
+    for name in ("prometheus", "cluster"):
+        docker("run", "--rm", *promtool, "check", "config", f"/etc/prometheus/{name}.yml")
     docker("run", "--rm", *promtool, "test", "rules", "/rules.yml")
 
 

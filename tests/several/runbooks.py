@@ -48,15 +48,15 @@ class Operator:
             elif command == "systemctl start tidelog":
                 await at.start()
             else:
-                await self._type(command.replace("/var/lib/tidelog", str(at.data_dir)))
+                await self.type(command.replace("/var/lib/tidelog", str(at.data_dir)))
 
-    async def _type(self, command: str) -> None:
+    async def type(self, command: str, **environment: str) -> None:
         process = await asyncio.create_subprocess_exec(
             "bash",
             "-c",
             command,
             cwd=self._folder,
-            env=self._environment,
+            env=self._environment | environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )

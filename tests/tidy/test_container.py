@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from prometheus_client import Metric
 
 from tests.tidy.house import ROOT
@@ -213,24 +214,57 @@ def test_the_secure_broker_starts_with_the_certificate_and_the_user_that_its_set
     folder = ROOT / "deploy" / "secure"
     password = tmp_path / "admin-password"
     password.write_text("admin-secret")
-    for text in ("/var/lib/tidelog", "/run/secrets/admin-password"):
-        assert text in (folder / "setup.sh").read_text()
-    here = {"/var/lib/tidelog": str(tmp_path), "/run/secrets/admin-password": str(password)}
+    here = {
+        "/var/lib/tidelog": str(tmp_path / "volume"),
+        "/etc/tidelog": str(tmp_path / "authority"),
+        "/run/secrets/admin-password": str(password),
+    }
+    assert all(text in (folder / "setup.sh").read_text() for text in here)
+    (tmp_path / "authority").mkdir()
     setup, settings = (
         re.sub("|".join(here), lambda match: here[match[0]], (folder / name).read_text())
         for name in ("setup.sh", "broker.toml")
     )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for _ in range(2):  # The second time changes nothing.
-        subprocess.run(["sh", "-c", setup], check=True, env=os.environ | {"PATH": path})
+    certificates = tmp_path / "volume" / "certificates"
+
+    def made(days: int = 365) -> bytes:
+        command = ["sh", "-c", setup.replace("-days 365", f"-days {days}")]
+        subprocess.run(command, check=True, env=os.environ | {"PATH": path})
+        return (certificates / "broker.pem").read_bytes()
+
+    first = made(days=29)
+    second = made()
+    assert first != second == made()
+    trust = ["openssl", "verify", "-CAfile", certificates / "authority.pem", certificates / "broker.pem"]
+    subprocess.run(trust, check=True)
+    assert {each.name for each in certificates.iterdir()} == {"authority.pem", "broker.pem"}
     file = tmp_path / "broker.toml"
     file.write_text(settings)
     given = dict(re.findall(r"^      - --set=([\w.]+)=(\S+)$", COMPOSE, re.MULTILINE))
     config = BrokerConfig.load(given, environ=image_environment(), file=file)
     assert config.listener_configs[0].advertised == "SASL_SSL://localhost:9093"
     ListenerTls(config, "SASL_SSL")
-    assert (tmp_path / "data" / "cluster.db").exists()
-    assert (tmp_path / "certificates" / "broker.pem").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "volume" / "data" / "cluster.db").exists()
+    assert (certificates / "broker.pem").stat().st_mode & 0o077 == 0
+    broker = yaml.safe_load(COMPOSE)["services"]["broker-secure"]
+    assert "secure-authority-data" not in str(broker["volumes"])
+
+
+def test_no_profile_starts_what_another_one_has() -> None:
+    services = yaml.safe_load(COMPOSE)["services"]
+    by_profile = {
+        profile: {name for name, each in services.items() if profile in each["profiles"]}
+        for profile in ("single", "secure", "cluster")
+    }
+    three = {f"{kind}-{number}" for kind in ("broker", "etcd") for number in (1, 2, 3)}
+    assert by_profile == {
+        "single": {"broker", "prometheus", "grafana"},
+        "secure": {"secure-setup", "broker-secure"},
+        "cluster": {*three, "prometheus-cluster", "grafana"},
+    }
+    for members in by_profile.values():
+        assert all(set(services[each].get("depends_on", ())) <= members for each in members)
 
 
 def test_several_brokers_that_start_together_keep_three_copies_of_which_two_are_awaited() -> None:
@@ -241,9 +275,9 @@ def test_several_brokers_that_start_together_keep_three_copies_of_which_two_are_
 
 
 def test_every_image_is_pinned_to_a_version() -> None:
-    images = re.findall(r"^    image: (\S+)$", COMPOSE, re.MULTILINE)
+    images = re.findall(r"^ {2,4}image: (\S+)$", COMPOSE, re.MULTILINE)
     images += re.findall(r"^ARG \w+_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
-    assert len(images) == 6
+    assert len(images) == 8
     assert [image for image in images if not re.search(r":v?\d+", image)] == []
 
 
@@ -269,12 +303,16 @@ def test_prometheus_scrapes_the_broker_s_http_port_and_loads_the_rules() -> None
     (interval,) = re.findall(r"^  scrape_interval: (\d+)s$", text, re.MULTILINE)
     assert int(interval) > SECONDS, "a process that hangs would hide the others from Prometheus"
     assert f"targets: [broker:{BrokerConfig().http_port}]" in text
+    targets = ", ".join(f"broker-{number}:{BrokerConfig().http_port}" for number in (1, 2, 3))
+    cluster = text.replace(f"broker:{BrokerConfig().http_port}", targets)
+    assert (PROMETHEUS / "cluster.yml").read_text() == cluster
     # The HTTP port answers by a name that is advertised.
     assert "//broker:" in compose_environment()["TIDELOG_ADVERTISED_LISTENERS"]
     for file in re.findall(r"^  - (\S+\.yml)$", text, re.MULTILINE):
         assert (PROMETHEUS / file).exists()
     assert f"{PROMETHEUS.relative_to(ROOT)}:/etc/prometheus:ro" in COMPOSE
-    assert "--config.file=/etc/prometheus/prometheus.yml" in COMPOSE
+    for file in ("prometheus", "cluster"):
+        assert f"--config.file=/etc/prometheus/{file}.yml" in COMPOSE
 
 
 def test_every_metric_has_a_help_text_and_no_suffix_of_another_type() -> None:

@@ -1,0 +1,143 @@
+"""The runbooks of etcd in `docs/cluster-operations.md`, typed with etcdctl under a broker that runs.
+
+`make cluster` runs it; it needs etcdctl (`apt-get install etcd-client`).
+"""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from faults.etcd import EtcdMembers, running_etcd
+from faults.process import BrokerProcess
+from tests.several.processes import QUICK
+from tests.several.runbooks import Operator, commands
+from tests.several.test_kubernetes_etcd import CLIENT, Here, member
+from tests.tidy.house import ROOT
+from tidelog.broker.cluster.etcd_client import EtcdClient
+from tidelog.broker.cluster.etcd_layout import key
+from tidelog.broker.cluster.store import StoreError
+from tidelog.client import Admin, NewTopic
+
+_QUOTA = 4 << 20
+
+
+class Members:
+    """Types the commands of a section; `at` is the member at whose machine the operator is."""
+
+    def __init__(self, folder: Path, etcd: EtcdMembers, broker: BrokerProcess) -> None:
+        self._folder = folder
+        self._etcd = etcd
+        self._broker = broker
+
+    async def follow(self, section: str, at: int, *flags: str) -> None:
+        operator = Operator(self._folder, [f"127.0.0.1:{self._broker.port}"])
+        for command in commands(section):
+            match command:
+                case "systemctl stop etcd":
+                    await self._etcd.kill(at)
+                case "systemctl start etcd":
+                    await self._etcd.start(at, *flags)
+                case "systemctl start tidelog":
+                    await self._broker.start()
+                case _:
+                    text = command.replace("/var/lib/etcd", f"{self._folder}/m{at}")
+                    text = text.replace(f"http://etcd-{at + 1}:2380", self._etcd.peer(at))
+                    text = text.replace(f"etcd-{at + 1}", f"m{at}")
+                    running = [url for n, url in enumerate(self._etcd.endpoints) if n != at]
+                    endpoints = ",".join(running or self._etcd.endpoints)
+                    await operator.type(text, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=endpoints)
+
+
+def broker_over(folder: Path, etcd: EtcdMembers) -> BrokerProcess:
+    settings = {**QUICK, "cluster.store": f"etcd:{','.join(etcd.endpoints)}"}
+    (folder / "broker.toml").write_text(
+        f"'data.dir' = '{folder / 'broker'}'\n'cluster.store' = '{settings['cluster.store']}'\n"
+    )
+    return BrokerProcess(folder / "broker", settings=settings)
+
+
+async def creates(broker: BrokerProcess, *names: str) -> set[str]:
+    """Create topics; the names of all."""
+    async with Admin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+        await admin.create_topics([NewTopic(each, 1, 1) for each in names])
+        return {each.name for each in await admin.describe_topics() if not each.is_internal}
+
+
+@pytest.fixture(autouse=True)
+def etcdctl() -> None:
+    assert shutil.which("etcdctl"), "install etcdctl: apt-get install etcd-client"
+
+
+async def test_a_member_that_lost_its_data_is_replaced(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path, 3) as etcd:
+        broker = broker_over(tmp_path, etcd)
+        await broker.start()
+        await creates(broker, "before")
+        await Members(tmp_path, etcd, broker).follow(
+            "Replace a member of etcd", 1, "--initial-cluster-state=existing"
+        )
+        await etcd.kill(2)
+        assert await creates(broker, "after") == {"before", "after"}
+        assert await broker.terminate() == 0
+
+
+async def _fill(client: EtcdClient, value: str) -> None:
+    for _ in range(100):
+        await client.call("/v3/kv/put", {"key": key("filler"), "value": value})
+
+
+async def test_space_is_freed_in_a_full_etcd(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path, 1, [f"--quota-backend-bytes={_QUOTA}"]) as etcd:
+        broker = broker_over(tmp_path, etcd)
+        await broker.start()
+        client = EtcdClient(etcd.endpoints)
+        value = b64encode(bytes(_QUOTA // 20)).decode()
+        with pytest.raises(StoreError, match="space exceeded"):
+            await _fill(client, value)
+        await client.close()
+        await Members(tmp_path, etcd, broker).follow("Free space in etcd", 0)
+        assert await creates(broker, "after") == {"after"}
+        assert await broker.terminate() == 0
+
+
+async def test_a_store_that_lost_all_is_restored(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path, 1) as etcd:
+        broker = broker_over(tmp_path, etcd)
+        await broker.start()
+        await creates(broker, "before")
+        operator = Operator(tmp_path, [])
+        save = "etcdctl snapshot save catalog.snapshot"
+        await operator.type(save, ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
+        assert await broker.terminate() == 0
+        await etcd.kill(0)
+        await Members(tmp_path, etcd, broker).follow("Restore etcd", 0)
+        assert await creates(broker, "after") == {"before", "after"}
+        assert await broker.terminate() == 0
+
+
+async def test_a_renewed_certificate_is_used_without_a_restart_and_the_authority_stays(
+    tmp_path: Path,
+) -> None:
+    script, _ = commands("Renew the certificates of etcd")
+    command = f"sh {ROOT}/{script}"
+
+    def make() -> None:
+        subprocess.run(command, shell=True, cwd=tmp_path, check=True, capture_output=True)
+
+    make()
+    authority = (tmp_path / "ca.crt").read_bytes()
+    here = Here(tmp_path)
+    async with member(here):
+        address = ("localhost", int(here.ports[CLIENT]))
+        trusted = str(tmp_path / "ca.crt")
+        first = await asyncio.to_thread(ssl.get_server_certificate, address, ca_certs=trusted)
+        make()
+        second = await asyncio.to_thread(ssl.get_server_certificate, address, ca_certs=trusted)
+    assert first != second
+    assert second.strip() == (tmp_path / "tls.crt").read_text().strip()
+    assert (tmp_path / "ca.crt").read_bytes() == authority
