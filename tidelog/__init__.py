@@ -7,6 +7,7 @@
 - `protocol/`: Kafka's protocol: bytes to values and back. No I/O, no clock, no event loop
 - `remote_log/`: closed segments in an object store: what the objects are, for the broker and for who reads
   them without it
+- `testcontainers`: a broker in a container for tests: `TidelogContainer`, for testcontainers
 - `wire/`: a client's side of the wire: connections to brokers, their security and settings, the view of a
   cluster
 

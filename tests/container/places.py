@@ -20,7 +20,6 @@ from tests.container.compose import project
 from tests.container.containers import new_name, new_volume
 from tests.container.engine import docker
 from tests.container.images import base_image, broker_image, built, debian_image
-from tests.ports import free_port
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS, wait_for
 
@@ -76,15 +75,11 @@ def test_the_workflow_is_one_of_github(tools: dict[str, str], tmp_path: Path) ->
     python(tools, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow))
 
 
-def test_the_example_with_testcontainers_passes(tools: dict[str, str], tmp_path: Path) -> None:
-    program = ROOT / "tests/container/programs/orders_with_testcontainers.py"
-    port = free_port()
-    text = program.read_text().replace(_NAMED, broker_image()).replace("localhost:9092", f"localhost:{port}")
-    advertised = f'"TIDELOG_ADVERTISED_LISTENERS", "PLAINTEXT://localhost:{port}"'
-    ports = f".with_bind_ports(9092, {port}).with_env({advertised})"
-    test = tmp_path / "test_orders.py"
-    test.write_text(text.replace(".with_bind_ports(9092, 9092)", ports))
-    assert ports in test.read_text()
+@pytest.mark.parametrize("name", ["orders", "faults"])
+def test_the_programs_with_testcontainers_pass(tools: dict[str, str], name: str, tmp_path: Path) -> None:
+    program = ROOT / f"tests/container/programs/{name}_with_testcontainers.py"
+    test = tmp_path / f"test_{name}.py"
+    test.write_text(program.read_text().replace(_NAMED, broker_image()))
     # Its helper that removes what a killed test leaves behind is an image of a registry.
     environment = tools | {"TESTCONTAINERS_RYUK_DISABLED": "true"}
     python(environment, "-m", "pytest", "-q", str(test), cwd=tmp_path)

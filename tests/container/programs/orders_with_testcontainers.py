@@ -3,18 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from testcontainers.core.container import DockerContainer
-from testcontainers.core.wait_strategies import HealthcheckWaitStrategy
 
 from tidelog import Consumer, Producer
+from tidelog.testcontainers import TidelogContainer
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[str]:
-    # The port must be the one that the broker advertises.
-    container = DockerContainer("tidelog:0.1.0").with_bind_ports(9092, 9092)
-    with container.waiting_for(HealthcheckWaitStrategy()):
-        yield "localhost:9092"
+    with TidelogContainer("tidelog:0.1.0").with_env("TIDELOG_TOPICS", "orders:3") as container:
+        yield container.get_bootstrap_server()
 
 
 @pytest.mark.asyncio
