@@ -247,14 +247,26 @@ async def lease_is_granted_again_after_it_ended(stage: Stage) -> None:
 
 
 async def two_brokers_reserve_at_once(stage: Stage) -> None:
-    stage.close(tuple(broker.machine for broker in stage.brokers), MEMBERS)
+    held: dict[Node, Callable[[], None]] = {}
+    ask = stage.etcd.ask
+
+    def hold(node: Node, member: str, path: str, body: Any, answered: Callable[[Any], None]) -> None:
+        sent = partial(ask, node, member, path, body, answered)
+        if body.get("compare") and node not in held:
+            held[node] = sent
+        else:
+            sent()
+
+    stage.etcd.ask = hold  # type: ignore[method-assign]
     wanted = [
         broker.node.start(broker.services.producer_ids.next())
         for broker in stage.brokers
         if broker.services is not None
     ]
-    await stage.loop.after(0.1)
-    stage.network.open_all_ways()
+    await stage.until(lambda: len(held) == len(wanted), "the brokers do not commit")
+    stage.etcd.ask = ask  # type: ignore[method-assign]
+    for sent in held.values():
+        sent()
     await asyncio.gather(*wanted)
 
 

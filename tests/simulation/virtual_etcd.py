@@ -175,10 +175,12 @@ class VirtualEtcd:
                     return {"result": {"ID": body["ID"]}}
                 self._set_lease(int(body["ID"]), lease.seconds, self.loop.time())
                 return {"result": {"ID": body["ID"], "TTL": str(lease.seconds)}}
+            case "/v3/maintenance/status":
+                return self._headed({"version": "3.6.0", "leader": "1", "dbSizeQuota": "2147483648"})
         raise AssertionError(path)
 
     def _headed(self, answer: dict[str, Any]) -> Answer:
-        return {"header": {"revision": str(self.revision)}, **answer}
+        return {"header": {"revision": str(self.revision), "cluster_id": "1"}, **answer}
 
     def _transaction(self, body: Answer) -> Answer:
         succeeded = all(map(self._holds, body.get("compare", ())))
