@@ -6,17 +6,16 @@ container engine.
 """
 
 import asyncio
-import json
 import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 from tests.container.compose import Compose, project
 from tests.container.engine import docker
 from tests.container.images import broker_image, debian_image
+from tests.container.up import Prometheus, shortened
 from tests.deadline import deadline
 from tests.ports import free_port
 from tests.tidy.house import ROOT
@@ -48,6 +47,8 @@ def cluster(folder: Path) -> Iterator[tuple[Compose, str, int]]:
     entrypoint: [prometheus]
     ports: !override
       - 127.0.0.1:{prometheus_port}:9090
+    volumes: !override
+      - {shortened(folder / "prometheus")}:/etc/prometheus:ro
 """
     )
     files = (ROOT / "docker-compose.yml", override)
@@ -98,14 +99,33 @@ async def test_an_upgrade_replaces_one_broker_after_the_other_while_a_producer_w
         after = _containers(compose)
         assert not before.keys() & after.keys()
         assert [name for _, name in sorted((began, name) for name, began in after.values())] == _BROKERS
-        query = f"http://127.0.0.1:{prometheus_port}/api/v1/query?query=sum(up)"
+        scraped = Prometheus(prometheus_port)
+        wait_for(lambda: scraped.values("up") == [1.0] * 3, "three brokers", DEADLINE_SECONDS)
 
-        def scraped() -> bool:
-            with urlopen(query) as answer:
-                result = json.load(answer)["data"]["result"]
-            return bool(result) and result[0]["value"][1] == "3"
 
-        wait_for(scraped, "three brokers that Prometheus scrapes", DEADLINE_SECONDS)
+async def test_what_a_cluster_loses_fires_an_alert_each(tmp_path: Path) -> None:
+    with cluster(tmp_path) as (compose, address, prometheus_port):
+        compose("--profile", "cluster", "up", "--no-build", "--detach", "prometheus-cluster")
+        prometheus = Prometheus(prometheus_port)
+        wait_for(lambda: prometheus.values("up") == [1.0] * 3, "three brokers", DEADLINE_SECONDS)
+        assert prometheus.firing() == set()
+        async with Admin(bootstrap_servers=address) as admin:
+            await admin.create_topics([NewTopic("orders", 3), NewTopic("single", 3, 1)])
+
+        def lose(service: str, *alerts: str) -> None:
+            docker("kill", compose("--profile", "cluster", "ps", "--quiet", service).strip())
+            wait_for(lambda: set(alerts) <= prometheus.firing(), f"{alerts} without {service}", 120)
+
+        lose("etcd-1", "TidelogStoreMemberDown")
+        lose("broker-3", "TidelogDown", "TidelogReplicasOutOfSync", "TidelogPartitionsWithoutLeader")
+        lose("broker-2", "TidelogTooFewInSync")
+        compose("--profile", "cluster", "stop", "etcd-2", "etcd-3")
+        compose("--profile", "cluster", "rm", "--force", "etcd-1", "etcd-2", "etcd-3")
+        for number in _NUMBERS:
+            docker("volume", "rm", f"{compose.project}_etcd-{number}-data")
+        etcd = [f"etcd-{number}" for number in _NUMBERS]
+        compose("--profile", "cluster", "up", "--no-build", "--detach", *etcd)
+        wait_for(lambda: "TidelogCatalogLost" in prometheus.firing(), "a lost catalog", 120)
 
 
 def _containers(compose: Compose) -> dict[str, tuple[str, str]]:

@@ -94,6 +94,7 @@ def shortened(folder: Path, *targets: str) -> Path:
     scraped = ", ".join(f"{each}:9644" for each in ("broker", *targets))
     text = (_PROMETHEUS / "prometheus.yml").read_text().replace("[broker:9644]", f"[{scraped}]")
     (folder / "prometheus.yml").write_text(text)
+    (folder / "cluster.yml").write_text((_PROMETHEUS / "cluster.yml").read_text())
     return folder
 
 
