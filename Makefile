@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPOSE := docker compose
 BUILD := --build
+VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' tidelog/version.py)
 PYTHON_FOLDERS := tidelog faults demo bench docs tests
 FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,cluster configuration coordinator fault_injection handlers \
 	replicas security storage))
@@ -21,7 +22,7 @@ help: ## show this list
 
 install: $(STAMP) ## make .venv from the lock file
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml tidelog/version.py
 	@test -n "$(PYTHON)" || { echo "Tidelog needs Python 3.11 or newer on PATH; set PYTHON=/path/to/python to name one."; exit 1; }
 	@echo "==> making $(VENV) with $$($(PYTHON) --version) (the first time downloads about 600 MB, most of it is Spark)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -129,9 +130,9 @@ release: $(STAMP) ## build the sdist and, from it, the wheel into dist/, and che
 	@DIST=$(CURDIR)/dist $(BIN)/python -m pytest -q tests/conformance/test_release.py && ls -l dist
 
 sbom: $(STAMP) ## write the packages that a broker needs, with versions and hashes, into dist/ (or DIST) as CycloneDX
-	@mkdir -p $(or $(DIST),dist)
+	@mkdir -p $(or $(DIST),dist) && sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml > $(VENV)/pyproject.toml
 	@$(BIN)/uv pip compile --quiet --no-header --generate-hashes --constraint requirements.lock pyproject.toml \
-		| $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject pyproject.toml \
+		| $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject $(VENV)/pyproject.toml \
 			--output-reproducible -o $(or $(DIST),dist)/tidelog.cdx.json -
 
 clean: ## remove .venv, caches and ./tidelog-data

@@ -8,6 +8,7 @@
 - `remote_log/`: closed segments in an object store: what the objects are, for the broker and for who reads
   them without it
 - `testcontainers`: a broker in a container for tests: `TidelogContainer`, for testcontainers
+- `version`: the version, which hatch and the images take from here
 - `wire/`: a client's side of the wire: connections to brokers, their security and settings, the view of a
   cluster
 

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.commands import next_line
+from tidelog.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 CLIENT = """
 import asyncio, sys
 from tidelog import Consumer, Producer
+from tidelog.version import VERSION
 
 async def main():
     async with Producer(bootstrap_servers=sys.argv[1]) as producer:
-        await producer.send_and_wait("releases", b"0.1.0")
+        await producer.send_and_wait("releases", VERSION.encode())
     async with Consumer("releases", bootstrap_servers=sys.argv[1], auto_offset_reset="earliest") as consumer:
         print((await consumer.getone()).value.decode())
 
@@ -78,7 +80,7 @@ def test_the_wheel_alone_serves_produces_and_consumes(dist: Path, tmp_path: Path
                 [python, "-c", CLIENT, f"127.0.0.1:{port}"], cwd=tmp_path, capture_output=True, text=True,
                 check=False,
             )  # fmt: skip
-            assert (client.stdout, client.stderr) == ("0.1.0\n", "")
+            assert (client.stdout, client.stderr) == (f"{VERSION}\n", "")
         finally:
             broker.terminate()
 
@@ -86,7 +88,8 @@ def test_the_wheel_alone_serves_produces_and_consumes(dist: Path, tmp_path: Path
 def test_the_sbom_names_what_a_broker_needs_as_the_lock_file_pins_it(tmp_path: Path) -> None:
     subprocess.run(["make", "--silent", "sbom", f"DIST={tmp_path}"], cwd=ROOT, check=True)
     written = json.loads((tmp_path / "tidelog.cdx.json").read_text())
-    assert written["metadata"]["component"]["name"] == "tidelog"
+    component = written["metadata"]["component"]
+    assert (component["name"], component["version"]) == ("tidelog", VERSION)
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     parts = {each["name"]: each for each in written["components"]}
     assert {"aiohttp", "cramjam", "msgspec", "uvloop"} <= parts.keys()

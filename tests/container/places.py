@@ -22,9 +22,10 @@ from tests.container.engine import docker
 from tests.container.images import base_image, broker_image, built, debian_image
 from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.version import VERSION
 
 _DOCUMENT = (ROOT / "docs" / "containers.md").read_text()
-_NAMED = "tidelog:0.1.0"
+_NAMED = f"tidelog:{VERSION}"
 _TOOLS = ("kubernetes-validate==1.37.0", "check-jsonschema==0.39.0", "testcontainers==4.15.0")
 _KUBERNETES = {
     name: list[dict[str, Any]](yaml.safe_load_all((ROOT / f"deploy/kubernetes/{name}.yml").read_text()))

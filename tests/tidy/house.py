@@ -14,9 +14,12 @@ WHEEL_PACKAGES = ("broker", "protocol", "client", "pipeline", "cli")
 """Within `tidelog/`."""
 CODE_PACKAGES = ("tidelog", "faults", "demo", "bench")
 PACKAGES = (*CODE_PACKAGES, "tests")
-_OTHER_FOLDERS = ("deploy", "docs", ".ci")
-_OTHER_TEXT = (".dockerignore", "Dockerfile", "Makefile", "docker-compose.yml", "pyproject.toml")
-_TEXT_SUFFIXES = (".json", ".md", ".py", ".toml", ".yml", "")
+_OTHER_FOLDERS = ("deploy", "docs", ".ci", ".github")
+_OTHER_TEXT = (
+    *(".dockerignore", ".pre-commit-config.yaml", "Dockerfile", "Makefile"),
+    *("docker-bake.json", "docker-compose.yml", "pyproject.toml"),
+)
+_TEXT_SUFFIXES = (".json", ".md", ".py", ".toml", ".yaml", ".yml", "")
 
 
 @cache

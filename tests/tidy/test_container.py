@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client import Metric
 
-from tests.tidy.house import ROOT
+from tests.tidy.house import ROOT, texts
 from tidelog.broker.app import Broker
 from tidelog.broker.cluster.membership import ClusterCounts
 from tidelog.broker.cluster.store import StoreMember, StoreView
@@ -28,6 +27,7 @@ from tidelog.broker.coordinator.offset_metrics import FAMILIES
 from tidelog.broker.observability.metrics import InSyncCounts, Metrics, TransactionCounts
 from tidelog.broker.processes.http_proxy import SECONDS, UP
 from tidelog.broker.security.tls import ListenerTls
+from tidelog.version import VERSION
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PORTS_OF_PROCESSES = ("9192", "9292", "9392", "9492")
@@ -36,6 +36,7 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "tidelog.json").read_text())
 
+_VERSION = re.compile(r"\b(?:tidelog[:-]|image\.version=)(\d+\.\d+\.\d+)")
 _VARIABLE = re.compile(r"\b(TIDELOG_[A-Z_]+)(?=[:=])")
 _METRIC = re.compile(r"\b((?:kafka|tidelog)_[a-z_]+)\b")
 _RECORDED = re.compile(r"\btidelog:[a-z_]+:[a-z0-9_]+\b")
@@ -145,12 +146,11 @@ def test_every_version_in_the_image_comes_from_the_lock_file() -> None:
     assert all(any(flags in line for flags in pinned) for line in installs)
 
 
-def test_the_image_is_called_by_the_version_of_the_project() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"    image: tidelog:{version}\n" in COMPOSE
-    assert f"org.opencontainers.image.version={version} " in DOCKERFILE
-    tags = re.findall(r'"tags": \["tidelog:([\d.]+)', (ROOT / "docker-bake.json").read_text())
-    assert tags == [version] * 2
+def test_images_and_wheels_are_called_by_the_version_of_the_project() -> None:
+    found = {(path, version) for path in texts() for version in _VERSION.findall(path.read_text())}
+    files = ("Dockerfile", "docker-bake.json", "docker-compose.yml")
+    assert {ROOT / file for file in files} <= {path for path, _ in found}
+    assert [each for each in sorted(found) if each[1] != VERSION] == []
 
 
 @pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE], ids=["Dockerfile", "docker-compose.yml"])

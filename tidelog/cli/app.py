@@ -35,6 +35,7 @@ from tidelog.cli import (
 )
 from tidelog.cli.command_config import add_command_config
 from tidelog.cli.failures import Failure
+from tidelog.version import VERSION
 
 _COMPLETION_VARIABLE = "_TIDELOG_COMPLETE"
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -50,9 +51,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"tidelog {version('tidelog')}")
+        typer.echo(f"tidelog {VERSION}")
         raise typer.Exit
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey, decode_response
 from tidelog.protocol.types import Buffer
+from tidelog.version import VERSION
 from tidelog.wire import errors
 from tidelog.wire.asked_apis import AskedApis
 from tidelog.wire.cluster_config import ClusterConfig
@@ -22,7 +23,7 @@ from tidelog.wire.connection import Connection
 if TYPE_CHECKING:
     from tidelog.wire.security.authentication import Authentication
 
-_SOFTWARE: Final = {"client_software_name": "tidelog", "client_software_version": "0.1.0"}
+_SOFTWARE: Final = {"client_software_name": "tidelog", "client_software_version": VERSION}
 # Answers to ApiVersions, of which an older broker refuses the first.
 _MOST_OF_NEGOTIATION: Final = 2
 _BROKEN_OFF: Final = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, errors.ConnectionLostError)

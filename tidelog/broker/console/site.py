@@ -35,7 +35,6 @@ from tidelog.broker.console.others import TakenStreams
 from tidelog.broker.console.rendering import Templates
 from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pattern_of
 from tidelog.broker.console.routes import BETWEEN_BROKERS, PAGES, ROUTES
-from tidelog.broker.console.views.broker import VERSION
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.connection_state import ANONYMOUS
 from tidelog.broker.handlers.context import Handler
@@ -52,6 +51,7 @@ from tidelog.broker.net.http_console import (
 from tidelog.broker.net.http_places import HttpConnection
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.version import VERSION
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

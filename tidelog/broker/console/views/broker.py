@@ -5,12 +5,10 @@ Owns nothing; reads the catalog and the clock.
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from tidelog.broker.services import Services
-
-VERSION: Final = version("tidelog")
+from tidelog.version import VERSION
 
 
 class BrokerFacts(TypedDict):
