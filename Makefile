@@ -15,7 +15,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up upgrade down lock release sbom clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up upgrade down lock release sbom images clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -134,6 +134,10 @@ sbom: $(STAMP) ## write the packages that a broker needs, with versions and hash
 	@$(BIN)/uv pip compile --quiet --no-header --generate-hashes --constraint requirements.lock pyproject.toml \
 		| $(BIN)/uv tool run --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py requirements --pyproject $(VENV)/pyproject.toml \
 			--output-reproducible -o $(or $(DIST),dist)/tidelog.cdx.json -
+
+images: ## build the images for amd64 and arm64 and push them to REGISTRY (ghcr.io/OWNER/)
+	@test -n "$(REGISTRY)" || { echo "REGISTRY: expected a registry with / at its end, such as ghcr.io/OWNER/, got nothing"; exit 1; }
+	REGISTRY=$(REGISTRY) REVISION=$$(git rev-parse HEAD) docker buildx bake --push broker pipeline
 
 clean: ## remove .venv, caches and ./tidelog-data
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist build artifacts tidelog-data

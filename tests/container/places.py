@@ -70,10 +70,11 @@ def test_an_application_starts_with_its_broker_and_ends_well(tmp_path: Path) -> 
     assert re.search(r"application-1\s+\| order$", told, re.MULTILINE), told
 
 
-def test_the_workflow_is_one_of_github(tools: dict[str, str], tmp_path: Path) -> None:
+def test_the_workflows_have_the_schema_of_github(tools: dict[str, str], tmp_path: Path) -> None:
     workflow = tmp_path / "test.yml"
     workflow.write_text(block_below("In GitHub Actions"))
-    python(tools, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow))
+    workflows = map(str, (workflow, *(ROOT / ".github" / "workflows").glob("*.yml")))
+    python(tools, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
 
 
 @pytest.mark.parametrize("name", ["orders", "faults"])

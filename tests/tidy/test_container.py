@@ -36,7 +36,7 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "tidelog.json").read_text())
 
-_VERSION = re.compile(r"\b(?:tidelog[:-]|image\.version=)(\d+\.\d+\.\d+)")
+_VERSION = re.compile(r"\b(?:tidelog[:-]|image\.version=)(\d+\.\d+\.\d+(?:rc\d+)?)")
 _VARIABLE = re.compile(r"\b(TIDELOG_[A-Z_]+)(?=[:=])")
 _METRIC = re.compile(r"\b((?:kafka|tidelog)_[a-z_]+)\b")
 _RECORDED = re.compile(r"\btidelog:[a-z_]+:[a-z0-9_]+\b")

@@ -28,8 +28,10 @@ from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
 from tidelog.pipeline.options.source import FOREIGN as FOREIGN_TO_SOURCE
 from tidelog.pipeline.options.source import OPTIONS as SOURCE_OPTIONS
 from tidelog.protocol.settings import settings_of
+from tidelog.version import VERSION
 
-_DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+_DOCUMENTS = [each for folder in (".", "docs", ".github") for each in sorted((ROOT / folder).glob("*.md"))]
+_WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 _MAKE = re.compile(r"\bmake ([a-z][a-z-]*)\b")
 _TIDELOG = re.compile(r"(?:^|[$`|] ?)tidelog ((?:topic|log|fault) [a-z]+|[a-z]+)", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
@@ -72,6 +74,21 @@ def test_every_make_target_is_explained_or_a_part_of_one_that_is() -> None:
 
 def test_the_ci_runs_what_people_run() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+    called = "".join(path.read_text() for path in (*_WORKFLOWS, ROOT / ".pre-commit-config.yaml"))
+    assert {"lint", "container", "release"} <= set(_MAKE.findall(called)) <= make_targets()
+
+
+def test_the_ci_tests_every_declared_python_with_actions_that_nobody_can_replace() -> None:
+    declared = re.findall(r'Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    [tested] = re.findall(r"python: \[(.+)\]", (ROOT / ".github" / "workflows" / "test.yml").read_text())
+    assert set(declared) <= set(re.findall(r"[\d.]+", tested))
+    actions = re.findall(r"uses: ([^.\s]\S+)", "".join(path.read_text() for path in _WORKFLOWS))
+    assert [each for each in actions if not re.search(r"@[0-9a-f]{40}$", each)] == []
+
+
+def test_the_change_log_begins_with_the_version_of_the_project() -> None:
+    newest, *_ = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest == VERSION
 
 
 @pytest.fixture(scope="module")
