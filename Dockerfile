@@ -36,7 +36,7 @@ COPY tidelog tidelog
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /dist \
  && uv pip install --offline --no-deps --python /opt/tidelog /dist/*.whl
 # Debug symbols are a third of the packages. fastavro reads without its compiled half, and the broker uses only the other.
-RUN cd /opt/tidelog && rm -r .lock .gitignore CACHEDIR.TAG bin/*activate* bin/pydoc.bat lib/python*/site-packages/fastavro/*.so \
+RUN cd /opt/tidelog && rm -rf .lock .gitignore CACHEDIR.TAG bin/*activate* bin/pydoc.bat lib/python*/site-packages/fastavro/*.so \
  && find . -name '*.so' -exec strip --strip-unneeded {} +
 
 # Nothing is installed in a container that runs: the packages that install others go, with perl, which only they use.

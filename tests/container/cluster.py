@@ -54,7 +54,7 @@ def cluster(folder: Path) -> Iterator[tuple[Compose, str, int]]:
     files = (ROOT / "docker-compose.yml", override)
     with (
         deadline("three brokers in containers", _SECONDS),
-        project(*files, folder=folder, profile="cluster") as compose,
+        project(*files, folder=folder) as compose,
     ):
         compose("--profile", "cluster", "up", "--no-build", "--detach", "--wait", *_BROKERS)
         yield compose, ",".join(f"localhost:{port}" for port in ports.values()), prometheus_port
@@ -64,9 +64,9 @@ async def test_three_brokers_keep_three_replicas_and_one_that_is_killed_costs_no
     with cluster(tmp_path) as (compose, address, _):
         async with Admin(bootstrap_servers=address) as admin, Producer(bootstrap_servers=address) as producer:
             await admin.create_topics([NewTopic("orders", len(_NUMBERS))])
+            before = [await producer.send_and_wait("orders", b"before", partition=each) for each in range(3)]
             [topic] = await admin.describe_topics(["orders"])
             assert [len(partition.replicas) for partition in topic.partitions] == [3, 3, 3]
-            before = [await producer.send_and_wait("orders", b"before", partition=each) for each in range(3)]
             docker("kill", compose("ps", "--quiet", f"broker-{topic.partitions[0].leader}").strip())
             after = [await producer.send_and_wait("orders", b"after", partition=each) for each in range(3)]
         assert [stored.offset for stored in (*before, *after)] == [0, 0, 0, 1, 1, 1]

@@ -90,7 +90,6 @@ def project(
     *files: Path,
     folder: Path,
     directory: Path = ROOT,
-    profile: str = "default",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Compose]:
     """A project that is removed with its volumes at the end. `folder` may hold files that it mounts."""
@@ -98,4 +97,4 @@ def project(
     try:
         yield compose
     finally:
-        compose("--profile", profile, "down", "--volumes", "--timeout", "10")
+        compose("--profile", "*", "down", "--volumes", "--timeout", "10")

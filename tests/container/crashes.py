@@ -21,7 +21,7 @@ from tidelog.client.errors import DeliveryError
 
 _KILLED = 137
 # The first commit whose formats this release reads.
-_EARLIER = "59db1218"
+_EARLIER = "21f76452"
 _MORE_THAN_FIT = 100
 
 

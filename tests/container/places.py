@@ -139,10 +139,12 @@ class Pod:
                 text = each.get("value") or fields[source["fieldRef"]["fieldPath"]]
             self._environment[each["name"]] = self._filled(text)
         labels = of_kind(file, "StatefulSet")[stateful]["selector"]["matchLabels"]
+        own = [name for name, service in of_kind(file, "Service").items() if service["selector"] == labels]
+        headless = [name for name in own if "clusterIP" in of_kind(file, "Service")[name]]
+        # As in Kubernetes, the name of a headless service has the addresses of all its pods.
         self.names = [
-            f"{hostname}.{name}.{_NAMESPACE}.svc" if "clusterIP" in service else f"{name}.{_NAMESPACE}.svc"
-            for name, service in of_kind(file, "Service").items()
-            if service["selector"] == labels
+            *(f"{hostname}.{name}.{_NAMESPACE}.svc" for name in headless),
+            *(f"{name}.{_NAMESPACE}.svc" for name in own),
         ]
 
     def _filled(self, text: str) -> str:

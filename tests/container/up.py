@@ -329,7 +329,7 @@ secrets:
 """
     )
     files = (ROOT / "docker-compose.yml", override)
-    with project(*files, folder=tmp_path, profile="secure") as compose:
+    with project(*files, folder=tmp_path) as compose:
         compose("--profile", "secure", "up", "--no-build", "--detach", "--wait", "broker-secure")
         authority = compose(
             "exec", "-T", "broker-secure", "cat", "/var/lib/tidelog/certificates/authority.pem"
