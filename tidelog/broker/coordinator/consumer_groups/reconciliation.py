@@ -26,10 +26,8 @@ def reconciled(
     if current.is_reconciled_to(target_epoch):
         return current
     match current.state:
-        case MemberState.UNREVOKED_PARTITIONS:
-            if _owns_any(owned, current.revoking):
-                return current
-            epoch = current.epoch + 1
+        case MemberState.UNREVOKED_PARTITIONS if _owns_any(owned, current.revoking):
+            return current
         case MemberState.UNKNOWN:
             if owned is None or owned:
                 raise ApiError(

@@ -51,13 +51,14 @@ def of(topic: UUID, *partitions: int) -> Assignment:
             {},
             Current(5, 1, STABLE, of(T, 2, 3)),
         ),
-        # The target changed while it revoked: it revokes more, one epoch on.
+        # The target changed while it revoked: it revokes more, and its epoch stays,
+        # so that a repeated heartbeat or commit with it is valid.
         (
             Current(1, 1, UNREVOKED, of(T, 2), of(T, 1)),
             of(U, 1),
             of(T, 2),
             {},
-            Current(2, 1, UNREVOKED, {}, of(T, 2)),
+            Current(1, 1, UNREVOKED, {}, of(T, 2)),
         ),
         # Others have not released what it is to get; what is free it gets.
         (Current(1), of(T, 1, 2), {}, of(T, 2), Current(5, 1, UNRELEASED, of(T, 1))),
