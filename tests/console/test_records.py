@@ -95,6 +95,7 @@ def test_all_partitions_are_searched(console: Console, page: "Page") -> None:
     console.run(write_to_each(console.address, "spread", 3))
     page.goto(console.url("/topics/spread"))
     page.get_by_role("link", name="Search").click()
+    page.wait_for_load_state()  # The script that answers the Enter key is loaded.
     page.get_by_role("textbox", name="Key is").fill("sought")
     page.get_by_role("textbox", name="Key is").press("Enter")
     rows = page.locator("#rows tr")
