@@ -7,23 +7,20 @@ import asyncio
 import shutil
 import ssl
 import subprocess
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
 from faults.etcd import EtcdMembers, running_etcd
 from faults.process import BrokerProcess
+from tests.several.full_etcd import QUOTA_BYTES, fill
 from tests.several.processes import QUICK
 from tests.several.runbooks import Operator, commands
 from tests.several.test_kubernetes_etcd import CLIENT, Here, member
 from tests.tidy.house import ROOT
 from tidelog.broker.cluster.etcd_client import EtcdClient
-from tidelog.broker.cluster.etcd_layout import key
 from tidelog.broker.cluster.store import StoreError
 from tidelog.client import Admin, NewTopic
-
-_QUOTA = 4 << 20
 
 
 class Members:
@@ -86,19 +83,13 @@ async def test_a_member_that_lost_its_data_is_replaced(tmp_path: Path) -> None:
         assert await broker.terminate() == 0
 
 
-async def _fill(client: EtcdClient, value: str) -> None:
-    for _ in range(100):
-        await client.call("/v3/kv/put", {"key": key("filler"), "value": value})
-
-
 async def test_space_is_freed_in_a_full_etcd(tmp_path: Path) -> None:
-    async with running_etcd(tmp_path, 1, [f"--quota-backend-bytes={_QUOTA}"]) as etcd:
+    async with running_etcd(tmp_path, 1, [f"--quota-backend-bytes={QUOTA_BYTES}"]) as etcd:
         broker = broker_over(tmp_path, etcd)
         await broker.start()
         client = EtcdClient(etcd.endpoints)
-        value = b64encode(bytes(_QUOTA // 20)).decode()
         with pytest.raises(StoreError, match="space exceeded"):
-            await _fill(client, value)
+            await fill(client)
         await client.close()
         await Members(tmp_path, etcd, broker).follow("Free space in etcd", 0)
         assert await creates(broker, "after") == {"after"}

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,17 +13,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 from faults.etcd import EtcdMembers, running_etcd
+from tests.several.full_etcd import QUOTA_BYTES, fill
 from tidelog.broker.app import Broker
 from tidelog.broker.cluster import etcd_health
 from tidelog.broker.cluster.etcd_client import EtcdClient
-from tidelog.broker.cluster.etcd_layout import key
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.console.views import condition
 from tidelog.cli.cluster import app
 
 pytestmark = pytest.mark.needs_etcd
-_QUOTA = 4 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -93,21 +91,14 @@ async def test_a_member_that_is_down_is_a_problem_until_it_is_back(tmp_path: Pat
         await one.shows()
 
 
-async def _fill(client: EtcdClient, value: str) -> None:
-    for number in range(100, 200):
-        await client.call("/v3/kv/put", {"key": key(f"filler/{number}"), "value": value})
-
-
 async def test_a_store_without_space_is_a_problem_before_and_when_it_refuses_changes(tmp_path: Path) -> None:
-    async with site(tmp_path, 1, f"--quota-backend-bytes={_QUOTA}") as one:
+    async with site(tmp_path, 1, f"--quota-backend-bytes={QUOTA_BYTES}") as one:
         await one.shows()
         client = EtcdClient(one.members.endpoints)
-        value = b64encode(bytes(_QUOTA // 40)).decode()
-        for number in range(34):
-            await client.call("/v3/kv/put", {"key": key(f"filler/{number}"), "value": value})
+        await fill(client, 0.82)
         await one.shows("store_nearly_full")
         with pytest.raises(StoreError, match="space exceeded"):
-            await _fill(client, value)
+            await fill(client)
         await client.close()
         problem = (await one.shows("store_alarm"))["store_alarm"]
         assert "NOSPACE" in problem["text"]
