@@ -61,7 +61,7 @@ class GroupMachine:
         offsets, classic, consumer = self.offsets, self.groups.classic, self.groups.consumer
         self._parts: dict[type, _Part] = {
             OffsetRecord: _Part(offsets.apply, offsets.write, offsets.settle),
-            InTransaction: _Part(offsets.apply_pending, offsets.apply_pending, _nothing),
+            InTransaction: _Part(offsets.apply_pending, offsets.apply_pending),
             TransactionMarker: _Part(offsets.apply_end, offsets.write_end, offsets.settle_end),
             GroupRecord: _Part(classic.apply, classic.write, classic.settle),
             GroupChanged: _Part(classic.apply),
@@ -92,7 +92,8 @@ class GroupMachine:
         protocol, is described as dead.
         """
         group = self.groups.describe(group_id)
-        if group.state is GroupState.DEAD and self._has_offsets_alone(group_id):
+        is_unknown = group.state is GroupState.DEAD and self.groups.listed(group_id) is None
+        if is_unknown and self.offsets.has_committed(group_id):
             group = group._replace(state=GroupState.EMPTY)
         return group
 
@@ -111,14 +112,11 @@ class GroupMachine:
         found = []
         for group_id in group_ids:
             group = self.groups.listed(group_id)
-            if group is None and self._has_offsets_alone(group_id):
+            if group is None and self.offsets.has_committed(group_id):
                 group = ListedGroup(group_id, GroupState.EMPTY.value, "", CLASSIC)
             if group is not None:
                 found.append(group)
         return found
-
-    def _has_offsets_alone(self, group_id: str) -> bool:
-        return self.groups.listed(group_id) is None and self.offsets.has_committed(group_id)
 
     def delete_some(self, group_id: str, now_ms: int) -> Decision[Any, bool]:
         """Delete some offsets of a group without members, then the group; returns whether more must be

@@ -206,7 +206,13 @@ class CommittedOffsets:
 
     def has_committed(self, group_id: str) -> bool:
         """Whether the group has committed offsets to be shown."""
-        return bool(self._shown(group_id, None))
+        held, uncommitted = self._groups.get(group_id, {}), self._uncommitted.get(group_id)
+        if uncommitted is None:
+            return bool(held)
+        before = {key: values[0].committed for key, values in uncommitted}
+        return any(each is not None for each in before.values()) or any(
+            (topic, partition) not in before for topic, partitions in held.items() for partition in partitions
+        )
 
     def _shown(self, group_id: str, names: Collection[str] | None) -> _Offsets:
         """What may be shown of these topics of a group (None: of all)."""

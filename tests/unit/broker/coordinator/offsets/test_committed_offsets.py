@@ -264,6 +264,23 @@ def test_an_offset_is_shown_once_it_is_committed() -> None:
     assert not of.uncommitted_ids()
 
 
+def test_a_group_has_offsets_once_its_first_is_committed() -> None:
+    of, first = machine(), offset("t", 0, 1)
+    of.write(first)
+    assert not of.has_committed("g")
+    of.settle(first)
+    assert of.has_committed("g")
+
+
+def test_a_group_has_offsets_until_the_deletion_of_its_last_is_committed() -> None:
+    of = machine(offset("t", 0, 1))
+    (deletion,) = of.removal("g")
+    of.write(deletion)
+    assert of.has_committed("g")
+    of.settle(deletion)
+    assert not of.has_committed("g")
+
+
 def test_what_a_transaction_committed_is_unstable_until_its_marker_is_committed() -> None:
     of = machine(offset("t", 0, 1))
     of.apply_pending(InTransaction(7, 0, offset("t", 0, 2)))
