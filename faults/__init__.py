@@ -15,6 +15,7 @@
 - `report`: the report of a run
 - `runner`: one run: a broker process behind the proxy, writers of two clients, faults from a seed
 - `saboteur`, `schedule`: which faults, and when
+- `several_brokers`: three brokers over etcd, and one topic with a replica at each of them
 - `site`: the brokers of a run, their proxies, disks and etcd
 - `trial`: what one kind of trial is, and what it tried, found and left out
 - `trimming`: deletes records of a compacted topic whenever it is cleaned

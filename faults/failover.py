@@ -11,27 +11,23 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from faults.checker import UNCERTAIN, Finding, Ledger, Mark, check, is_acked
-from faults.etcd import BINARY, EtcdMembers, running_etcd
+from faults.etcd import BINARY
 from faults.marks import record_of
-from faults.process import BrokerProcess
 from faults.readback import Follower, read_all
-from tidelog.client import Admin, ClientError, NewTopic, Producer
-from tidelog.wire.metadata import PartitionInfo
+from faults.several_brokers import WAIT_SECONDS, SeveralBrokers, several_brokers, until
+from tidelog.client import ClientError, Producer
 
 _TOPIC: Final = "failover"
 _WRITERS: Final = 3
-_BROKERS: Final = 3
 _MEMBERS: Final = 3
 _PAUSE_S: Final = 0.002
-_LOOK_S: Final = 0.01
-_WAIT_SECONDS: Final = 120.0
 _WITHOUT_QUORUM_SECONDS: Final = 15.0
 """Longer than the lease."""
 KINDS: Final = ("kill", "stop", "quorum")
@@ -98,16 +94,11 @@ class _Writer:
 class Failover:
     """Running brokers under writers. Made by `failover`."""
 
-    def __init__(
-        self, address: str, brokers: Mapping[int, BrokerProcess], members: EtcdMembers, admin: Admin
-    ) -> None:
-        self.address = address
+    def __init__(self, cluster: SeveralBrokers) -> None:
         self.ledgers = [Ledger(number, f"writer {number}") for number in range(_WRITERS)]
-        self._brokers = brokers
-        self._members = members
-        self._admin = admin
+        self._cluster = cluster
         self._writers: list[_Writer] = []
-        self._follower = Follower(self.address, _TOPIC, _WRITERS)
+        self._follower = Follower(cluster.address, _TOPIC, _WRITERS)
 
     def begin(self, producer: Producer) -> None:
         self._follower.start()
@@ -123,7 +114,7 @@ class Failover:
         """One of KINDS, so many times."""
         figures = Figures(kind)
         for number in range(rounds):
-            await self._until_in_sync()
+            await until(self._cluster.is_in_sync)
             await self._until_written()
             written, read = self._written(), self._read()
             errors = sum(writer.errors for writer in self._writers)
@@ -139,45 +130,34 @@ class Failover:
 
     async def check(self) -> list[Finding]:
         """After `end`: what contradicts the acknowledgements."""
-        return check(self.ledgers, await read_all(self.address, _TOPIC, _WRITERS, _WAIT_SECONDS))
+        return check(self.ledgers, await read_all(self._cluster.address, _TOPIC, _WRITERS, WAIT_SECONDS))
 
     async def _without_leader(self, kind: str, number: int) -> None:
-        broker = self._brokers[(await self._partitions())[number % _WRITERS].leader]
+        broker = self._cluster.brokers[(await self._cluster.partitions())[number % _WRITERS].leader]
         await (broker.kill_9() if kind == "kill" else broker.terminate())
         await self._until_written()
 
     async def _without_quorum(self) -> None:
         for number in range(_MEMBERS // 2 + 1):
-            await self._members.stop(number)
+            await self._cluster.members.stop(number)
         await asyncio.sleep(_WITHOUT_QUORUM_SECONDS)
 
     async def _whole(self) -> None:
         """All members and all brokers run."""
         for number in range(_MEMBERS):
-            self._members.go_on(number)
-        for broker in self._brokers.values():
+            self._cluster.members.go_on(number)
+        for broker in self._cluster.brokers.values():
             if not broker.is_running:
                 await broker.start()
 
     async def _until_written(self) -> None:
         """Each writer has an acknowledgement of a record that it sent from now on. Raises TimeoutError."""
         now = asyncio.get_running_loop().time()
-        async with asyncio.timeout(_WAIT_SECONDS):
-            while any(each.sent_at <= now for each in self._writers):  # noqa: ASYNC110 (they write in tasks)
-                await asyncio.sleep(_LOOK_S)
 
-    async def _until_in_sync(self) -> None:
-        """Raises TimeoutError."""
-        async with asyncio.timeout(_WAIT_SECONDS):
-            while not await self._is_in_sync():  # noqa: ASYNC110 (the brokers do not say when)
-                await asyncio.sleep(_LOOK_S)
+        async def is_written() -> bool:
+            return all(each.sent_at > now for each in self._writers)
 
-    async def _is_in_sync(self) -> bool:
-        return all(len(each.isr) == len(self._brokers) for each in await self._partitions())
-
-    async def _partitions(self) -> Sequence[PartitionInfo]:
-        [topic] = await self._admin.describe_topics([_TOPIC])
-        return topic.partitions
+        await until(is_written)
 
     def _written(self) -> int:
         return sum(ledger.count(is_acked) for ledger in self.ledgers)
@@ -189,22 +169,12 @@ class Failover:
 @asynccontextmanager
 async def failover(folder: Path) -> AsyncIterator[Failover]:
     """Brokers and members with their data in `folder`, and writers at work. Raises BrokerProcessError."""
-    async with AsyncExitStack() as stack:
-        members = await stack.enter_async_context(running_etcd(folder, _MEMBERS))
-        brokers = {}
-        for number in range(1, _BROKERS + 1):
-            settings = {
-                "node.id": number,
-                "cluster.store": f"etcd:{','.join(members.endpoints)}",
-                "min.insync.replicas": 2,
-            }
-            brokers[number] = BrokerProcess(folder / f"broker-{number}", settings=settings)
-            await stack.enter_async_context(brokers[number])
-        address = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers.values())
-        admin = await stack.enter_async_context(Admin(bootstrap_servers=address))
-        await admin.create_topics([NewTopic(_TOPIC, _WRITERS, _BROKERS)])
-        producer = await stack.enter_async_context(Producer(bootstrap_servers=address))
-        made = Failover(address, brokers, members, admin)
+    settings = {"min.insync.replicas": 2}
+    async with (
+        several_brokers(folder, _TOPIC, _WRITERS, _MEMBERS, settings) as cluster,
+        Producer(bootstrap_servers=cluster.address) as producer,
+    ):
+        made = Failover(cluster)
         made.begin(producer)
         yield made
 

@@ -9,6 +9,7 @@ the folder's lock is free.
 import asyncio
 import contextlib
 import json
+import resource
 import signal
 import socket
 import sys
@@ -152,6 +153,13 @@ class BrokerProcess:
     def resume(self) -> None:
         """SIGCONT after `pause`."""
         self._signal(signal.SIGCONT)
+
+    def limit_files(self, size_bytes: int | None) -> None:
+        """Let writes fail with EFBIG that would make a file larger than this, as on a full disk; None ends
+        that. Without effect while the process does not run."""
+        if self.pid is not None:
+            limit = resource.RLIM_INFINITY if size_bytes is None else size_bytes
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -14,35 +14,30 @@ import argparse
 import asyncio
 import logging
 import re
-import resource
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 
 from faults.checker import Finding, Kind, check, check_sequences, is_acked
-from faults.etcd import BINARY, EtcdMembers, running_etcd
+from faults.etcd import BINARY
 from faults.process import BrokerProcess
 from faults.readback import read_all, read_files
+from faults.several_brokers import BROKERS, WAIT_SECONDS, SeveralBrokers, several_brokers, until
 from faults.workload import Job
 from faults.workload_confluent import ConfluentWriter
-from tidelog.client import Admin, NewTopic
-from tidelog.wire.metadata import PartitionInfo
 
 _TOPIC: Final = "refusals"
 _PARTITIONS: Final = 3
-_BROKERS: Final = 3
 _WRITERS: Final = 5
-_WAIT_SECONDS: Final = 120.0
-_LOOK_S: Final = 0.02
 _FULL_S: Final = (0.05, 0.3, 1.0)
 _SETTINGS: Final = {
-    "min.insync.replicas": _BROKERS,
+    "min.insync.replicas": BROKERS,
     "replica.lag.time.max.ms": 1_000,
     "broker.session.timeout.ms": 3_000,
 }
@@ -91,21 +86,23 @@ class _Bumps(logging.Handler):
             self.lines.append(text)
 
 
-class ExitWatcher:
-    """Brokers under writers. Made by `refusals`."""
+class Refusals:
+    """Runs brokers under writers, breaks them, and checks what they stored. Made by `refusals`."""
 
-    def __init__(self, brokers: dict[int, BrokerProcess], folder: Path, admin: Admin, job: Job) -> None:
+    def __init__(self, cluster: SeveralBrokers, folder: Path) -> None:
         self.faults: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         """Codes that partitions got, as far as their broker lived to be asked."""
         self.bumps = _Bumps()
         self._offline: Counter[int] = Counter()
         """How many events of a broker were seen, by its port."""
-        self.job = job
-        self._brokers = brokers
+        self.job = Job(cluster.address, _TOPIC, _PARTITIONS, seed=0)
+        self._cluster = cluster
+        self._brokers = cluster.brokers
         self._folder = folder
-        self._admin = admin
-        self._writers = [ConfluentWriter(f"writer-{each}", job, _OF_LIBRDKAFKA) for each in range(_WRITERS)]
+        self._writers = [
+            ConfluentWriter(f"writer-{each}", self.job, _OF_LIBRDKAFKA) for each in range(_WRITERS)
+        ]
 
     async def begin(self) -> None:
         for writer in self._writers:
@@ -114,23 +111,23 @@ class ExitWatcher:
 
     async def fault(self, kind: str, number: int) -> None:
         """One of KINDS; at its end all replicas are in sync, and each partition was written."""
-        leader = self._brokers[(await self._partitions())[number % _PARTITIONS].leader]
+        leader = self._brokers[(await self._cluster.partitions())[number % _PARTITIONS].leader]
         self.faults[kind] += 1
         if kind == "full":
-            _limit(leader, 0)
+            leader.limit_files(0)
             await asyncio.sleep(_FULL_S[number % len(_FULL_S)])
-            _limit(leader, resource.RLIM_INFINITY)
+            leader.limit_files(None)
         elif kind == "hang":
             follower = next(each for each in self._brokers.values() if each is not leader)
             follower.pause()
-            await self._until(self._has_shrunk)
+            await until(self._has_shrunk)
             await asyncio.sleep(_FULL_S[number % len(_FULL_S)])
             follower.resume()
         else:
             await self._count(leader)
             await (leader.kill_9() if kind == "kill" else leader.terminate())
             await leader.start()
-        await self._until(self._is_in_sync)
+        await until(self._is_in_sync)
         await self._until_written()
 
     async def _restart_offline(self) -> None:
@@ -146,12 +143,12 @@ class ExitWatcher:
     async def end(self) -> list[Finding]:
         """Stop the writers and the brokers; what contradicts the acknowledgements, and each raised epoch."""
         for writer in self._writers:
-            await writer.settle(_WAIT_SECONDS)
+            await writer.settle(WAIT_SECONDS)
         for broker in self._brokers.values():
             await self._count(broker)
         findings = check(
             self.job.ledgers,
-            await read_all(self.job.bootstrap_servers, _TOPIC, _PARTITIONS, _WAIT_SECONDS),
+            await read_all(self.job.bootstrap_servers, _TOPIC, _PARTITIONS, WAIT_SECONDS),
         )
         for broker in self._brokers.values():
             await broker.terminate()
@@ -179,7 +176,7 @@ class ExitWatcher:
         async def is_written() -> bool:
             return self.acknowledged >= before + _WRITERS
 
-        await self._until(is_written)
+        await until(is_written)
 
     @property
     def acknowledged(self) -> int:
@@ -187,43 +184,18 @@ class ExitWatcher:
 
     async def _is_in_sync(self) -> bool:
         await self._restart_offline()
-        return all(len(each.isr) == _BROKERS for each in await self._partitions())
+        return await self._cluster.is_in_sync()
 
     async def _has_shrunk(self) -> bool:
-        return any(len(each.isr) < _BROKERS for each in await self._partitions())
-
-    async def _until(self, condition: Any) -> None:
-        """Raises TimeoutError."""
-        async with asyncio.timeout(_WAIT_SECONDS):
-            while not await condition():  # noqa: ASYNC110 (the brokers do not say when)
-                await asyncio.sleep(_LOOK_S)
-
-    async def _partitions(self) -> Sequence[PartitionInfo]:
-        [topic] = await self._admin.describe_topics([_TOPIC])
-        return topic.partitions
-
-
-def _limit(broker: BrokerProcess, size_bytes: int) -> None:
-    if broker.pid is not None:
-        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+        return any(len(each.isr) < BROKERS for each in await self._cluster.partitions())
 
 
 @asynccontextmanager
-async def refusals(folder: Path, command: Sequence[str] = ()) -> AsyncIterator[ExitWatcher]:
+async def refusals(folder: Path, command: Sequence[str] = ()) -> AsyncIterator[Refusals]:
     """Brokers and one member of etcd with their data in `folder`, and writers at work. `command` starts
     another broker. Raises BrokerProcessError."""
-    async with AsyncExitStack() as stack:
-        members: EtcdMembers = await stack.enter_async_context(running_etcd(folder))
-        brokers = {}
-        for number in range(1, _BROKERS + 1):
-            settings = {"node.id": number, "cluster.store": f"etcd:{members.endpoints[0]}", **_SETTINGS}
-            brokers[number] = broker = BrokerProcess(folder / f"broker-{number}", settings=settings)
-            broker.command = tuple(command) or broker.command
-            await stack.enter_async_context(broker)
-        address = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers.values())
-        admin = await stack.enter_async_context(Admin(bootstrap_servers=address))
-        await admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, _BROKERS)])
-        made = ExitWatcher(brokers, folder, admin, Job(address, _TOPIC, _PARTITIONS, seed=0))
+    async with several_brokers(folder, _TOPIC, _PARTITIONS, 1, _SETTINGS, command) as cluster:
+        made = Refusals(cluster, folder)
         with made.bumps.collecting():
             await made.begin()
             yield made

@@ -3,7 +3,6 @@
 The disk is full by the process's limit of file sizes: every write fails with EFBIG, SQLite's too.
 """
 
-import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,7 +30,7 @@ async def broker(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterato
 
 def fill_disk(broker: BrokerProcess) -> None:
     assert broker.pid is not None
-    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    broker.limit_files(0)
 
 
 async def test_a_stop_on_a_full_disk_ends_well_and_says_what_was_not_written(broker: BrokerProcess) -> None:
