@@ -24,7 +24,7 @@ DESKTOP = {"width": 1280, "height": 800}
 _COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 """All else is the same in light and dark."""
 _ANSWERED_WITH_AN_ERROR = "Failed to load resource"
-"""What Chromium logs for each answer of 400 or more. ExitWatcher are answers too."""
+"""What Chromium logs for each answer of 400 or more. Refusals are answers too."""
 
 
 class Console(RunningBroker):

@@ -85,7 +85,7 @@ def test_a_record_that_is_longer_than_its_fields_is_left_to_the_plain_decoder(su
 
 
 def test_layouts_are_forgotten_before_they_take_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known, "_MOST_STENCILS", 20)
+    monkeypatch.setattr(known, "_MOST_LAYOUTS", 20)
     monkeypatch.setattr(known, "_short", known._ByLength(1))
     for size in range(200):
         batch = built([(0, None, bytes(size)), (0, b"key", bytes(size))])

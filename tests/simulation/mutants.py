@@ -350,7 +350,7 @@ MUTANTS: Final = {
     ),
     "ended": Mutant(
         "a batch of a transaction that has ended is no duplicate of one of the next",
-        ((producer_state, "has_ended", _never),),
+        ((producer_state, "_has_ended", _never),),
         "an acknowledged record is missing",
         Scenario(scenarios.transaction_has_the_sequence_of_an_aborted_one, has_epochs=False),
     ),

@@ -6,7 +6,7 @@ scenario waits for what happens next, never for a time in which it may happen.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import Context
 from functools import partial
 from pathlib import Path
@@ -383,40 +383,46 @@ async def replica_is_alone_that_is_not_in_sync(stage: Stage) -> None:
     await stage.until_served()
 
 
+def _connected(broker: VirtualBroker) -> AbstractAsyncContextManager[Wire]:
+    host, port = broker.address.split(":")
+    return Wire.connected(int(port), host)
+
+
+def _batch(producer: Any, sequence: int, value: bytes = b"v", *, is_transactional: bool = False) -> bytes:
+    """Of one record; `producer` is an answer to InitProducerId."""
+    builder = RecordBatchBuilder()
+    builder.append(0, None, value)
+    return builder.build(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+
+
 async def disk_is_full_for_one_batch(stage: Stage) -> None:
     """Of a producer that pipelines, gives that batch up, and goes on."""
     await stage.make_topic()
     (broker,) = stage.brokers
-    host, port = broker.address.split(":")
-    async with Wire.connected(int(port), host) as wire:
-        answer = await wire.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
-
-        async def send(sequence: int) -> None:
-            builder = RecordBatchBuilder()
-            builder.append(0, None, b"v")
-            batch = builder.build(
-                producer_id=answer.producer_id, producer_epoch=answer.producer_epoch, base_sequence=sequence
-            )
-            await wire.append(TOPIC, {0: batch})
-
+    async with _connected(broker) as wire:
+        made = await wire.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None})
         broker.disk.is_full = True
-        await send(0)
+        await wire.append(TOPIC, {0: _batch(made, 0)})
         broker.disk.is_full = False
-        await send(1)
-        await send(5)
+        await wire.append(TOPIC, {0: _batch(made, 1)})
+        await wire.append(TOPIC, {0: _batch(made, 5)})
         await stage.loop.after(REMEMBERED_MS / 1000)
-        await send(1)
+        await wire.append(TOPIC, {0: _batch(made, 1)})
 
 
 async def transaction_has_the_sequence_of_an_aborted_one(stage: Stage) -> None:
     """As librdkafka numbers it, if it aborts before it has the answer for a batch that is stored."""
     await stage.make_topic()
     (broker,) = stage.brokers
-    host, port = broker.address.split(":")
     codes = []
     async with Producer(bootstrap_servers=stage.address, transactional_id="x"):
         pass  # Then there is a coordinator.
-    async with Wire.connected(int(port), host) as wire:
+    async with _connected(broker) as wire:
         wanted = {"transactional_id": "x", "transaction_timeout_ms": 60_000}
         found = await wire.ask(ApiKey.INIT_PRODUCER_ID, 4, wanted)
         named = {
@@ -429,14 +435,7 @@ async def transaction_has_the_sequence_of_an_aborted_one(stage: Stage) -> None:
         for value, is_commit in ((b"1", False), (b"2", True)):
             await stage.loop.after(1)  # The markers of the last one are written.
             await wire.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, added)
-            builder = RecordBatchBuilder()
-            builder.append(0, None, value)
-            batch = builder.build(
-                producer_id=found.producer_id,
-                producer_epoch=found.producer_epoch,
-                base_sequence=0,
-                is_transactional=True,
-            )
+            batch = _batch(found, 0, value, is_transactional=True)
             codes.append((await wire.append(TOPIC, {0: batch}, "x"))[0].error_code)
             await wire.ask(ApiKey.END_TXN, 3, {**named, "committed": is_commit})
     await stage.loop.after(1)

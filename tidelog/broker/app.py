@@ -332,8 +332,8 @@ def _http_checks(services: Services, sockets: _Sockets) -> list[Middleware]:
             advice = "set http.security.protocol=SSL, or let the HTTP port listen on 127.0.0.1 only"
             logger.warning("http_passwords_in_clear", http_host=config.http_host, advice=advice)
         is_tls = config.http_security_protocol == SecurityProtocol.SSL
-        is_behind_front = not sockets.has_own_http
-        checks.append(HttpAuthentication(services, is_tls=is_tls, is_behind_front=is_behind_front).answer)
+        is_behind_proxy = not sockets.has_own_http
+        checks.append(HttpAuthentication(services, is_tls=is_tls, is_behind_proxy=is_behind_proxy).answer)
     return checks
 
 

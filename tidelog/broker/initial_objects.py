@@ -10,7 +10,6 @@ Event loop only.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -20,17 +19,10 @@ import structlog
 from tidelog.broker.cluster.catalog import Catalog, NothingToChange, UserChanged
 from tidelog.broker.configuration.initial_objects import InitialTopic, initial_topics, initial_users
 from tidelog.broker.replicas.topics import NewTopic
-from tidelog.broker.security.users import check_name
+from tidelog.broker.security.users import check_name, new_credentials
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.scram import (
-    LEAST_ITERATIONS,
-    SALT_BYTES,
-    ScramCredential,
-    ScramMechanism,
-    credential_of,
-    salted_password,
-)
+from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.settings import ConfigError
 
 logger = structlog.get_logger(__name__)
@@ -46,7 +38,7 @@ async def make_users(services: Services) -> None:
             raise ConfigError(f"users: {error.message}") from None
         if name in services.catalog.users:
             continue
-        made = await asyncio.to_thread(_credentials, password)
+        made = await asyncio.to_thread(new_credentials, password)
         try:
             await services.cluster.change(partial(_new_user, name=name, made=made))
         except NothingToChange:
@@ -59,15 +51,6 @@ def _new_user(catalog: Catalog, name: str, made: Mapping[ScramMechanism, ScramCr
     if name in catalog.users:
         raise NothingToChange
     return UserChanged(name, made)
-
-
-def _credentials(password: str) -> dict[ScramMechanism, ScramCredential]:
-    made = {}
-    for mechanism in ScramMechanism:
-        salt = os.urandom(SALT_BYTES)
-        salted = salted_password(mechanism, password, salt, LEAST_ITERATIONS)
-        made[mechanism] = credential_of(mechanism, salted, salt, LEAST_ITERATIONS)
-    return made
 
 
 class TopicMaking:

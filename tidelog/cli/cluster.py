@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tidelog.cli.failures import Failure, run_with_admin
+from tidelog.cli.failures import Failure, broker_failures, run_with_admin
 from tidelog.cli.http_port import HttpAddress
 from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument
-from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, credentials_of, read_password
+from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
 
 if TYPE_CHECKING:
     from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -155,19 +154,13 @@ def add_user(
     import asyncio
 
     from tidelog.broker.data_folder.first_users import add_user_in_etcd
-    from tidelog.broker.storage.checkpoints import CheckpointError
+    from tidelog.broker.security.users import new_credentials
     from tidelog.broker.storage.disk import Disk
-    from tidelog.protocol.errors import ApiError
 
-    with _as_failures():
+    with broker_failures():
         config = _settings(config_file, assignments)
-        made = credentials_of(read_password(password_file), mechanisms, iterations)
-        try:
-            is_new = asyncio.run(add_user_in_etcd(config, Disk(), user, made))
-        except ApiError as error:
-            raise Failure(error.message) from None
-        except CheckpointError as error:
-            raise Failure(str(error)) from None
+        made = new_credentials(read_password(password_file), mechanisms_of(mechanisms), iterations)
+        is_new = asyncio.run(add_user_in_etcd(config, Disk(), user, made))
     print(f"{'made' if is_new else 'changed'} {user}")
 
 
@@ -183,7 +176,7 @@ def _while_stopped(
     from tidelog.broker.storage.disk import Disk
 
     disk = Disk()
-    with _as_failures():
+    with broker_failures():
         config = _settings(config_file, assignments)
         if not config.data_dir.is_dir():
             raise Failure(f"{config.data_dir} is not a folder: data.dir must be that of the broker")
@@ -199,22 +192,6 @@ def _settings(config_file: Path | None, assignments: list[str] | None) -> Broker
     from tidelog.broker.configuration.broker_config import BrokerConfig
 
     return BrokerConfig.load(settings_given({}, assignments or []), environ=os.environ, file=config_file)
-
-
-@contextmanager
-def _as_failures() -> Iterator[None]:
-    """Raise Failure for what may be wrong with the settings, the folder or etcd."""
-    from tidelog.broker.cluster.store import StoreError
-    from tidelog.broker.storage.manager import DataFolderError
-    from tidelog.protocol.settings import ConfigError
-
-    try:
-        yield
-    except (ConfigError, StoreError, DataFolderError) as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        where = error.filename or "etcd"
-        raise Failure(f"cannot use {where}: {error.strerror or error}") from None
 
 
 async def _look(admin: Admin) -> tuple[dict[str, Any], list[tuple[object, ...]]]:

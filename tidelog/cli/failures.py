@@ -7,7 +7,8 @@ broker listens, so that a command reports at once that there is none.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +23,26 @@ _PATIENCE_S = 5.0
 
 class Failure(Exception):
     """An expected failure; the message is shown as it is, without a traceback."""
+
+
+@contextmanager
+def broker_failures(place: object = "etcd") -> Iterator[None]:
+    """Raise Failure for what may be wrong with a broker's settings, its folder or its store. `place` is named
+    if an OSError names no file."""
+    from tidelog.broker.cluster.store import StoreError
+    from tidelog.broker.storage.checkpoints import CheckpointError
+    from tidelog.broker.storage.manager import DataFolderError
+    from tidelog.protocol.errors import ApiError
+    from tidelog.protocol.settings import ConfigError
+
+    try:
+        yield
+    except ApiError as error:
+        raise Failure(error.message) from None
+    except (ConfigError, StoreError, DataFolderError, CheckpointError) as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"cannot use {error.filename or place}: {error.strerror or error}") from None
 
 
 def run(work: Coroutine[Any, Any, Result], cluster: ClusterConfig) -> Result:

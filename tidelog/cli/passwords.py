@@ -15,7 +15,7 @@ from tidelog.cli.failures import Failure
 from tidelog.cli.options import option
 
 if TYPE_CHECKING:
-    from tidelog.protocol.scram import ScramCredential, ScramMechanism
+    from tidelog.protocol.scram import ScramMechanism
 
 PasswordFile: TypeAlias = Annotated[
     Path | None, option("--password-file", metavar="FILE", help="File whose first line is the password.")
@@ -48,22 +48,6 @@ def mechanisms_of(names: list[str] | None) -> list[ScramMechanism]:
     if wrong:
         raise typer.BadParameter(f"expected {' or '.join(known)}, got {wrong[0]}", param_hint="--mechanism")
     return [known[name.upper()] for name in names] if names else list(known.values())
-
-
-def credentials_of(
-    password: str, names: list[str] | None, iterations: int
-) -> dict[ScramMechanism, ScramCredential]:
-    """What is stored of a password, for the mechanisms of these names. Raises BadParameter."""
-    import os
-
-    from tidelog.protocol.scram import SALT_BYTES, credential_of, salted_password
-
-    made = {}
-    for mechanism in mechanisms_of(names):
-        salt = os.urandom(SALT_BYTES)
-        salted = salted_password(mechanism, password, salt, iterations)
-        made[mechanism] = credential_of(mechanism, salted, salt, iterations)
-    return made
 
 
 def read_password(file: Path | None) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.cli.failures import Failure
+from tidelog.cli.failures import Failure, broker_failures
 from tidelog.cli.options import option
-from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, credentials_of, read_password
+from tidelog.cli.passwords import Iterations, Mechanisms, PasswordFile, mechanisms_of, read_password
 
 if TYPE_CHECKING:
     from tidelog.broker.data_folder.catalog_rebuilding import Rebuilt
@@ -96,27 +96,17 @@ def add_user(
     Without --password-file the command asks for the password, or reads the first line of the standard input.
     If the catalog is in etcd, use `tidelog cluster add-user`.
     """
-    from tidelog.broker.cluster.store import StoreError
     from tidelog.broker.data_folder.first_users import add_user
     from tidelog.broker.replicas.ownership import locked
-    from tidelog.broker.storage.checkpoints import CheckpointError
+    from tidelog.broker.security.users import new_credentials
     from tidelog.broker.storage.disk import Disk
-    from tidelog.broker.storage.manager import DataFolderError
-    from tidelog.protocol.errors import ApiError
 
-    made = credentials_of(read_password(password_file), mechanisms, iterations)
+    made = new_credentials(read_password(password_file), mechanisms_of(mechanisms), iterations)
     disk = Disk()
-    try:
+    with broker_failures(data_dir):
         disk.make_directory(data_dir)
         with locked(disk, data_dir, shared=False):
             is_new = add_user(data_dir, disk, user, made, node_id=node_id, cluster_id=cluster_id)
-    except ApiError as error:
-        raise Failure(error.message) from None
-    except (DataFolderError, StoreError, CheckpointError) as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        where = error.filename or data_dir
-        raise Failure(f"cannot use {where}: {error.strerror or error}") from None
     print(f"{'made' if is_new else 'changed'} {user}")
 
 

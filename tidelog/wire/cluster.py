@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
@@ -135,8 +135,7 @@ class Cluster:
                     if not _is_refused(trouble):
                         refused_since = self._loop.time()
                     elif self._loop.time() - refused_since >= self.config.bootstrap_refused_timeout_ms / 1000:
-                        tls_error = getattr(trouble, "tls_error", None)
-                        raise tls_error or self._unavailable(trouble, waited="") from trouble
+                        raise trouble.tls_error or self._unavailable(trouble, has_waited=False) from trouble
                     if failures == _FAILURES_BEFORE_WARNING:
                         limit_ms = self.config.request_timeout_ms
                         logger.warning(
@@ -423,11 +422,10 @@ class Cluster:
         return self._links.by_readiness(dict.fromkeys(nodes + bootstrap))
 
     def _unavailable(
-        self, trouble: errors.ClientError | None, waited: str | None = None
+        self, trouble: errors.ClientError | None, *, has_waited: bool = True
     ) -> errors.BrokerUnavailableError:
         last = f" ({trouble.message})" if trouble is not None else ""
-        if waited is None:
-            waited = f" within {self.config.request_timeout_ms} ms"
+        waited = f" within {self.config.request_timeout_ms} ms" if has_waited else ""
         return errors.BrokerUnavailableError(f"no broker of {self.config} answered{waited}{last}")
 
     def require_loop(self) -> None:
@@ -474,7 +472,7 @@ def checked_topic_name(name: object) -> str:
     return name
 
 
-def _is_refused(error: errors.ClientError | None) -> bool:
+def _is_refused(error: errors.ClientError | None) -> TypeGuard[errors.BrokerUnavailableError]:
     return isinstance(error, errors.BrokerUnavailableError) and error.is_refused
 
 

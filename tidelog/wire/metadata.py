@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 
-_NO_TOPIC_ID: Final = UUID(int=0)
+NO_TOPIC_ID: Final = UUID(int=0)
+"""Of a topic whose broker has no ids."""
 
 
 class TopicPartition(NamedTuple):
@@ -82,7 +83,7 @@ class ClusterImage(NamedTuple):
     def topic_id(self, topic: str) -> UUID | None:
         """None if it is not known, or the brokers have no topic ids."""
         info = self.topics.get(topic)
-        return None if info is None or info.topic_id == _NO_TOPIC_ID else info.topic_id
+        return None if info is None or info.topic_id == NO_TOPIC_ID else info.topic_id
 
 
 EMPTY = ClusterImage(None, -1, {}, {})

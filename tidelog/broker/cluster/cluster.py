@@ -87,7 +87,7 @@ class Cluster:
         self.catalog = catalog
         self._store = store
         self._lock = asyncio.Lock()
-        self._together = Batcher(self._change_all, self._lock)
+        self._batcher = Batcher(self._change_all, self._lock)
         self._changes: set[asyncio.Task[object]] = set()
         self._doubt: _InDoubt | None = None
         self._followers: list[Callable[[Change], None]] = []
@@ -177,7 +177,7 @@ class Cluster:
         and `dropped` was called; or the result is not known yet, and it is called as soon as the store shows
         that it lacks the delta.
         """
-        work = self._together.run(_Wanted(plan, dropped or _nothing, without_session))
+        work = self._batcher.run(_Wanted(plan, dropped or _nothing, without_session))
         return cast(_D, await asyncio.shield(self._begin_task(work)))
 
     def _begin_task(self, change: Coroutine[Any, Any, _D]) -> asyncio.Task[_D]:

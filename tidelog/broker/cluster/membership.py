@@ -116,7 +116,7 @@ class Membership:
         self._least_in_sync = least_in_sync
         self._leader_rebalance = leader_rebalance
         self._rebalances_at = math.inf
-        self._refusals = ExitWatcher(until_refused, self._refused) if until_refused else None
+        self._exit_watcher = ExitWatcher(until_refused, self._refused) if until_refused else None
         self._cluster = cluster
         self._store = store
         self._broker = broker._replace(incarnation=uuid4(), is_fenced=True)
@@ -253,8 +253,8 @@ class Membership:
 
     async def stop(self) -> None:
         """Do nothing more."""
-        if self._refusals is not None:
-            await self._refusals.stop()
+        if self._exit_watcher is not None:
+            await self._exit_watcher.stop()
         tasks, self._tasks = self._tasks, []
         for each in tasks:
             each.cancel()
@@ -335,8 +335,8 @@ class Membership:
             self._was_controller = self._are_all_due = is_controller
             self._rebalance_later()
             logger.info("controller_elected" if is_controller else "controller_resigned", **self._names())
-        if self._refusals is not None:
-            self._refusals.watch(self._watched(is_controller))
+        if self._exit_watcher is not None:
+            self._exit_watcher.watch(self._watched(is_controller))
         topics, are_all_due = list(self._topics), self._are_all_due
         self._topics.clear()
         self._are_all_due = False

@@ -6,6 +6,7 @@ Pure. Source: Kafka's SocketServerConfigs; an IPv6 address contains colons, so t
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
+from tidelog.broker.configuration.settings import entries_of
 from tidelog.protocol.settings import ConfigError
 
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -13,8 +14,7 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 def checked_overrides(value: object) -> tuple[str, ...]:
     """The list as it was given. Raises ConfigError."""
-    given = value if isinstance(value, tuple | list) else str(value or "").split(",")
-    entries = tuple(str(each).strip() for each in given if str(each).strip())
+    entries = entries_of(value)
     connections_by_address(entries)
     return entries
 

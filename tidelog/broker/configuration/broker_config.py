@@ -515,7 +515,8 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
         name: f"did you mean {found[0]}?" if found else "`tidelog config` lists all"
         for name, found in close.items()
     }
-    return own | without_effect(environ, _names_by_variable(as_own(environ)))
+    of_kafka = as_own(environ)
+    return own | without_effect(of_kafka, _names_by_variable(of_kafka))
 
 
 def _of_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -3,10 +3,11 @@
 Owns their syntax. Invariant: no message shows a password. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import check_topic_name
+from tidelog.broker.configuration.settings import entries_of
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.settings import ConfigError
 
@@ -24,7 +25,7 @@ class InitialTopic(NamedTuple):
 
 def checked_topics(value: object) -> tuple[str, ...]:
     """The list as it was given. Raises ConfigError."""
-    entries = tuple(_entries(value))
+    entries = entries_of(value)
     initial_topics(entries)
     return entries
 
@@ -50,7 +51,7 @@ def _topic(text: str) -> InitialTopic:
 
 def checked_users(value: object) -> tuple[str, ...]:
     """The list as it was given. Raises ConfigError."""
-    entries = tuple(_entries(value))
+    entries = entries_of(value)
     initial_users(entries)
     return entries
 
@@ -66,8 +67,3 @@ def initial_users(entries: Iterable[str]) -> dict[str, str]:
             )
         users[name] = password
     return users
-
-
-def _entries(value: object) -> Iterator[str]:
-    given = value if isinstance(value, tuple | list) else str(value or "").split(",")
-    yield from filter(None, (str(each).strip() for each in given))

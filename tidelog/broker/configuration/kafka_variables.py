@@ -50,9 +50,10 @@ def kafkas(variable: str) -> str:
     return _PREFIX + variable.removeprefix(ENVIRONMENT_PREFIX)
 
 
-def without_effect(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Kafka's variables that set nothing, each with what to do. `known` are Tidelog's variables."""
-    unknown = sorted(as_own(environ).keys() - set(known))
+def without_effect(given: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """Kafka's variables that set nothing, each with what to do. `given` is of `as_own`; `known` are Tidelog's
+    variables."""
+    unknown = sorted(set(given) - set(known))
     return {kafkas(name): _advice(name.removeprefix(ENVIRONMENT_PREFIX)) for name in unknown}
 
 

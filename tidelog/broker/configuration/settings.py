@@ -39,6 +39,12 @@ def parse_setting(setting: Setting, value: object, source: str = "") -> Any:
     return setting.parse(given, origin=origin + hint)
 
 
+def entries_of(value: object) -> tuple[str, ...]:
+    """The entries of a list in a file, or of a text with commas, without those that are empty."""
+    given = value if isinstance(value, tuple | list) else str(value or "").split(",")
+    return tuple(filter(None, (str(each).strip() for each in given)))
+
+
 def unknown_setting(name: str, known: Iterable[str], source: str = "") -> ConfigError:
     """The error for an unknown setting; it names the most similar known one."""
     origin = f" (from {source})" if source else ""

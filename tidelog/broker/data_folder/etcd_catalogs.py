@@ -84,7 +84,7 @@ async def raise_producer_ids(config: BrokerConfig, disk: Disk) -> int:
     try:
         highest = await asyncio.to_thread(highest_producer_id_below, disk, config.data_dir)
         folders = await asyncio.to_thread(_latest_epochs, disk, config.data_dir)
-        patience_s = 1.5 * config.broker_session_timeout_ms / 1000
+        patience_s = patience_of(config)
         next_id = await correct_older_catalog(store, config.node_id, highest, folders, patience_s)
         await asyncio.to_thread(_accept, disk, config.data_dir)
         return next_id
@@ -120,6 +120,11 @@ async def correct_older_catalog(
             return catalog.next_producer_id
         with suppress(StoreConflict):
             await store.commit(deltas[:_AT_ONCE], catalog.revision)
+
+
+def patience_of(config: BrokerConfig) -> float:
+    """Seconds in which the session of a broker that was killed ends."""
+    return 1.5 * config.broker_session_timeout_ms / 1000
 
 
 async def until_stopped(store: SharedStore, patience_s: float) -> None:

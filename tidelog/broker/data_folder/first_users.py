@@ -11,22 +11,18 @@ Blocking, but for `add_user_in_etcd`.
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from tidelog.broker.cluster.catalog import UserChanged
 from tidelog.broker.cluster.sqlite_store import SqliteStore, read_store
 from tidelog.broker.cluster.store import ClusterStore
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.data_folder.etcd_catalogs import opened, until_stopped
+from tidelog.broker.data_folder.etcd_catalogs import opened, patience_of, until_stopped
 from tidelog.broker.security.users import check_name, planned
 from tidelog.broker.storage.checkpoints import FolderIdentity, read_identity
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
-
-_PATIENCE: Final = 1.5
-"""Of the time after which the session of a broker that was killed ends."""
 
 
 def add_user(
@@ -67,7 +63,7 @@ async def add_user_in_etcd(
     store = opened(config, may_begin=identity is None)
     try:
         await store.load()
-        await until_stopped(store, _PATIENCE * config.broker_session_timeout_ms / 1000)
+        await until_stopped(store, patience_of(config))
     except BaseException:
         await store.close()
         raise

@@ -46,7 +46,7 @@ class AclsHandler:
         self._services = services
         self._acls = services.acls
 
-    # ExitWatcher are raised before the first await: then dispatch answers a long request in steps.
+    # Refusals are raised before the first await: then dispatch answers a long request in steps.
 
     def create_acls(
         self, context: RequestContext, request: types.CreateAclsRequest

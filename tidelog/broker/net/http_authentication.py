@@ -19,7 +19,6 @@ import asyncio
 import json
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, cast
@@ -47,9 +46,8 @@ from tidelog.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from tidelog.broker.net.http import Answer
     from tidelog.broker.net.http_places import HttpConnection
-
-    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BASIC: Final = "basic"
 _BEARER: Final = "bearer"
@@ -81,20 +79,20 @@ def _user_and_password(encoded: str) -> tuple[str, str]:
 class HttpAuthentication:
     """The check of one broker. `is_tls` says whether its HTTP port has TLS."""
 
-    def __init__(self, services: Services, *, is_tls: bool, is_behind_front: bool = False) -> None:
-        """`is_behind_front`: requests come from the HTTP port of several processes, on a private socket."""
+    def __init__(self, services: Services, *, is_tls: bool, is_behind_proxy: bool = False) -> None:
+        """`is_behind_proxy`: requests come from the HTTP port of several processes, on a private socket."""
         self._services = services
         self._users = services.users
         self._now_seconds = asyncio.get_running_loop().time
         self._sessions = Sessions(services.users, self._now_seconds)
         self._is_tls = is_tls
-        self._is_behind_front = is_behind_front
+        self._is_behind_proxy = is_behind_proxy
         # Browsers give a cookie to every port of a host: each broker has its own name.
         self._cookie = f"{'__Host-' if is_tls else ''}tidelog-{services.config.http_port}"
 
     async def answer(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """What `handler` answers to those who may ask; 401 or 403 to others. For aiohttp: a middleware."""
-        if self._is_behind_front:
+        if self._is_behind_proxy:
             request = request.clone(remote=request.headers.get(FORWARDED_HOST, ""))
             if CHECK_ONLY in request.headers:
                 handler = _say_that_it_passed
@@ -268,7 +266,7 @@ class HttpAuthentication:
         return Identity(claims.user, self._users.get(claims.user), self._now_seconds() + left_ms / 1000)
 
     def _user_of_certificate(self, request: web.Request) -> str:
-        if self._is_behind_front:
+        if self._is_behind_proxy:
             return request.headers.get(FORWARDED_USER, "")
         return request.get_extra_info(CLIENT_USER) or ""
 
@@ -291,8 +289,7 @@ class HttpAuthentication:
 def _slowed_down(refused: TooManyGuesses, problem: dict[str, str]) -> web.Response:
     from aiohttp import web
 
-    text, headers = json.dumps(problem), {"Retry-After": str(refused.seconds)}
-    return web.Response(text=text, content_type="application/json", status=429, headers=headers)
+    return web.json_response(problem, status=429, headers={"Retry-After": str(refused.seconds)})
 
 
 async def _say_that_it_passed(_: web.Request) -> web.Response:

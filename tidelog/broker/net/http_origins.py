@@ -12,12 +12,10 @@ Source: W3C's Fetch Metadata; OWASP's page on Cross-Site Request Forgery.
 
 from __future__ import annotations
 
-import json
 import socket
-from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.configuration.address_overrides import is_address
 from tidelog.broker.net.http_console import API, HEADERS, is_of_console
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
@@ -25,7 +23,7 @@ from tidelog.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from aiohttp import web
 
-    Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from tidelog.broker.net.http import Answer
 
 READING: Final = ("GET", "HEAD")
 _OWN_SITES: Final = ("same-origin", "none")
@@ -58,9 +56,7 @@ class OriginCheck:
         problem = {"error": refusal}
         if request.path.startswith(API):
             problem = {"code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name, "message": refusal}
-        return web.Response(
-            text=json.dumps(problem), content_type="application/json", status=403, headers=HEADERS
-        )
+        return web.json_response(problem, status=403, headers=HEADERS)
 
     def _refusal(self, request: web.Request) -> str | None:
         if not self._services.config.is_secured:
@@ -77,7 +73,7 @@ class OriginCheck:
         return None
 
     def _is_known(self, name: str) -> bool:
-        if _is_address(name) or name == "localhost" or name.endswith(".localhost"):
+        if is_address(name) or name == "localhost" or name.endswith(".localhost"):
             return True
         config, brokers = self._services.config, self._services.catalog.brokers.values()
         known = {each.host for broker in brokers for each in broker.listeners}
@@ -89,11 +85,3 @@ def _name_of(host: str) -> str:
     """The name in a Host header, without the port."""
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name.strip("[]").rstrip(".").lower()
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -101,7 +101,7 @@ async def _serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     line.follow(log_events.open_output, asked.set)
     try:
-        front = None if http is None else HttpProxy(config, count, http)
+        proxy = None if http is None else HttpProxy(config, count, http)
         store = await settled_store(config, count, is_again=is_again)
     except (ConfigError, DataFolderError, StoreError) as error:
         return _not_started(str(error))
@@ -112,8 +112,8 @@ async def _serve(
     server = StoreServer(sharing)
     try:
         await server.start(bind_at(store_socket(config.data_dir)))
-        if front is not None:
-            front.start()
+        if proxy is not None:
+            proxy.start()
         line.serves({})
         await asked.wait()
         patience = config.shutdown_timeout_ms / 1000 + _LEAST_PATIENCE_SECONDS
@@ -123,8 +123,8 @@ async def _serve(
             advice = "find out why they do not end; their later commits are not stored"
             logger.warning("store_closed_before_processes", advice=advice)
     finally:
-        if front is not None:
-            await front.stop()
+        if proxy is not None:
+            await proxy.stop()
         await server.close()
         await sharing.close()
     return 0

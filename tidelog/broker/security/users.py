@@ -155,6 +155,20 @@ def check_name(user: str) -> None:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username must be Unicode, got {user!a}")
 
 
+def new_credentials(
+    password: str,
+    mechanisms: Iterable[scram.ScramMechanism] = tuple(scram.ScramMechanism),
+    iterations: int = scram.LEAST_ITERATIONS,
+) -> dict[scram.ScramMechanism, scram.ScramCredential]:
+    """What is stored of a password. Takes some milliseconds: never call it on an event loop."""
+    made = {}
+    for mechanism in mechanisms:
+        salt = os.urandom(scram.SALT_BYTES)
+        salted = scram.salted_password(mechanism, password, salt, iterations)
+        made[mechanism] = scram.credential_of(mechanism, salted, salt, iterations)
+    return made
+
+
 def checked_credential(
     mechanism: scram.ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
 ) -> scram.ScramCredential:

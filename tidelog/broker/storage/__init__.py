@@ -4,6 +4,7 @@
 - `batch_rules`: the checks of a batch that do not depend on its producer's state
 - `checkpoints`: Kafka's text files: checkpoints, leader epochs, partition.metadata, meta.properties
 - `cleaned_offset`: the offset up to which a log may have gaps, as compaction leaves them
+- `compaction/`: log compaction: the last record of each key stays, and older ones are removed
 - `disk`: the only place that touches files
 - `file_range`: bytes of a segment that are sent from the page cache and never come into this process
 - `file_reader`: a file read piece by piece, and the batches of a segment one after the other
@@ -18,7 +19,6 @@
 - `log_lookup`: finding records by time, and the segments that retention deletes
 - `log_segments`: the segments of one log, in order, and what of them is durable
 - `log_types`: what goes into a partition's log and what comes out of it, as values
-- `single_record_batches`: batches of one plain record: all checks in one fast function
 - `manager`: all partition logs under one data folder
 - `offset_checkpoints`: where each log's recovery begins, and where each log starts
 - `open_transactions`: the transactions of one partition that hold its last stable offset back
@@ -38,14 +38,14 @@
 - `retention`: which segments of a log are deleted by size and by age
 - `seen_producer_ids`: the highest producer id in any file, for a catalog that may have lost some
 - `segment`: what readers need of a segment, wherever it is kept
-- `segment_reader`: what is read of a segment: batches by offset, by time and by position
 - `segment_batches`: the batches of a segment's file in large pieces, for readers of the whole file
+- `segment_reader`: what is read of a segment: batches by offset, by time and by position
+- `single_record_batches`: batches of one plain record: all checks in one fast function
 - `snapshot`: producer state on disk: `%020d.snapshot`, named by the offset up to which it covers the log
 - `swap`: replaces the old segments by cleaned ones, so that a crash leaves either, never a mixture
 - `sync_queue`: fdatasync in the kernel, without a thread of the interpreter
 - `transaction_index`: Kafka's index of aborted transactions in one segment, `.txnindex`
 - `truncation`: cuts a closed log back to an offset
 - `upkeep`: checkpoints, snapshots and deletion of segments
-- `compaction/`: log compaction: the last record of each key stays, and older ones are removed
 - `verification/`: searches the files of a partition for damage, with no broker running and nothing changed
 """

@@ -283,15 +283,7 @@ class LogManager:
         return failed
 
     def create(
-        self,
-        topic: str,
-        topic_id: UUID,
-        partition: int,
-        config: LogConfig,
-        now_ms: int,
-        latest_epoch: int = ANY_EPOCH,
-        *,
-        has_copies: bool = False,
+        self, topic: str, topic_id: UUID, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
         """Open the log of a partition, making its folder if there is none. Raises OSError.
 
@@ -304,7 +296,7 @@ class LogManager:
         try:
             folder = self._folder(key, topic_id)
             self._begin_new([key] if folder.is_new else [])
-            return self._begin(key, folder, config, now_ms, latest_epoch, has_copies=has_copies)
+            return self._begin(key, folder, config, now_ms, ANY_EPOCH, has_copies=False)
         except OSError:
             # Its files were not checked to the end, so the next start must not trust them.
             self._unopened = True

@@ -79,7 +79,7 @@ def check(sent: BatchHeader, table: ProducerTable, slot: int, rules: ProducerRul
         expected = increment_sequence(last_sequence, 1)
         if sent.base_sequence != expected:
             for batch in table.batches(slot, count):
-                ended = has_ended(sent, batch, txn_start_offset)
+                ended = _has_ended(sent, batch, txn_start_offset)
                 if ended and sequence_distance(sent.base_sequence, batch.last_sequence) < _HALF_RING:
                     return _of_ended(sent)
                 is_last = batch.last_sequence == sent.last_sequence
@@ -174,7 +174,7 @@ def is_late(marker: TransactionMarker, known: ProducerEntry | None) -> bool:
     )
 
 
-def has_ended(sent: BatchHeader, stored: CachedBatch, txn_start_offset: int) -> bool:
+def _has_ended(sent: BatchHeader, stored: CachedBatch, txn_start_offset: int) -> bool:
     """Whether the transaction of a stored batch has ended. Its producer writes in transactions if `sent` is
     of one; the present one begins at `txn_start_offset`, -1 while there is none."""
     return sent.is_transactional and not 0 <= txn_start_offset <= stored.base_offset

@@ -76,16 +76,13 @@ class FetchSession:
         own = ids if version >= FIRST_BY_ID else None
         if not _is_same(self._ids, own):
             self.failed()
+        held, held_ids, self._ids = self.partitions, self._ids or {}, own
         if not self.is_incremental:
-            self._ids = own
             return Ask(self.session_id, self.epoch, _by_topic(wanted, own), [])
-        held, held_ids = self.partitions, self._ids or {}
         changed = {key: each for key, each in wanted.items() if held.get(key) != each}
         forgotten: dict[TopicKey, list[int]] = {}
         for topic, partition in [key for key in held if key not in wanted]:
             forgotten.setdefault(held_ids.get(topic, topic), []).append(partition)
-        if own is not None:
-            self._ids = {topic: own.get(topic) or held_ids[topic] for topic, _ in (*held, *wanted)}
         return Ask(self.session_id, self.epoch, _by_topic(changed, own), list(forgotten.items()))
 
     def by_name(self, response: FetchResponse) -> FetchResponse:

@@ -25,14 +25,13 @@ from tidelog.protocol.types import NO_OFFSET
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import BrokerUnavailableError, ClientError, RequestTimeoutError, broker_error
-from tidelog.wire.metadata import TopicPartition
+from tidelog.wire.metadata import NO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _FIRST_WITH_STABLE: Final = 7
 _FIRST_WITH_GROUPS: Final = 8
-_NO_TOPIC_ID: Final = UUID(int=0)
 _GONE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -151,7 +150,7 @@ class GroupOffsets:
                 ]
                 return {"group_id": group_id, "topics": named, "require_stable": is_stable}
             asked: list[types.OffsetFetchRequestGroupTopicDict] = [
-                {"name": name, "topic_id": ids[name] or _NO_TOPIC_ID, "partition_indexes": indexes}
+                {"name": name, "topic_id": ids[name] or NO_TOPIC_ID, "partition_indexes": indexes}
                 for name, indexes in topics.items()
             ]
             return {"groups": [{"group_id": group_id, "topics": asked}], "require_stable": is_stable}
@@ -187,7 +186,7 @@ class GroupOffsets:
             "member_id": identity.member_id,
             "group_instance_id": self._membership.group_instance_id if is_member else None,
             "topics": [
-                {"name": name, "topic_id": ids[name] or _NO_TOPIC_ID, "partitions": entries}
+                {"name": name, "topic_id": ids[name] or NO_TOPIC_ID, "partitions": entries}
                 for name, entries in topics.items()
             ],
         }

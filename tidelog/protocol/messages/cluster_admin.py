@@ -1,7 +1,7 @@
 """APIs to operate a cluster: log folders, leaders, reassignments, quorum, features.
 
 Declarations only. Source: the JSON definitions of the same names (KIP-113, KIP-183, KIP-455, KIP-460,
-KIP-584, KIP-595, KIP-631, KIP-714, KIP-827, KIP-836, KIP-853, KIP-1142).
+KIP-584, KIP-595, KIP-631, KIP-827, KIP-836, KIP-853, KIP-1142).
 """
 
 from tidelog.protocol.messages.declaration import ERROR, Field, by_partition, message, structs

@@ -1,11 +1,11 @@
 """Decodes records of any sizes with one unpack call each: two lengths determine the position of all fields.
 
-Owns: the layouts, and the decoding of records by them. A layout is a `struct` layout of the fields, one per
-pair of record length and key length seen so far. They serve the records that most producers send: dense
-offsets, no headers, values that are not None, timestamps within 63 ms of the batch's, at most half a
-kilobyte. Invariants: the result is the same as that of `columns`. It is None for anything unexpected, and
-nothing is raised: the assumptions of a layout are checked afterwards, column by column. Memory stays below
-three megabytes. Safe in any thread.
+Owns: the layouts, and the decoding of records by them. A layout unpacks the fields of a record with one
+`struct` call; there is one per pair of record length and key length seen so far. They serve the records that
+most producers send: dense offsets, no headers, values that are not None, timestamps within 63 ms of the
+batch's, at most half a kilobyte. Invariants: the result is the same as that of `columns`. It is None for
+anything unexpected, and nothing is raised: the assumptions of a layout are checked afterwards, column by
+column. Memory stays below three megabytes. Safe in any thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +19,18 @@ from tidelog.protocol.records.varints import ONE_BYTE_DELTAS, SHORT_NUMBERS, TAB
 # Longer records have so many lengths that making their layouts would take more time than they save.
 _LONGEST = 512
 # Per width of offset deltas.
-_MOST_STENCILS = 2048
+_MOST_LAYOUTS = 2048
 _NULL = 1
 
 
 # An unpacker of a record into timestamp delta, offset delta, key, size of the value, value, and number of
 # headers; the record's size in bytes; the expected size of the value, after the key's own size if that is
 # None.
-_Stencil = tuple[Callable[[bytes, int], tuple[Any, ...]], int, bytes]
+_Layout = tuple[Callable[[bytes, int], tuple[Any, ...]], int, bytes]
 
 
 class _ByLength(dict[bytes, "_ByKey"]):
-    """Stencils for records whose offset deltas take `offset_width` bytes, by their first two bytes."""
+    """Layouts for records whose offset deltas take `offset_width` bytes, by their first two bytes."""
 
     __slots__ = ("_made", "offset_width")
 
@@ -51,13 +51,13 @@ class _ByLength(dict[bytes, "_ByKey"]):
     def make_room(self) -> None:
         """Make space for one more layout: drop all of them if there are too many."""
         self._made += 1
-        if self._made > _MOST_STENCILS:
+        if self._made > _MOST_LAYOUTS:
             self.clear()
             self._made = 0
 
 
-class _ByKey(dict[int, _Stencil]):
-    """Stencils for records of one length, by the byte of the key's length, which is at `key_at`."""
+class _ByKey(dict[int, _Layout]):
+    """Layouts for records of one length, by the byte of the key's length, which is at `key_at`."""
 
     __slots__ = ("_head", "_owner", "_room", "key_at")
 
@@ -68,7 +68,7 @@ class _ByKey(dict[int, _Stencil]):
         # For the key, the value and its size.
         self._room = length - owner.offset_width - 4
 
-    def __missing__(self, key_byte: int) -> _Stencil:
+    def __missing__(self, key_byte: int) -> _Layout:
         key_size = 0 if key_byte == _NULL else key_byte >> 1
         room = self._room - key_size
         value_size = room - 1 if room <= SHORT_NUMBERS else room - 2

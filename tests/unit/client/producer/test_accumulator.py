@@ -221,7 +221,7 @@ def test_small_batches_await_more_while_a_send_only_pauses() -> None:
     assert not it.awaits_more()
     for number in range(1, 100):
         put(it, it.queue(TopicPartition("t", number)))
-    # Batcher the batches are large, but each of them is small.
+    # Together the batches are large, but each of them is small.
     assert it.awaits_more()
     assert not it.grow(queue, 300_000)
     queue.open = None

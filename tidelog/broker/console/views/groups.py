@@ -282,7 +282,8 @@ async def described(
     shown = lags[offset : offset + limit]
     elsewhere: dict[str, list[int]] = {}
     for lag in shown:
-        if (lag.topic, lag.partition) in ends:
+        place = lag.topic, lag.partition
+        if place in ends and place not in services.replicas:  # A replica knows its start itself.
             elsewhere.setdefault(lag.topic, []).append(lag.partition)
     starts = await ask_offsets(elsewhere, EARLIEST_TIMESTAMP) if elsewhere else {}
     return {
