@@ -1,8 +1,9 @@
 """Replicas of several brokers: what was acknowledged is on each of them, once, whoever leads."""
 
 import errno
+import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from tests.unit.broker.test_services import batch as one_batch
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Change, PartitionsChanged, Topic
 from tidelog.broker.peers import snapshots
+from tidelog.broker.replicas import fetchers, maintenance
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET, RECOVERY_POINTS
+from tidelog.broker.storage.disk import Disk
 from tidelog.client import Admin, BrokerError, Consumer, LogTruncationError, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import NodeEndpoint
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import Buffer
 
 SHORT = {"broker_session_timeout_ms": 1_000, "replica_fetch_wait_max_ms": 50}
 
@@ -303,6 +307,67 @@ async def test_a_copy_of_a_compacted_log_knows_the_epochs_of_which_no_batch_is_l
     assert found.truncated_bytes
     assert not found.is_damaged
     await in_sync(cluster, 3, "c")
+
+
+async def test_a_log_that_cannot_be_truncated_for_lack_of_space_follows_once_there_is_space(
+    cluster: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetchers, "CHANGE_RETRY_SECONDS", 0.05)
+    leader, follower = (await made(cluster, "u", 2)).partitions[0].replicas
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("u", b"both", partition=0)
+        await cluster.kill(follower)
+        await until(lambda: cluster.topic("u").partitions[0].isr == (leader,))
+        await producer.send_and_wait("u", b"lost", partition=0)
+    await cluster.kill(leader)
+    await cluster.start(follower)
+    await until(lambda: cluster.leader_of("u", 0) == NO_LEADER)
+    await cluster.agreed()
+    assert await elected(cluster, follower, "u", 1) == ErrorCode.NONE
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("u", b"instead", partition=0)
+    replace_file, refused = Disk.replace_file, 0
+
+    def on_a_full_disk(disk: Disk, path: Path, buffers: Iterable[Buffer], **how: bool) -> None:
+        nonlocal refused
+        if path == tmp_path / f"broker-{leader}" / RECOVERY_POINTS:
+            refused += 1
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        replace_file(disk, path, buffers, **how)
+
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "replace_file", on_a_full_disk)
+        await cluster.start(leader)
+        await until(lambda: refused > 5)
+        assert not cluster[leader].services.partitions.unopened
+        assert not cluster[follower].services.catalog.brokers[leader].offline
+    await until(lambda: len(cluster.topic("u").partitions[0].isr) == 2)
+    log = cluster[leader].services.replicas["u", 0].log
+    assert (log.end_offset, log.leader_epoch_for(1)) == (2, cluster.topic("u").partitions[0].leader_epoch)
+
+
+async def test_a_log_that_finds_space_after_the_start_is_served_and_not_offline_any_more(
+    cluster: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = cluster.leader_of("t", 0)
+    follower = leader % 3 + 1
+    await cluster.stop(follower)
+    await in_sync(cluster, 2)
+    opens = Disk.open
+
+    def on_a_full_disk(disk: Disk, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+        if flags & os.O_CREAT and path.parent.match(f"broker-{follower}/t-0"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opens(disk, path, flags)
+
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "open", on_a_full_disk)
+        monkeypatch.setattr(maintenance, "OPEN_AGAIN_INTERVAL_MS", 50)
+        await cluster.start(follower)
+        await until(lambda: bool(cluster[leader].services.catalog.brokers[follower].offline))
+    await until(lambda: not cluster[leader].services.catalog.brokers[follower].offline)
+    await in_sync(cluster, 3)
+    assert cluster[follower].services.replicas["t", 0].is_follower
 
 
 async def test_only_an_operator_lets_a_broker_lead_that_may_lack_records(cluster: Brokers) -> None:

@@ -271,7 +271,14 @@ class _Opening:
         return made
 
     def _maintenance(self) -> Maintenance:
-        made = Maintenance(self._partitions, self._clock_ms, self._steady_ms, self._config, self._events)
+        made = Maintenance(
+            self._partitions,
+            self._clock_ms,
+            self._steady_ms,
+            self._config,
+            self._events,
+            partial(self._reconciler.open_again, self._cluster.catalog),
+        )
         made.start()
         return made
 

@@ -130,6 +130,7 @@ class Services:
             self.transactions.refuse_while(lambda: membership.is_cut_off)
             partitions.when_troubled = self._give_up
             partitions.when_unopened = self._report_offline
+            partitions.when_opened = self._report_opened
             for topic, index in partitions.unopened:
                 self._report_offline(topic, index)
 
@@ -239,6 +240,11 @@ class Services:
         known = self.catalog.topic(topic)
         if self.membership is not None and known is not None and len(known.partitions[index].replicas) > 1:
             self.membership.report_offline(known.topic_id, index)
+
+    def _report_opened(self, topic: str, index: int) -> None:
+        known = self.catalog.topic(topic)
+        if self.membership is not None and known is not None:
+            self.membership.report_opened(known.topic_id, index)
 
     async def hand_over(self, timeout_ms: int) -> bool:
         """Let others lead what they can lead, while this broker still answers. Returns whether they do.

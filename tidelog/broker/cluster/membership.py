@@ -531,10 +531,14 @@ class Membership:
         await self._change_all([partial(election_as_asked, topic_id=topic_id, indexes=indexes, elect=elect)])
 
     def report_offline(self, topic_id: UUID, index: int) -> None:
-        """The log of a replica failed: until this broker is started again, or gets a new replica, another one
-        leads the partition, or none where no other may."""
+        """The log of a replica failed: until this broker is started again, gets a new replica, or opens the
+        log, another one leads the partition, or none where no other may."""
         if (topic_id, index) not in self._broker.offline and len(self._broker.offline) < MOST_OFFLINE:
             self._set_offline((*self._broker.offline, (topic_id, index)))
+
+    def report_opened(self, topic_id: UUID, index: int) -> None:
+        """The log of a replica that was reported as offline is open."""
+        self._set_offline(tuple(each for each in self._broker.offline if each != (topic_id, index)))
 
     def _set_offline(self, offline: tuple[tuple[UUID, int], ...]) -> None:
         """The replicas whose logs failed are these, without those that were removed with their logs."""

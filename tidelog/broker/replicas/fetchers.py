@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import Final
+from uuid import UUID
 
 import structlog
 
@@ -27,10 +29,13 @@ from tidelog.broker.replicas.fetching import Fetching, FetchLimits
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replication_quota import ReplicationQuota
+from tidelog.broker.storage.disk import repeated_advice_on
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.hot import FetchRequest, FetchResponse
 
+CHANGE_RETRY_SECONDS: Final = 5.0
+"""How long a change of a log's files waits that found no space: it reads the end of the log each time."""
 logger = structlog.get_logger(__name__)
 
 
@@ -69,7 +74,9 @@ class Fetchers:
         self._fetchers: dict[int, Fetcher] = {}
         self._leaders: dict[Replica, int] = {}
         self._repairs: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self._changing: dict[tuple[UUID, int], int] = {}
+        """The leader epochs in which logs are truncated, or start over, and in which that waits for space."""
+        self._closing = asyncio.Event()
         partitions.role_followers.append(self.role_changed)
 
     def role_changed(self, replica: Replica) -> None:
@@ -77,7 +84,9 @@ class Fetchers:
         before = self._leaders.pop(replica, None)
         if before is not None:
             self._fetchers[before].remove(replica)
-        if self._is_closed or not replica.is_follower or replica.leader_id == NO_LEADER:
+        if self._closing.is_set() or not replica.is_follower or replica.leader_id == NO_LEADER:
+            return
+        if self._changing.get((replica.topic_id, replica.partition)) == replica.leader_epoch:
             return
         self._leaders[replica] = replica.leader_id
         self._fetcher(replica.leader_id).add(replica)
@@ -127,7 +136,8 @@ class Fetchers:
             end_offset=end_offset,
             end_offset_before=log.end_offset,
         )
-        self._begin(self._partitions.truncate(replica, replica.leader_epoch, end_offset, self._catalog))
+        change = self._partitions.truncate(replica, replica.leader_epoch, end_offset, self._catalog)
+        self._begin(self._changed(replica, change))
 
     def out_of_range(self, replica: Replica) -> None:
         """See `Repair`."""
@@ -147,7 +157,33 @@ class Fetchers:
             end_offset_before=replica.log.end_offset,
             advice="nothing to do: the leader has deleted what would follow the records here",
         )
-        await self._partitions.start_over(replica, leader_epoch, snapshot, self._catalog)
+        change = self._partitions.start_over(replica, leader_epoch, snapshot, self._catalog)
+        await self._changed(replica, change)
+
+    async def _changed(self, replica: Replica, change: Awaitable[None]) -> None:
+        """Wait for the change of a log. If the disk has no space for it, ask the leader again later."""
+        key, leader_epoch = (replica.topic_id, replica.partition), replica.leader_epoch
+        self._changing[key] = leader_epoch
+        try:
+            await change
+        except OSError as error:
+            self._events.warning(
+                "replica_not_changed",
+                replica.topic,
+                topic=replica.topic,
+                partition=replica.partition,
+                error=str(error),
+                advice=repeated_advice_on(error, ""),
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHANGE_RETRY_SECONDS):
+                    await self._closing.wait()
+        finally:
+            if self._changing.get(key) == leader_epoch:
+                del self._changing[key]
+        now = self._partitions.replicas.get((replica.topic, replica.partition))
+        if now is not None and (now.topic_id, now.leader_epoch) == (replica.topic_id, leader_epoch):
+            self.role_changed(now)
 
     def epochs_unknown(self, replica: Replica, epoch: int) -> None:
         """See `Repair`."""
@@ -194,7 +230,7 @@ class Fetchers:
 
     async def close(self) -> None:
         """Fetch nothing more; repairs that are in progress end."""
-        self._is_closed = True
+        self._closing.set()
         for fetcher in self._fetchers.values():
             await fetcher.close()
         if self._repairs:

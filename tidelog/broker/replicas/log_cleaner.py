@@ -28,7 +28,7 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.storage.compaction.cleaner import CleanStats, CleanStoppedError, LogClean, Pacing
 from tidelog.broker.storage.compaction.selection import Cleanable, overdue_ms
-from tidelog.broker.storage.disk import FULL, Disk, advice_on, is_out_of_handles
+from tidelog.broker.storage.disk import Disk, advice_on, may_be_repeated
 from tidelog.broker.storage.local_segment import LocalSegment
 from tidelog.broker.storage.producer_table import last_offsets_of, producer_ids_of
 from tidelog.broker.storage.swap import HalfSwappedError, discard
@@ -232,7 +232,7 @@ class LogCleaner:
     def _report_failure(self, replica: Replica, found: Cleanable, error: Exception) -> None:
         if not self._is_open(replica) or replica.log.compaction.has_lost_segments(found):
             return  # Its files went away while they were read. The next clean reads those that are left.
-        is_retried = isinstance(error, OSError) and (error.errno in FULL or is_out_of_handles(error))
+        is_retried = may_be_repeated(error)
         if not is_retried:
             self._uncleanable.add(_key(replica))
         logger.error(

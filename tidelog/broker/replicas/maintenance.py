@@ -19,6 +19,7 @@ CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
 """How often to look for a log that has more to read after a crash than CHECKPOINT_BYTES."""
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+OPEN_AGAIN_INTERVAL_MS = 5_000
 _OLD_ADVICE = (
     "retention counts from a record's timestamp, and these were older than retention.ms when they were "
     "written; to keep such records, set retention.ms=-1, or message.timestamp.type=LogAppendTime, before "
@@ -37,15 +38,19 @@ class Maintenance:
         steady_ms: Callable[[], int],
         config: BrokerConfig,
         events: PeerEvents,
+        open_again: Callable[[], None],
     ) -> None:
+        """`open_again` opens the logs for which space or file handles were lacking."""
         self._partitions = partitions
         self._events = events
+        self._open_lacking = open_again
         self._clock_ms = clock_ms
         self._steady_ms = steady_ms
         self._jobs: tuple[tuple[str, int, Callable[[], Awaitable[None]]], ...] = (
             ("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.checkpoint),
             ("checkpoint_bytes", CHECKPOINT_BYTES_INTERVAL_MS, self.checkpoint_long_tails),
             ("retention", config.log_retention_check_interval_ms, self.apply_retention),
+            ("open_again", OPEN_AGAIN_INTERVAL_MS, self._open_again),
             ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -145,6 +150,9 @@ class Maintenance:
                 retention_ms=expired.retention_ms,
                 advice=_OLD_ADVICE,
             )
+
+    async def _open_again(self) -> None:
+        self._open_lacking()
 
     async def expire_producers(self) -> None:
         """Forget idle producers, some thousands per step, so that a million at once do not stop the loop."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import cast
@@ -31,14 +32,15 @@ from tidelog.broker.replicas.ownership import settle_strays
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.replicas.roles import Role, is_unclean, partitions_held, role_in
-from tidelog.broker.storage.disk import advice_on
+from tidelog.broker.storage.disk import may_be_repeated, repeated_advice_on
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager, NewPartitions
 from tidelog.broker.storage.partition_log import PartitionLog
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Pace, Steps
 
+_DISK_ADVICE = "check the disk that holds the data folder, then restart the broker"
 logger = structlog.get_logger(__name__)
 
 
@@ -58,13 +60,15 @@ class Partitions:
     ) -> None:
         self.replicas: dict[tuple[str, int], Replica] = {}
         self.unopened: set[tuple[str, int]] = set()
-        """Partitions whose log could not be opened at the start."""
+        """Partitions whose log could not be opened, or not again after a repair."""
         self.role_followers: list[Callable[[Replica], None]] = []
         """Called with each replica that begins, gets another role, or ends."""
         self.when_troubled: Callable[[Replica], None] = lambda _: None
         """Called with each replica whose log failed or has no space."""
         self.when_unopened: Callable[[str, int], None] = lambda _topic, _index: None
         """Called with each partition whose log could not be opened."""
+        self.when_opened: Callable[[str, int], None] = lambda _topic, _index: None
+        """Called with each of those whose log is open after all."""
         self._in_repair: dict[tuple[str, int], Replica] = {}
         """Those that ended because their logs are changed. Another one takes their place unless removed."""
         self.are_moved = False
@@ -115,6 +119,14 @@ class Partitions:
         async with self.disk_work:
             await asyncio.to_thread(lambda: self.logs.open_all(every(), self._clock_ms(), epochs, copied))
 
+    def lacking(self, catalog: Catalog) -> list[tuple[Topic, Sequence[int]]]:
+        """Partitions without a replica here whose logs `open` may open now, though it could not before."""
+        indexes: defaultdict[str, list[int]] = defaultdict(list)
+        for name, index in sorted(self.logs.lacking & self.unopened):
+            indexes[name].append(index)
+        topics = ((catalog.topic(name), found) for name, found in indexes.items())
+        return [(topic, found) for topic, found in topics if topic is not None]
+
     @property
     def highest_producer_id(self) -> int:
         """The highest that any open log knows of, or -1."""
@@ -161,6 +173,9 @@ class Partitions:
             self._metrics.partition_failed()
             self.when_unopened(*key)
             return
+        if key in self.unopened:
+            self.unopened.discard(key)
+            self.when_opened(*key)
         self._metrics.log_recovered(len(log.recovery.corrupt_snapshots), log.recovery.truncated_bytes)
         replica = self.replicas[key] = Replica(
             topic.topic_id,
@@ -206,7 +221,7 @@ class Partitions:
 
     async def truncate(self, replica: Replica, leader_epoch: int, end_offset: int, catalog: Catalog) -> None:
         """Cut the log of a follower back, as the leader of this epoch says, unless another epoch has begun. A
-        new replica replaces it, in its current role."""
+        new replica replaces it, in its current role. Raises OSError if the new one may be cut back later."""
         name, index = replica.topic, replica.partition
         await self._exchange(
             replica,
@@ -241,13 +256,18 @@ class Partitions:
         del self.replicas[key]
         self._tell(replica)
         await self.flushed(replica)
+        lacking: OSError | None = None
         try:
             async with self.disk_work:
                 if self.logs.logs.get(key) is replica.log:
                     await asyncio.to_thread(change)
         except (OSError, ApiError, ValueError) as error:
-            advice = advice_on(error, "check the disk that holds the data folder, then restart the broker")
-            logger.error("partition_offline", topic=key[0], partition=key[1], error=str(error), advice=advice)
+            if isinstance(error, OSError) and may_be_repeated(error) and key in self.logs.logs:
+                lacking = again(error)
+            else:
+                advice = repeated_advice_on(error, _DISK_ADVICE)
+                what = {"topic": key[0], "partition": key[1], "error": str(error)}
+                logger.error("partition_offline", **what, advice=advice)
         topic = catalog.topic_by_id(replica.topic_id)
         role = role_in(topic, replica.partition, self.node_id)
         if self._in_repair.get(key) is replica:
@@ -256,6 +276,8 @@ class Partitions:
                 # Else a follower that serves consumers had nothing committed until its leader answers.
                 committed_end = 0 if replica.may_lose_committed else replica.progress.committed.offset
                 self.begin(topic, replica.partition, role, committed_end)
+        if lacking is not None:
+            raise lacking
 
     def stop(self, topic: Topic, index: int) -> None:
         """Let a replica serve and copy nothing more; `end` comes later."""

@@ -111,6 +111,26 @@ class Reconciler:
                         self._partitions.begin(topic, index, role)
             self.gone |= deleted
 
+    def open_again(self, catalog: Catalog) -> None:
+        """Start the replicas whose logs could not be opened for lack of space or file handles, if they can be
+        opened now."""
+        self._begin(self._opened_again(catalog))
+
+    def _opened_again(self, catalog: Catalog) -> _Work:
+        wanted = self._partitions.lacking(catalog)
+        if wanted:
+            yield self._open(wanted)
+        for before, indexes in wanted:
+            topic = catalog.topic_by_id(before.topic_id)
+            for index in indexes:
+                role = role_in(topic, index, self._partitions.node_id)
+                if (
+                    topic is not None
+                    and role is not None
+                    and (topic.name, index) in self._partitions.logs.logs
+                ):
+                    self._partitions.begin(topic, index, role)
+
     async def prepare(self, topic: Topic, first: int) -> None:
         """Make folders and logs for partitions of `topic` from `first` on, all or none, before it is stored.
 

@@ -35,9 +35,25 @@ HANDLES_ADVICE = (
     "too many files are open: raise the limit (ulimit -n) or close some of them; nothing is damaged, and "
     "the work continues by itself once file handles are free"
 )
+SPACE_ADVICE = (
+    "free space on the disk that holds the data folder; nothing is damaged, and the broker tries again by "
+    "itself"
+)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""After these errors, except from a sync, the disk still works: the write is cut off, the log continues."""
+"""After these errors, except from a sync (`SyncError`), the disk still works: the write is cut off, the log
+continues."""
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class SyncError(OSError):
+    """A sync failed: what it covered may be lost, whatever its errno is. It is never repeated."""
+
+
+def may_be_repeated(error: BaseException | None) -> bool:
+    """Whether space or file handles were lacking, and no sync has failed: nothing is in doubt."""
+    if isinstance(error, SyncError) or not isinstance(error, OSError):
+        return False
+    return error.errno in FULL or is_out_of_handles(error)
 
 
 def is_out_of_handles(error: BaseException | None) -> bool:
@@ -51,6 +67,11 @@ def is_out_of_handles(error: BaseException | None) -> bool:
 def advice_on(error: BaseException | None, otherwise: str) -> str:
     """What to do about `error`: HANDLES_ADVICE if it says that handles are lacking."""
     return HANDLES_ADVICE if is_out_of_handles(error) else otherwise
+
+
+def repeated_advice_on(error: BaseException | None, otherwise: str) -> str:
+    """What to do about `error` of work that is done again if `may_be_repeated`."""
+    return advice_on(error, SPACE_ADVICE if may_be_repeated(error) else otherwise)
 
 
 class HandleLimitError(OSError):
@@ -93,7 +114,11 @@ class Disk:
         return os.sendfile(socket_fd, fd, position, size)
 
     def fdatasync(self, fd: int) -> None:
-        os.fdatasync(fd)
+        """Raises SyncError."""
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise SyncError(error.errno, error.strerror) from error
 
     def sync_queue(self) -> SyncQueue | None:
         """The kernel's own way to `fdatasync` without a thread; None if there is none.
@@ -141,10 +166,15 @@ class Disk:
         os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
 
     def fsync_directory(self, path: Path) -> None:
-        """Make the names in a directory durable: without it a power cut may remove a new file."""
+        """Make the names in a directory durable: without it a power cut may remove a new file.
+
+        Raises SyncError, and OSError if the directory cannot be opened.
+        """
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise SyncError(error.errno, error.strerror) from error
         finally:
             os.close(fd)
 

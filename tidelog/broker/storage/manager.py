@@ -7,7 +7,9 @@ Invariants:
 - one process holds the folder (flock; the kernel releases it when the process ends);
 - the clean-shutdown marker is removed, durably, before anything is appended. It is written again only when
   every log was flushed, with its indexes and snapshot;
-- a recovery point in the checkpoint is never ahead of what is durable.
+- a recovery point in the checkpoint is never ahead of what is durable;
+- a log whose files could not be opened or changed for lack of space or file handles may be opened again in
+  this process. After any other error, and after a failed sync, only the next start opens it.
 
 `open_all`, `create`, `create_many`, `delete`, `purge`, `write_checkpoints` and `close` block on the disk:
 while the loop serves requests, call them in a thread (only one at a time of those that create or remove). The
@@ -37,7 +39,14 @@ from tidelog.broker.storage.checkpoints import (
     note_boot,
     read_leader_epochs,
 )
-from tidelog.broker.storage.disk import Disk, HandleLimitError, advice_on, is_out_of_handles
+from tidelog.broker.storage.disk import (
+    Disk,
+    HandleLimitError,
+    advice_on,
+    is_out_of_handles,
+    may_be_repeated,
+    repeated_advice_on,
+)
 from tidelog.broker.storage.folders import (
     Folders,
     ForeignFolderError,
@@ -130,8 +139,10 @@ class LogManager:
     ) -> None:
         self.data_dir = data_dir
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.lacking: set[TopicPartition] = set()
+        """Partitions whose logs are not open for lack of space or file handles: `open_all` may open them."""
         self.was_clean = False
-        """Whether the last process shut down cleanly."""
+        """Whether the last process shut down cleanly, and no log was given up since."""
         self._disk = disk or Disk()
         self._folders = Folders(data_dir, self._disk)
         self._next_producer_id = next_producer_id
@@ -227,6 +238,7 @@ class LogManager:
             self._begin_new(new)
         except OSError as error:
             failed += [(key, error) for key in new]
+            self._take_back(new)  # Another attempt would not make their names durable.
             found = {key: each for key, each in found.items() if not each[0].is_new}
         for key, (folder, config) in found.items():
             latest, has_copies = (latest_epochs or {}).get(key, ANY_EPOCH), key in copied
@@ -239,16 +251,28 @@ class LogManager:
         failed += self._flush(opened)
         # Their files were not checked to the end, so the next start must not trust them.
         self._unopened |= bool(failed)
-        for (topic, partition), failure in failed:
+        self.lacking -= self.logs.keys()
+        known = self.lacking.copy()
+        for key, failure in failed:
             if is_out_of_handles(failure):
-                raise failure  # This log is not damaged, and the next logs would find no handle either.
+                # These logs are not damaged, and the next ones would find no handle either.
+                in_doubt = {each for each, error in failed if not may_be_repeated(error)}
+                self.lacking |= (found.keys() | {each for each, _ in failed}) - self.logs.keys() - in_doubt
+                raise failure
+            if may_be_repeated(failure):
+                self.lacking.add(key)
+            else:
+                self.lacking.discard(key)
+            if key in known & self.lacking:
+                continue
+            topic, partition = key
             is_foreign = isinstance(failure, ForeignFolderError)
             logger.error(
                 "partition_offline",
                 topic=topic,
                 partition=partition,
                 error=str(failure),
-                advice=_FOREIGN_ADVICE if is_foreign else _OPEN_ADVICE,
+                advice=_FOREIGN_ADVICE if is_foreign else repeated_advice_on(failure, _OPEN_ADVICE),
             )
         if any(log.recovery.below_recovery_point for log in self.logs.values()):
             # Else the next crash would take what is appended below the old point for durable.
@@ -492,8 +516,7 @@ class LogManager:
         leader epochs and producer state together. Returns the log that replaces the earlier one.
 
         Blocking; no work on the log may be under way. Raises ApiError for an offset that it does not hold,
-        and OSError: then the partition is offline until the next start, which finds a log that ends there or
-        later.
+        and OSError: see `_open_unchanged`; then a log is found that ends there or later.
         """
         key = (topic, partition)
         log = self.logs[key]
@@ -504,9 +527,12 @@ class LogManager:
                 f" {offset}",
             )
         del self.logs[key]
+        self._checkpoints.note(key, log.recovery_point, log.start_offset)
         try:
-            if not log.close(clean=True, revoke=True):
-                raise OSError(f"{log.folder} could not be made durable: {log.failure}")
+            try:
+                log.make_durable()
+            finally:
+                log.close(clean=False, revoke=True)
             cut = find_cut(self._disk, log.folder, offset)
             self._checkpoints.note(key, min(log.recovery_point, cut.end_offset), log.start_offset)
             self.write_checkpoints()
@@ -516,8 +542,8 @@ class LogManager:
                 frozen = producers_before(log.producers.view(), cut.first_offset)
                 write_snapshot(self._disk, log.folder, cut.first_offset, frozen)
             shorter = self._open(key, log.folder, log.config, now_ms, is_clean=True)
-        except OSError:
-            self._unopened = True
+        except OSError as error:
+            self._open_unchanged(log, error, now_ms)
             raise
         self.logs[key] = shorter
         return shorter
@@ -527,8 +553,8 @@ class LogManager:
         the log that replaces the earlier one.
 
         Blocking; no work on the log may be under way. Raises ValueError for a snapshot that is damaged, then
-        nothing has changed, and OSError: then the partition is offline until the next start, which finds the
-        log that was wanted, or one that has to start over.
+        nothing has changed, and OSError: see `_open_unchanged`; then the log that was wanted is found, or one
+        that has to start over.
         """
         offset, frozen = decode_snapshot(snapshot)
         key = (topic, partition)
@@ -542,15 +568,35 @@ class LogManager:
             self._checkpoints.note(key, 0, offset)
             self.write_checkpoints()
             empty = self._open(key, log.folder, log.config, now_ms, is_clean=True)
-        except OSError:
-            self._unopened = True
+        except OSError as error:
+            self._open_unchanged(log, error, now_ms)
             raise
         self.logs[key] = empty
         return empty
 
+    def _open_unchanged(self, closed: PartitionLog, error: OSError, now_ms: int) -> None:
+        """Open a log as it is after a change of its files failed. If anything is in doubt, or that fails as
+        well, the partition is offline: until `open_all` if it is `lacking`, else until the next start."""
+        key = closed.topic, closed.partition
+        self.was_clean, self._unopened = False, True
+        if closed.failure is not None or not may_be_repeated(error):
+            return
+        failed = [error]
+        try:
+            log = self._open(key, closed.folder, closed.config, now_ms, is_clean=False, has_copies=True)
+            self.logs[key] = log
+            failed = [failure for _, failure in self._flush([log])]
+            if not failed and closed.start_offset <= log.flushed_end_offset:
+                log.delete_records_before(closed.start_offset)
+        except OSError as again_failed:
+            failed = [again_failed]
+        if failed and may_be_repeated(failed[0]):
+            self.lacking.add(key)
+
     def delete(self, keys: Sequence[TopicPartition]) -> None:
         """Close logs without work under way, and remove their folders with one sync of all names. Raises
         OSError: then folders may be left."""
+        self.lacking.difference_update(keys)
         for key in keys:
             log = self.logs.pop(key, None)
             if log is not None:

@@ -580,6 +580,16 @@ class PartitionLog(ReadableLog):
             return True  # It never held anything.
         return not self._cleaned.is_dirty and self._upkeep.is_settled(self._epochs, self.end_offset)
 
+    def make_durable(self) -> None:
+        """Flush, write indexes and a snapshot. Raises OSError; then only `close` may follow."""
+        if self.failure is not None:
+            raise OSError(f"{self.topic}-{self.partition} is offline: {self.failure}")
+        if self._cleaned.is_dirty:
+            self._cleaned.save(self._cleaned.offset)
+            self._cleaned.is_dirty = False
+        if not self.is_settled:
+            self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
+
     def close(self, clean: bool, *, revoke: bool = False) -> bool:
         """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way. With
         `revoke` answers that are being sent get no more of the files.
@@ -589,11 +599,7 @@ class PartitionLog(ReadableLog):
         try:
             if not clean or self.failure is not None:
                 return False
-            if self._cleaned.is_dirty:
-                self._cleaned.save(self._cleaned.offset)
-                self._cleaned.is_dirty = False
-            if not self.is_settled:
-                self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
+            self.make_durable()
             return True
         except OSError as error:
             self.mark_failed(error)

@@ -442,6 +442,56 @@ async def test_what_others_created_and_the_disk_does_not_take_is_offline_and_not
     await services.close()
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EMFILE])
+async def test_what_the_disk_has_no_space_or_handle_for_is_opened_later(tmp_path: Path, number: int) -> None:
+    disk = BadDisk(number)
+    services = await opened(tmp_path, disk=disk)
+    disk.refuses = "t-1"
+    await created_by_others(services, *assign(3, [1]))
+    assert refusal(lambda: services.replica("t", 1)) == ErrorCode.KAFKA_STORAGE_ERROR
+    services.reconciler.open_again(services.catalog)
+    await services.reconciler.settled()
+    assert refusal(lambda: services.replica("t", 1)) == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.refuses = ""
+    services.reconciler.open_again(services.catalog)
+    await services.reconciler.settled()
+    assert sorted(services.replicas) == [("t", 0), ("t", 1), ("t", 2)]
+    assert not services.partitions.unopened
+    for index in range(3):
+        services.replica("t", index).append_as_leader(batch(), NOW_MS)
+    await services.close()
+
+
+async def test_a_start_on_a_full_disk_serves_all_partitions_once_there_is_space(tmp_path: Path) -> None:
+    services = await opened(tmp_path)
+    await services.topics.create("t", NewTopic(num_partitions=2))
+    await stored(services, b"v")
+    await services.close()
+    disk = BadDisk(errno.ENOSPC)
+    disk.refuses = "t-0"
+    services = await opened(tmp_path, disk=disk)
+    assert sorted(services.replicas) == [("t", 1)]
+    disk.refuses = ""
+    services.reconciler.open_again(services.catalog)
+    await services.reconciler.settled()
+    assert services.replica("t", 0).log.end_offset == 1
+    await stored(services, b"v")
+    await services.close()
+
+
+async def test_a_topic_that_is_deleted_before_there_is_space_is_not_opened(tmp_path: Path) -> None:
+    disk = BadDisk(errno.ENOSPC)
+    services = await opened(tmp_path, disk=disk)
+    disk.refuses = "t-0"
+    topic_id = await created_by_others(services, led_by(1, 0))
+    disk.refuses = ""
+    await changed(services, TopicDeleted(topic_id, (1,)))
+    services.reconciler.open_again(services.catalog)
+    await services.reconciler.settled()
+    assert (services.replicas, services.partitions.logs.logs, folders(tmp_path)) == ({}, {}, [])
+    await services.close()
+
+
 async def test_work_that_breaks_off_keeps_no_later_one_from_being_done(
     services: Services, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,7 @@ from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster_stores import STORE_FILE
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.services import Services
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import FULL, Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -44,7 +44,8 @@ class BadDisk(Disk):
             raise OSError(self.number, os.strerror(self.number))
 
     def open(self, path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
-        self._look(path)
+        if self.number not in FULL or flags & os.O_CREAT:
+            self._look(path)
         return super().open(path, flags)
 
     def make_directory(self, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from tidelog.broker.storage.batch_rules import AppendOrigin
 from tidelog.broker.storage.compaction.cleaner import CleanStats, LogClean, Pacing
 from tidelog.broker.storage.compaction.selection import Cleanable
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk, SyncError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, Read
 from tidelog.broker.storage.producer_table import ProducerEntry, last_offsets_of, producer_ids_of
@@ -225,7 +225,7 @@ class FaultyDisk(Disk):
 
     def fdatasync(self, fd: int) -> None:
         if self.fdatasync_error is not None:
-            raise _os_error(self.fdatasync_error)
+            raise SyncError(self.fdatasync_error, os.strerror(self.fdatasync_error))
         self.synced.append(fd)
         super().fdatasync(fd)
 

@@ -1,5 +1,7 @@
 """A log that starts over with a leader's producers knows what the leader knows, once it has the same log."""
 
+import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.unit.broker.storage.support import (
     marker,
     state,
 )
-from tests.unit.broker.storage.test_truncation import CountedDisk, opened
+from tests.unit.broker.storage.test_truncation import CONFIG, TOPIC_ID, CountedDisk, opened
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.producers_before import producers_before
@@ -120,4 +122,29 @@ def test_after_a_crash_in_the_middle_a_log_starts_over_again_unless_it_has_the_l
         follower.close()
         step += 1
     assert step > 3
+    leader.close()
+
+
+def test_one_for_which_space_lacks_is_open_again_and_starts_over_later(tmp_path: Path) -> None:
+    leader = opened(tmp_path / "leader", CountedDisk())
+    source = leader.logs["topic", 0]
+    fill(source)
+    counter = CountedDisk()
+    leaders = started_over(opened(tmp_path / "whole", counter), source, 40)
+    for step in range(2 * counter.changes):
+        disk = CountedDisk(errno.ENOSPC)
+        follower = opened(tmp_path / str(step), disk)
+        log = follower.logs["topic", 0]
+        fill(log)
+        before = log.delete_records_before(5)
+        disk.left = step
+        with suppress(OSError):  # What comes after the log is open again, it does without.
+            started_over(follower, source, 40)
+        disk.left = -1
+        if not follower.lacking:
+            log = follower.logs["topic", 0]
+            assert log.start_offset == log.end_offset or log.start_offset >= before, step
+        follower.open_all([("topic", TOPIC_ID, 0, CONFIG)], NOW_MS)
+        assert state(started_over(follower, source, 40)) == state(leaders), step
+        follower.close()
     leader.close()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
@@ -18,12 +19,13 @@ from tests.unit.broker.storage.support import (
     sequences,
     state,
 )
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import Disk, SyncError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.manager import LogManager
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.snapshot import snapshots
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import Buffer
 
 TOPIC_ID = UUID("0fc0a9b6-7b3b-4c38-9d7a-5a5c1f0a2b3c")
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -33,17 +35,29 @@ STEP = 2
 
 
 class CountedDisk(Disk):
-    """Fails at the so many-th change of a file; -1 for never."""
+    """Fails from the so many-th change of a file on, or at the so many-th sync; -1 for never."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = errno.EIO) -> None:
+        self.number = number
         self.left = -1
-        self.changes = 0
+        self.syncs_left = -2
+        self.changes = self.syncs = 0
 
     def _change(self) -> None:
         self.changes += 1
         if self.left == 0:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(self.number, os.strerror(self.number))
         self.left -= 1
+
+    def _sync(self) -> None:
+        self.syncs += 1
+        self.syncs_left -= 1
+        if self.syncs_left == -1:
+            raise SyncError(self.number, os.strerror(self.number))
+
+    def writev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
+        self._change()
+        return super().writev(fd, buffers, position)
 
     def unlink(self, path: Path) -> None:
         self._change()
@@ -58,10 +72,10 @@ class CountedDisk(Disk):
         super().rename(old, new)
 
     def fdatasync(self, fd: int) -> None:
-        pass
+        self._sync()
 
     def fsync_directory(self, path: Path) -> None:
-        pass
+        self._sync()
 
 
 def opened(folder: Path, disk: Disk) -> LogManager:
@@ -156,6 +170,70 @@ def test_one_that_cannot_be_taken_back_is_offline_and_the_next_start_reads_it_ag
     assert not again.was_clean
     assert again.logs["topic", 0].end_offset == BATCHES * STEP
     again.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EMFILE])
+def test_one_for_which_space_or_handles_lack_is_served_as_it_is_and_taken_back_later(
+    tmp_path: Path, number: int
+) -> None:
+    counter = CountedDisk()
+    logs = opened(tmp_path / "counted", counter)
+    fill(logs.logs["topic", 0], 0, BATCHES)
+    counter.changes = 0
+    logs.truncate_to("topic", 0, 21, NOW_MS)
+    expected = facts(as_if_never_more(tmp_path / "expected", 10).logs["topic", 0])
+    for step in range(counter.changes):
+        disk = CountedDisk(number)
+        logs = opened(tmp_path / str(step), disk)
+        fill(logs.logs["topic", 0], 0, BATCHES)
+        disk.left = step
+        with suppress(OSError):  # What comes after the log is open again, it does without.
+            logs.truncate_to("topic", 0, 21, NOW_MS)
+        disk.left = -1
+        logs.open_all([("topic", TOPIC_ID, 0, CONFIG)], NOW_MS)
+        assert not logs.lacking
+        log = logs.logs["topic", 0]
+        assert 20 <= log.end_offset <= BATCHES * STEP
+        whole = as_if_never_more(tmp_path / f"whole{step}", log.end_offset // STEP)
+        assert facts(log) == facts(whole.logs["topic", 0]), step
+        shorter = logs.truncate_to("topic", 0, min(21, log.end_offset), NOW_MS)
+        assert facts(shorter) == expected, step
+        assert not shorter.recovery.is_damaged
+        logs.close()
+
+
+def test_one_that_is_taken_back_on_a_full_disk_stays_open(tmp_path: Path) -> None:
+    disk = CountedDisk(errno.EFBIG)
+    logs = opened(tmp_path, disk)
+    log = logs.logs["topic", 0]
+    fill(log, 0, BATCHES)
+    before = facts(log)
+    disk.left = 0
+    for _ in range(2):
+        with pytest.raises(OSError, match="File too large"):
+            logs.truncate_to("topic", 0, 21, NOW_MS)
+        assert facts(logs.logs["topic", 0]) == before
+    disk.left = -1
+    assert logs.truncate_to("topic", 0, 21, NOW_MS).end_offset == 20
+    logs.close()
+
+
+def test_a_sync_that_fails_while_it_is_taken_back_is_not_repeated(tmp_path: Path) -> None:
+    counter = CountedDisk()
+    logs = opened(tmp_path / "counted", counter)
+    fill(logs.logs["topic", 0], 0, BATCHES)
+    counter.syncs = 0
+    logs.truncate_to("topic", 0, 21, NOW_MS)
+    assert counter.syncs > 5
+    for sync in range(counter.syncs):
+        disk = CountedDisk(errno.ENOSPC)
+        logs = opened(tmp_path / str(sync), disk)
+        fill(logs.logs["topic", 0], 0, BATCHES)
+        disk.syncs_left = sync
+        with pytest.raises(SyncError):
+            logs.truncate_to("topic", 0, 21, NOW_MS)
+        assert (logs.logs, logs.lacking) == ({}, set())
+        assert not logs.close()
 
 
 @pytest.mark.parametrize("offset", [0, 21, 50])

@@ -104,8 +104,8 @@ def _of_partitions(condition: Condition, sees: Sees) -> Iterator[CurrentProblem]
             "text": f"{_some(partitions.offline_count, partitions.offline, sees)} offline: their disk "
             "failed, or their logs could not be opened. Records that were acknowledged with acks=all "
             "are safe.",
-            "remedy": "The event partition_offline in the log has the reason. Check the disk, then restart "
-            "the broker.",
+            "remedy": "The event partition_offline in the log has the reason. If the disk is full, free "
+            "space; else check it, then restart the broker.",
         }
     if partitions.with_holes_count:
         yield {
