@@ -94,8 +94,6 @@ class Refusals:
         self.refused: Counter[str] = Counter()
         """Codes that partitions got, as far as their broker lived to be asked."""
         self.bumps = _Bumps()
-        self._offline: Counter[int] = Counter()
-        """How many events of a broker were seen, by its port."""
         self.job = Job(cluster.address, _TOPIC, _PARTITIONS, seed=0)
         self._cluster = cluster
         self._brokers = cluster.brokers
@@ -127,18 +125,8 @@ class Refusals:
             await self._count(leader)
             await (leader.kill_9() if kind == "kill" else leader.terminate())
             await leader.start()
-        await until(self._is_in_sync)
+        await until(self._cluster.is_in_sync)
         await self._until_written()
-
-    async def _restart_offline(self) -> None:
-        """Follow the advice of partition_offline: a log that had to be opened on a full disk stays closed."""
-        for broker in self._brokers.values():
-            events = broker.events("partition_offline")
-            if len(events) > self._offline[broker.port]:
-                self._offline[broker.port] = len(events)
-                self.faults["restart after partition_offline"] += 1
-                await self._count(broker)
-                await broker.restart()
 
     async def end(self) -> list[Finding]:
         """Stop the writers and the brokers; what contradicts the acknowledgements, and each raised epoch."""
@@ -181,10 +169,6 @@ class Refusals:
     @property
     def acknowledged(self) -> int:
         return sum(ledger.count(is_acked) for ledger in self.job.ledgers)
-
-    async def _is_in_sync(self) -> bool:
-        await self._restart_offline()
-        return await self._cluster.is_in_sync()
 
     async def _has_shrunk(self) -> bool:
         return any(len(each.isr) < BROKERS for each in await self._cluster.partitions())
