@@ -2,7 +2,6 @@
 
 import ast
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from tests.tidy.house import CODE_PACKAGES, ROOT, WHEEL_PACKAGES, modules, name,
 
 _LONGEST_DOCSTRING = 25
 _CALLERS = re.compile(r"\b(?:Called|Used|Made|Built|Driven|Read) by:? [`a-z]|\bCallers?:")
-_PURE = re.compile(r"(?:[.:;] |^)[Pp]ure[.:;]")
 _SHARED_NAMES = ("conftest", "__init__", "__main__")
 
 
@@ -54,19 +52,6 @@ def test_no_docstring_lists_callers() -> None:
         for path in modules(*CODE_PACKAGES)
         if (found := _CALLERS.search(ast.get_docstring(tree(path)) or ""))
     ]
-    assert not offences, show(offences)
-
-
-def test_every_module_that_calls_itself_pure_is_under_the_contract() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    contracts = project["tool"]["importlinter"]["contracts"]
-    [pure] = [contract["source_modules"] for contract in contracts if "pure" in contract["name"]]
-    offences = []
-    for path in modules(*CODE_PACKAGES):
-        module = name(path).removesuffix(".py").replace("/", ".")
-        says_so = _PURE.search(" ".join((ast.get_docstring(tree(path)) or "").split()))
-        if says_so and module not in pure and not module.startswith("tidelog.protocol."):
-            offences.append(f"{module}: calls itself pure and is not in the contract of pyproject.toml")
     assert not offences, show(offences)
 
 

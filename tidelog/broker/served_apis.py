@@ -7,6 +7,8 @@ authentication, what it needs, its answer where it fails as a whole, and its han
 
 Invariants: rows are plain data, by ascending key; the tests go through them: each need is necessary, and all
 needs of an API together are enough.
+
+Pure.
 """
 
 from __future__ import annotations

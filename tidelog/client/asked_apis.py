@@ -1,4 +1,7 @@
-"""The APIs and versions that producers, consumers and administrators request (see `wire.asked_apis`)."""
+"""The APIs and versions that producers, consumers and administrators request (see `wire.asked_apis`).
+
+Pure.
+"""
 
 from collections.abc import Mapping
 from typing import Final

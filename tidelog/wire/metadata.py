@@ -3,6 +3,8 @@
 Owns: the image, and how an answer to Metadata changes it. Invariants: an image is never changed, only
 replaced. A partition's leader epoch never decreases within one topic, so a broker that lags behind cannot
 undo newer metadata. A new topic of the same name starts again.
+
+Pure.
 """
 
 from collections.abc import Iterable, Mapping

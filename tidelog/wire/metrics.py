@@ -4,6 +4,8 @@ Owns: counters and windows that cost a few additions per request. Invariants: to
 average or a maximum covers the last 30 to 60 seconds; an average without values is 0. No I/O, no clock: the
 time is an argument. Rates are per second, times are milliseconds unless the name says otherwise. Source:
 Kafka's producer-metrics.
+
+Pure.
 """
 
 from typing import Final

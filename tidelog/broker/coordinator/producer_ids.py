@@ -10,6 +10,8 @@ Invariants:
 - past int64 there is an error (`ProducerIdsExhausted`), never a wrap.
 
 No I/O, no clock. Source: KIP-98, KIP-360, Kafka's ProducerIdControlManager for the size of a block.
+
+Pure.
 """
 
 from typing import NamedTuple

@@ -14,7 +14,7 @@ Invariants:
 - a response names a partition if it has records, an error, or a watermark or start offset that was not yet
   sent to the client; partitions that gave records move to the end of the order, so that each is served.
 
-Source: KIP-227, KIP-516, Kafka's FetchSession.
+Pure. Source: KIP-227, KIP-516, Kafka's FetchSession.
 """
 
 from __future__ import annotations
