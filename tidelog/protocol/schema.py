@@ -29,6 +29,9 @@ from tidelog.protocol.messages import (
     metadata,
     produce,
     sasl,
+    share_fetch,
+    share_group_state,
+    share_groups,
     topics,
     transaction_markers,
     transactions,
@@ -107,6 +110,18 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
     ASK_CONSOLE = 10_000
     """Tidelog's own, far from Kafka's numbers."""
 
@@ -202,6 +217,18 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, transactions),
         _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transactions),
         _api(ApiKey.LIST_TRANSACTIONS, 0, 2, transactions),
+        _api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, share_groups),
+        _api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, share_groups),
+        _api(ApiKey.SHARE_FETCH, 1, 2, share_fetch),
+        _api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, share_fetch),
+        _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, share_group_state),
+        _api(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, share_group_state),
+        _api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, share_group_state),
+        _api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, share_group_state),
+        _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, share_group_state),
+        _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, share_groups),
+        _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, share_groups),
+        _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, share_groups),
         _api(ApiKey.ASK_CONSOLE, 0, 0, console),
     )
 )

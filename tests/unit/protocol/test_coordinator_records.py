@@ -16,13 +16,35 @@ from tidelog.protocol.messages.offset_records import (
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
 )
+from tidelog.protocol.messages.share_group_records import (
+    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+    SHARE_GROUP_MEMBER_METADATA_KEY,
+    SHARE_GROUP_MEMBER_METADATA_VALUE,
+    SHARE_GROUP_METADATA_KEY,
+    SHARE_GROUP_METADATA_VALUE,
+    SHARE_GROUP_STATE_PARTITION_METADATA_KEY,
+    SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
+    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+)
+from tidelog.protocol.messages.share_state_records import (
+    SHARE_SNAPSHOT_KEY,
+    SHARE_SNAPSHOT_VALUE,
+    SHARE_UPDATE_KEY,
+    SHARE_UPDATE_VALUE,
+)
 
 KEY = RecordSchema(OFFSET_COMMIT_KEY, 0, 1)
 VALUE = RecordSchema(OFFSET_COMMIT_VALUE, 0, 4)
 GROUP = RecordSchema(GROUP_METADATA_KEY, 2, 2)
+SHARE_MEMBER = RecordSchema(SHARE_GROUP_MEMBER_METADATA_KEY, 10, 10)
+SHARE_UPDATE = RecordSchema(SHARE_UPDATE_KEY, 1, 1)
+SHARE_SNAPSHOT = RecordSchema(SHARE_SNAPSHOT_VALUE, 0, 0)
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 SCHEMAS = [
-    (schema, version) for schema in (KEY, VALUE, GROUP) for version in range(schema.first, schema.last + 1)
+    (schema, version)
+    for schema in (KEY, VALUE, GROUP, SHARE_MEMBER, SHARE_UPDATE, SHARE_SNAPSHOT)
+    for version in range(schema.first, schema.last + 1)
 ]
 every_version = pytest.mark.parametrize(
     ("schema", "version"), SCHEMAS, ids=[f"{schema.message.name}-{version}" for schema, version in SCHEMAS]
@@ -30,7 +52,8 @@ every_version = pytest.mark.parametrize(
 
 # Key and value of version 0 are those by which Burrow tests that it reads what Kafka writes. The others
 # follow from the definitions: version 1 ends in the time of expiry, 3 has the leader epoch behind the offset,
-# 4 is flexible (compact string, tagged fields).
+# 4 is flexible (compact string, tagged fields). Those of share groups were written by
+# the classes of Kafka 4.4.
 WRITTEN_BY_KAFKA: list[tuple[RecordSchema, bytes, dict[str, Any]]] = [
     (
         KEY,
@@ -90,6 +113,87 @@ WRITTEN_BY_KAFKA: list[tuple[RecordSchema, bytes, dict[str, Any]]] = [
         b"\x00\x00\x00\x00\x00\x00\x06\x65"
         b"\x01\x00\x10" + TOPIC_ID.bytes,
         {"offset": 8372, "leader_epoch": 10, "metadata": "", "commit_timestamp": 1637, "topic_id": TOPIC_ID},
+    ),
+    (SHARE_MEMBER, b"\x00\x0a\x00\x01g\x00\x01m", {"group_id": "g", "member_id": "m"}),
+    (
+        RecordSchema(SHARE_GROUP_MEMBER_METADATA_VALUE, 0, 0),
+        b"\x00\x00\x00\x02c\x02h\x02\x02t\x00",
+        {"rack_id": None, "client_id": "c", "client_host": "h", "subscribed_topic_names": ["t"]},
+    ),
+    (RecordSchema(SHARE_GROUP_METADATA_KEY, 11, 11), b"\x00\x0b\x00\x01g", {"group_id": "g"}),
+    (
+        RecordSchema(SHARE_GROUP_METADATA_VALUE, 0, 0),
+        bytes.fromhex("0000 00000007 0000000000000009 00"),
+        {"epoch": 7, "metadata_hash": 9},
+    ),
+    (
+        RecordSchema(SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE, 0, 0),
+        bytes.fromhex("0000 00000007 01 0008 0000000000000665"),
+        {"assignment_epoch": 7, "assignment_timestamp": 1637},
+    ),
+    (
+        RecordSchema(SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, 0, 0),
+        b"\x00\x00\x02" + TOPIC_ID.bytes + bytes.fromhex("02 00000001 00 00"),
+        {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": [1]}]},
+    ),
+    (
+        RecordSchema(SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE, 0, 0),
+        bytes.fromhex("0000 00000007 00000006 01 02") + TOPIC_ID.bytes + bytes.fromhex("02 00000001 00 00"),
+        {
+            "member_epoch": 7,
+            "previous_member_epoch": 6,
+            "state": 1,
+            "assigned_partitions": [{"topic_id": TOPIC_ID, "partitions": [1]}],
+        },
+    ),
+    (RecordSchema(SHARE_GROUP_STATE_PARTITION_METADATA_KEY, 15, 15), b"\x00\x0f\x00\x01g", {"group_id": "g"}),
+    (
+        RecordSchema(SHARE_GROUP_STATE_PARTITION_METADATA_VALUE, 0, 0),
+        b"\x00\x00\x01\x02"
+        + TOPIC_ID.bytes
+        + b"\x02t\x02\x00\x00\x00\x01\x00\x02"
+        + TOPIC_ID.bytes
+        + b"\x02d\x00\x00",
+        {
+            "initializing_topics": [],
+            "initialized_topics": [{"topic_id": TOPIC_ID, "topic_name": "t", "partitions": [1]}],
+            "deleting_topics": [{"topic_id": TOPIC_ID, "topic_name": "d"}],
+        },
+    ),
+    (
+        RecordSchema(SHARE_SNAPSHOT_KEY, 0, 0),
+        b"\x00\x00\x00\x01g" + TOPIC_ID.bytes + b"\x00\x00\x00\x03",
+        {"group_id": "g", "topic_id": TOPIC_ID, "partition": 3},
+    ),
+    (
+        SHARE_SNAPSHOT,
+        bytes.fromhex(
+            "0000 00000001 00000002 00000003 0000000000000004 0000000000000006 0000000000000007"
+            "02 0000000000000008 0000000000000009 02 0001 00"
+            "01 00 04 00000005"
+        ),
+        {
+            "snapshot_epoch": 1,
+            "state_epoch": 2,
+            "leader_epoch": 3,
+            "start_offset": 4,
+            "delivery_complete_count": 5,
+            "create_timestamp": 6,
+            "write_timestamp": 7,
+            "state_batches": [
+                {"first_offset": 8, "last_offset": 9, "delivery_state": 2, "delivery_count": 1}
+            ],
+        },
+    ),
+    (
+        SHARE_UPDATE,
+        b"\x00\x01\x00\x01g" + TOPIC_ID.bytes + b"\x00\x00\x00\x03",
+        {"group_id": "g", "topic_id": TOPIC_ID, "partition": 3},
+    ),
+    (
+        RecordSchema(SHARE_UPDATE_VALUE, 0, 0),
+        bytes.fromhex("0000 00000001 00000003 ffffffffffffffff 01 00"),
+        {"snapshot_epoch": 1, "leader_epoch": 3, "start_offset": -1, "state_batches": []},
     ),
 ]
 

@@ -79,6 +79,8 @@ def by_partition(*fields: Field) -> Field:
 
 ERROR: Final = (Field("error_code", "int16", "0+"), Field("error_message", "string", "0+", nullable="0+"))
 """The two fields by which many answers say what failed; the message is null without an error."""
+ERROR_OR_NULL: Final = (ERROR[0], ERROR[1]._replace(default=None))
+"""As `ERROR`, where Kafka declares null as the default of the message."""
 
 
 class Message(NamedTuple):

@@ -221,7 +221,9 @@ def nulls_in(entity: Any) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("api_key", KAFKA_APIS, ids=lambda key: ApiKey(key).name)
+@pytest.mark.parametrize(
+    "api_key", sorted(SERVED_APIS.keys() & set(KAFKA_APIS)), ids=lambda key: ApiKey(key).name
+)
 def test_an_error_answer_has_null_only_where_kafka_answers_null(api_key: ApiKey) -> None:
     served = SERVED_APIS[api_key]
     for version in range(served.first, served.last + 1):
