@@ -15,7 +15,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks container spark bench screenshots docs format up upgrade down lock release sbom images clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks clients container spark bench screenshots docs format up upgrade down lock release sbom images clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,8 +85,13 @@ conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS
 	@BROKERS=$(or $(BROKERS),processes) $(BIN)/python -m pytest -n 2 --dist loadfile tests/conformance
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, and franz-go
-	@$(BIN)/python -m pytest tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py tests/frameworks/java_failovers.py \
-		tests/frameworks/over_go.py
+	@$(BIN)/python -m pytest -p tests.recorded_runs tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py \
+		tests/frameworks/java_failovers.py tests/frameworks/over_go.py
+
+clients: $(STAMP) ## run other projects' clients and frameworks, and record counts and versions in docs/runs.json, as make frameworks does
+	@$(BIN)/python -m pytest -p tests.recorded_runs -n 2 --dist loadfile tests/conformance/test_confluent_kafka.py \
+		tests/conformance/test_aiokafka.py tests/conformance/test_kafka_python.py tests/conformance/test_foreign_clients.py \
+		tests/conformance/test_kio_messages.py tests/frameworks/test_frameworks.py
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
@@ -103,7 +108,7 @@ screenshots: $(STAMP) ## take the pictures of the console in docs/images again, 
 	@$(BIN)/python -m tests.console.screenshots
 
 docs: $(STAMP) ## build the site of docs/ into build/docs; a broken link fails
-	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"
 
 format: $(STAMP) ## format the code
 	@$(BIN)/ruff check --fix-only --quiet $(PYTHON_FOLDERS); $(BIN)/ruff format $(PYTHON_FOLDERS)

@@ -4,12 +4,15 @@ A page names a table as `{{ broker_settings }}`. The table is made from what the
 cannot differ from it. The sections of the page on commands are made from their parsers.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from docs import compatibility
 from tidelog.broker.cluster.membership import ClusterCounts
 from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -142,6 +145,49 @@ def broker_metrics() -> str:
     return _table(("metric", "type", "meaning"), [*rows, *offsets])
 
 
+def kafkas_apis() -> str:
+    return _table(("number", "API", "Kafka", "here", "note"), compatibility.apis())
+
+
+def kafkas_broker_settings() -> str:
+    return _kafkas_settings(compatibility.broker_settings())
+
+
+def kafkas_topic_settings() -> str:
+    return _kafkas_settings(compatibility.topic_settings())
+
+
+def kafkas_group_settings() -> str:
+    return _kafkas_settings(compatibility.group_settings())
+
+
+def kafkas_client_metrics_settings() -> str:
+    return _kafkas_settings(compatibility.client_metrics_settings())
+
+
+def _kafkas_settings(rows: Iterable[compatibility.Row]) -> str:
+    return _table(("setting", "here", "note"), ((_code(name), *rest) for name, *rest in rows))
+
+
+def kafkas_client_settings() -> str:
+    rows = ((_code(name), *rest) for name, *rest in compatibility.client_settings())
+    return _table(("setting", "clients", "here", "argument, or why there is none"), rows)
+
+
+def recorded_runs() -> str:
+    runs = json.loads(Path(__file__).with_name("runs.json").read_text())
+    rows = ((each["clients"], _code(suite), str(each["passed"])) for suite, each in runs.items())
+    return _table(("clients", "suite", "tests passed"), rows)
+
+
+def decided_against() -> str:
+    return _table(("not here", "why"), compatibility.DECIDED_AGAINST)
+
+
+def comes_later() -> str:
+    return _table(("comes later", "until then"), compatibility.LATER)
+
+
 def command_sections() -> str:
     """A section per command, with its arguments and options as `--help` describes them."""
     return "\n\n".join(_command(typer.main.get_command(commands), ("tidelog",), None))
@@ -234,8 +280,18 @@ myst_substitutions = {
         sink_options,
         job_settings,
         broker_metrics,
+        kafkas_apis,
+        kafkas_broker_settings,
+        kafkas_topic_settings,
+        kafkas_group_settings,
+        kafkas_client_metrics_settings,
+        kafkas_client_settings,
+        recorded_runs,
+        decided_against,
+        comes_later,
     )
 }
+myst_substitutions["kafkas_version"] = compatibility.KAFKA["version"]
 
 
 def setup(app: Any) -> None:

@@ -16,7 +16,7 @@ from tests.deadline import deadline
 from tests.several.served import ONE, PROCESSES
 from tests.spark.brokers import running_cluster
 
-_MODULE = "github.com/twmb/franz-go@v1.22.2"
+MODULE = "github.com/twmb/franz-go@v1.22.2"
 _SUM = "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="
 _USUAL_FOLDER = "/usr/local/go/bin"
 # What a busy machine may take to compile it, or to run it once.
@@ -31,7 +31,7 @@ def _built(program: Path) -> Path:
     """The tests of franz-go's client as one program; its source comes from the module proxy."""
     go = shutil.which("go", path=os.pathsep.join([os.environ["PATH"], _USUAL_FOLDER]))
     assert go is not None, "franz-go was left out: it needs Go (https://go.dev/doc/install)"
-    command = [go, "mod", "download", "-json", _MODULE]
+    command = [go, "mod", "download", "-json", MODULE]
     got = subprocess.run(
         command, cwd=program.parent, capture_output=True, text=True, timeout=_SECONDS, check=False
     )

@@ -8,6 +8,7 @@
   `security_settings`: parts of the table of `broker_config`
 - `control_groups`: the files with the limits of this process's control groups
 - `initial_objects`: topics and users that exist from the start
+- `kafka_settings`: Kafka's settings that are not here, and why
 - `kafka_variables`: settings in the variables of Kafka's image
 - `listener_overrides`: settings of one listener, such as `listener.name.inside.ssl.client.auth`
 - `listeners`: the listeners of a broker: their addresses, advertised addresses and security protocols

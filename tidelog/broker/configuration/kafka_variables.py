@@ -10,22 +10,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidelog.broker.configuration.settings import ENVIRONMENT_PREFIX
+from tidelog.broker.configuration.kafka_settings import not_here
+from tidelog.broker.configuration.settings import ENVIRONMENT_PREFIX, variable_of
 
 _PREFIX: Final = "KAFKA_"
 _OF_SERVICES: Final = re.compile(r"(?:HOST|PORT|SERVICE|ENV|NAME)(?:_.*)?|(?:PORT_)?\d+_TCP.*")
 _CONTROLLERS: Final = "KAFKA_CONTROLLER_LISTENER_NAMES"
 _LISTENERS: Final = ("LISTENERS", "ADVERTISED_LISTENERS")
-_ADVICE: Final = (
-    (
-        r"PROCESS_ROLES|CONTROLLER_.*|METADATA_.*|.*_CONTROLLER_PROTOCOL|ZOOKEEPER_.*"
-        r"|INITIAL_BROKER_REGISTRATION_TIMEOUT_MS|BROKER_HEARTBEAT_INTERVAL_MS",
-        "a broker here needs no controllers and no ZooKeeper: remove it",
-    ),
-    (r"(?:.+_)?OPTS|JMX_.*|LOG4J_.*|TOOLS_LOG4J_.*", "a broker here is no Java program: remove it"),
-    (r"LOG_DIRS?", "set TIDELOG_DATA_DIR"),
-    (r"BROKER_ID", "set KAFKA_NODE_ID"),
-)
+_OF_JAVA: Final = re.compile(r"(?:.+_)?OPTS|JMX_.*|LOG4J_.*|TOOLS_LOG4J_.*")
 _NO_SETTING: Final = "there is no setting of this name: remove it, or look for one by `tidelog config`"
 
 
@@ -58,4 +50,9 @@ def without_effect(given: Iterable[str], known: Iterable[str]) -> dict[str, str]
 
 
 def _advice(rest: str) -> str:
-    return next((advice for pattern, advice in _ADVICE if re.fullmatch(pattern, rest)), _NO_SETTING)
+    if _OF_JAVA.fullmatch(rest):
+        return "a broker here is no Java program: remove it"
+    of_kafka = not_here(rest.replace("_", ".").lower())
+    if of_kafka is None:
+        return _NO_SETTING
+    return str(of_kafka._replace(instead=of_kafka.instead and kafkas(variable_of(of_kafka.instead))))

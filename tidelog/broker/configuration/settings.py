@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidelog.broker.configuration.kafka_settings import not_here
 from tidelog.protocol.settings import ConfigError, Setting
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
@@ -46,9 +47,10 @@ def entries_of(value: object) -> tuple[str, ...]:
 
 
 def unknown_setting(name: str, known: Iterable[str], source: str = "") -> ConfigError:
-    """The error for an unknown setting; it names the most similar known one."""
+    """The error for an unknown setting: why one of Kafka's is not here, or which one is similar."""
     origin = f" (from {source})" if source else ""
-    hint = did_you_mean(name, known) or ": `tidelog config` lists all settings"
+    kafkas = not_here(name.strip().replace("_", "."))
+    hint = f": {kafkas}" if kafkas else did_you_mean(name, known) or ": `tidelog config` lists all settings"
     return ConfigError(f"unknown setting {name}{origin}{hint}")
 
 

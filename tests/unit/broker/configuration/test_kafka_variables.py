@@ -64,11 +64,12 @@ def test_a_value_out_of_bounds_is_refused_by_the_name_of_the_variable() -> None:
     [
         ("KAFKA_HEAP_OPTS", "no Java program"),
         ("KAFKA_OPTS", "no Java program"),
-        ("KAFKA_LOG_DIRS", "TIDELOG_DATA_DIR"),
+        ("KAFKA_LOG_DIRS", "set KAFKA_DATA_DIR"),
         ("KAFKA_BROKER_ID", "KAFKA_NODE_ID"),
         ("KAFKA_ZOOKEEPER_CONNECT", "no ZooKeeper"),
         ("KAFKA_METADATA_LOG_DIR", "no controllers"),
-        ("KAFKA_NUM_IO_THREADS", "no setting of this name"),
+        ("KAFKA_NUM_IO_THREADS", "set KAFKA_PROCESSES"),
+        ("KAFKA_NO_SUCH", "no setting of this name"),
     ],
 )
 def test_what_means_nothing_here_is_named_with_what_to_do(variable: str, advice: str) -> None:
