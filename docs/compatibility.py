@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS
 from tidelog.broker.configuration.kafka_settings import not_here
+from tidelog.broker.configuration.resource_settings import GROUPS
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.client.consumer.config import ConsumerConfig
@@ -50,10 +51,8 @@ NEWER_VERSIONS: Mapping[str, str] = {
 GROUP_REASONS: _Reasons = (
     (r"streams\..*", _STREAMS),
     (r"(share|errors\.deadletterqueue)\..*", _SHARE),
-    (r"consumer\.(session|heartbeat)\..*", "groups have the broker's value: set group.consumer.…"),
     (r"consumer\.assignment\.interval\.ms", "an assignment is computed with each change of the members"),
 )
-_NO_METRICS = "client metrics come later"
 _FILES_IN_PEM = "keys and certificates are files in PEM"
 CLIENT_ARGUMENTS: Mapping[str, str] = {
     "batch.size": "max_batch_size",
@@ -211,11 +210,17 @@ def _shown(value: str) -> str:
 
 
 def group_settings() -> list[Row]:
-    return [Row(name, "refused", reason(name, GROUP_REASONS)) for name in KAFKA["settings"]["group"]]
+    return [
+        Row(name, "honoured", f"else {own.extras['broker_name']}")
+        if (own := GROUPS.settings.get(name)) is not None
+        else Row(name, "refused", reason(name, GROUP_REASONS))
+        for name in KAFKA["settings"]["group"]
+    ]
 
 
 def client_metrics_settings() -> list[Row]:
-    return [Row(name, "refused", _NO_METRICS) for name in KAFKA["settings"]["client-metrics"]]
+    later = "client telemetry (KIP-714) comes later"
+    return [Row(name, "without effect", later) for name in KAFKA["settings"]["client-metrics"]]
 
 
 def client_settings() -> list[tuple[str, ...]]:

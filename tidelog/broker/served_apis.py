@@ -134,6 +134,7 @@ def _api(
 
 _MEMBER: Final = (whole(right.READ_GROUP, field="group_id"),)
 _OF_CONSUMED: Final = "not for offsets of __transaction_state, which has no consumers"
+_OF_BROKERS: Final = "it names brokers or client metrics"
 _RESOURCE: Final = ("resource_type", "resource_name")
 _SEES_OPERATIONS: Final = shown(
     right.DESCRIBE_CLUSTER, when="it asks for the authorized operations of the cluster"
@@ -240,12 +241,14 @@ ROWS: Final = (
     _api(ApiKey.DESCRIBE_CONFIGS, Kind.READ, ConfigsHandler.describe_configs,
         failed.by_element("results", "resources", *_RESOURCE), (
             each(right.DESCRIBE_TOPIC_CONFIGS, when="it names topics"),
-            each(right.DESCRIBE_CLUSTER_CONFIGS, when="it names brokers"),
+            each(right.DESCRIBE_CLUSTER_CONFIGS, when=_OF_BROKERS),
+            each(right.DESCRIBE_GROUP_CONFIGS, when="it names groups"),
         )),
     _api(ApiKey.ALTER_CONFIGS, Kind.CHANGE, ConfigsHandler.alter_configs,
         failed.by_element("responses", "resources", *_RESOURCE), (
             each(right.ALTER_TOPIC_CONFIGS, when="it names topics"),
-            each(right.ALTER_CLUSTER_CONFIGS, when="it names brokers"),
+            each(right.ALTER_CLUSTER_CONFIGS, when=_OF_BROKERS),
+            each(right.ALTER_GROUP_CONFIGS, when="it names groups"),
         )),
     _api(ApiKey.ALTER_REPLICA_LOG_DIRS, Kind.READ, ClusterAdminHandler.alter_replica_log_dirs,
         failed.alter_replica_log_dirs, (whole(right.ALTER_CLUSTER),)),
@@ -263,7 +266,8 @@ ROWS: Final = (
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, Kind.CHANGE, ConfigsHandler.incremental_alter_configs,
         failed.by_element("responses", "resources", *_RESOURCE), (
             each(right.ALTER_TOPIC_CONFIGS, when="it names topics"),
-            each(right.ALTER_CLUSTER_CONFIGS, when="it names brokers"),
+            each(right.ALTER_CLUSTER_CONFIGS, when=_OF_BROKERS),
+            each(right.ALTER_GROUP_CONFIGS, when="it names groups"),
         )),
     _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, Kind.CHANGE, ClusterAdminHandler.alter_partition_reassignments,
         failed.top_level_with_message, (whole(right.ALTER_CLUSTER),)),

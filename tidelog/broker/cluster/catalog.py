@@ -187,7 +187,8 @@ class TopicConfigsChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigsChanged:
-    """The settings that were changed at run time, for one broker or for all (`broker`, see `Catalog`)."""
+    """The settings that were changed at run time, of `broker`: a broker, all or another resource, see
+    `Catalog.broker_configs`."""
 
     broker: str
     configs: Mapping[str, str]
@@ -293,8 +294,9 @@ class Catalog:
         """Ids of deleted topics, and the brokers that may have a folder left of each: at least one."""
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.broker_configs = dict(broker_configs or {})
-        """Settings changed at run time: of a broker by its id as text, of all brokers by ALL_BROKERS. Without
-        an entry nothing was changed."""
+        """Settings changed at run time: of a broker by its id as text, of all brokers by ALL_BROKERS, of
+        another resource by its `configuration.resource_settings.ResourceKind`. Without an entry nothing was
+        changed."""
         self.acls = dict.fromkeys(acls)
         """All access control entries, oldest first."""
         self.users = dict(users or {})

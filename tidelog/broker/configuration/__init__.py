@@ -15,6 +15,7 @@
 - `memory_limit`: the memory limit of the control group of this process, and the settings that depend on it
 - `process_count`: the setting `processes`: how many processes a broker has
 - `processes`: the settings of each process of a broker that has several
+- `resource_settings`: the settings of groups and of client metrics
 - `settings`: the sources of settings: flags, environment, a TOML file
 - `topic_configs`: the settings in force for a topic
 - `topic_settings`: the settings that a topic may have in CreateTopics, AlterConfigs and DescribeConfigs

@@ -22,6 +22,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.resource_settings import GROUPS
 from tidelog.broker.coordinator.consumer_groups.group import ResolvedRegex, SubscribedTopic
 from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings
 from tidelog.broker.coordinator.consumer_groups.regexes import matching
@@ -275,7 +276,7 @@ class GroupCoordinator:
 
 
 class CatalogTopics:
-    """The topics of the catalog, as groups see them."""
+    """The topics of the catalog and the settings of groups, as groups see them."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -287,6 +288,9 @@ class CatalogTopics:
     def topic_name(self, topic_id: UUID) -> str | None:
         topic = self._catalog.topic_by_id(topic_id)
         return None if topic is None else topic.name
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        return self._catalog.broker_configs.get(GROUPS.key(group_id), {})
 
 
 def _rules_of(config: BrokerConfig) -> GroupRules:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import NO_LEADER, PartitionAssignment
 from tidelog.broker.cluster.store import StoreConflict, StoreError
+from tidelog.broker.configuration.resource_settings import CLIENT_METRICS, KINDS
 from tidelog.broker.features import FINALIZED_FEATURES
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from tidelog.broker.handlers.context import RequestContext
@@ -33,8 +34,7 @@ PREFERRED_ELECTION = 0
 METADATA_TOPIC = "__cluster_metadata"
 _LONGEST_MOVABLE = 215
 """Characters of a partition's folder to whose name Kafka can add what marks its copy in another folder."""
-_RESOURCE_TYPES = (TOPIC_RESOURCE, BROKER_RESOURCE)
-_CLIENT_METRICS_RESOURCE = 16
+_RESOURCE_TYPES = frozenset((TOPIC_RESOURCE, BROKER_RESOURCE, *KINDS))
 _REASSIGNED_AT_ONCE = 500
 """Partitions whose reassignment begins with one commit, which is planned in one step of the loop."""
 _Named = dict[str, dict[int, None]]
@@ -266,17 +266,18 @@ class ClusterAdminHandler:
     def list_config_resources(
         self, context: RequestContext, request: types.ListConfigResourcesRequest
     ) -> Steps[types.ListConfigResourcesResponseDict]:
-        """Topics and this broker. Version 0 asks for resources of client metrics, of which there are none."""
-        if context.header.api_version == 0:
-            return {"error_code": ErrorCode.NONE, "config_resources": []}
-        wanted = set(request.resource_types) or {*_RESOURCE_TYPES, _CLIENT_METRICS_RESOURCE}
-        if not wanted <= {*_RESOURCE_TYPES, _CLIENT_METRICS_RESOURCE}:
+        """What has settings. Version 0 asks for resources of client metrics."""
+        wanted = {CLIENT_METRICS.number} if context.header.api_version == 0 else set(request.resource_types)
+        wanted = wanted or set(_RESOURCE_TYPES)
+        if not wanted <= _RESOURCE_TYPES:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
-        names = []
+        catalog, names = self._services.catalog, []
         if TOPIC_RESOURCE in wanted:
-            names = [(TOPIC_RESOURCE, topic.name) for topic in self._services.catalog.topics()]
+            names = [(TOPIC_RESOURCE, topic.name) for topic in catalog.topics()]
         if BROKER_RESOURCE in wanted:
-            names += [(BROKER_RESOURCE, str(node_id)) for node_id in self._services.catalog.brokers]
+            names += [(BROKER_RESOURCE, str(node_id)) for node_id in catalog.brokers]
+        for number in sorted(wanted & KINDS.keys()):
+            names += [(number, name) for name in KINDS[number].named(catalog.broker_configs)]
 
         def resource(named: tuple[int, str]) -> types.ListConfigResourcesResponseConfigResourceDict:
             return {"resource_type": named[0], "resource_name": named[1]}

@@ -6,7 +6,7 @@ if it may change at all (`broker_settings`), applies to what the broker does fro
 Invariants: each resource succeeds or fails alone; a change that names a resource twice is INVALID_REQUEST for
 it, a description that names one twice describes it once; validate_only checks everything and changes nothing.
 
-Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigAdminManager.
+Source: KIP-133, KIP-226, KIP-339, KIP-569, KIP-714, KIP-848; Kafka's ConfigAdminManager.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.cluster.catalog import ALL_BROKERS, check_topic_name
 from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, DescribedSetting
+from tidelog.broker.configuration.resource_settings import CLIENT_METRICS, GROUPS, KINDS
 from tidelog.broker.configuration.settings import did_you_mean
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
@@ -43,11 +44,16 @@ STEP_COST_DESCRIPTION = 10
 STEP_COST_CHANGE = 5
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-_INSTEAD = {
-    8: " (the loggers of a broker): set log.level of the broker",
-    16: " (client metrics): this broker does not collect them",
-    32: " (groups): set the broker's settings that begin with group.",
+_INSTEAD = {8: " (the loggers of a broker): set log.level of the broker"}
+_Rights = tuple[required_access.Right, required_access.Right]
+_OF_CLUSTER: _Rights = (required_access.DESCRIBE_CLUSTER_CONFIGS, required_access.ALTER_CLUSTER_CONFIGS)
+_RIGHTS: Mapping[int, _Rights] = {
+    TOPIC_RESOURCE: (required_access.DESCRIBE_TOPIC_CONFIGS, required_access.ALTER_TOPIC_CONFIGS),
+    BROKER_RESOURCE: _OF_CLUSTER,
+    CLIENT_METRICS.number: _OF_CLUSTER,
+    GROUPS.number: (required_access.DESCRIBE_GROUP_CONFIGS, required_access.ALTER_GROUP_CONFIGS),
 }
+"""Type of a resource -> the rights to describe and to change its settings."""
 _RATE_BETWEEN_FOLDERS = "replica.alter.log.dirs.io.max.bytes.per.second"
 """Kafka's tool deletes it with the other throttles of a reassignment. A broker here has one data folder."""
 _ResourceT = TypeVar(
@@ -94,10 +100,7 @@ class ConfigsHandler(GuardedHandler):
             "resource_name": name,
         }
         try:
-            if resource_type == TOPIC_RESOURCE:
-                self._access.check(context, required_access.DESCRIBE_TOPIC_CONFIGS, name)
-            elif resource_type == BROKER_RESOURCE:
-                self._access.check(context, required_access.DESCRIBE_CLUSTER_CONFIGS, CLUSTER_NAME)
+            self._check_access(context, resource_type, name, to_change=False)
             described = self._settings_of(resource_type, name)
         except ApiError as error:
             answer["error_code"] = error.code
@@ -120,7 +123,23 @@ class ConfigsHandler(GuardedHandler):
                 return self._services.settings.describe_of_all()
             self._check_broker(name)
             return self._services.settings.describe()
-        raise _without_settings(resource_type)
+        kind = KINDS[resource_type]
+        own = self._services.catalog.broker_configs.get(kind.key(name), {})
+        return kind.describe(own, self._services.settings)
+
+    def _check_access(
+        self, context: RequestContext, resource_type: int, name: str, *, to_change: bool
+    ) -> None:
+        """Raise ApiError for a type of resource without settings, and without the right."""
+        rights = _RIGHTS.get(resource_type)
+        if rights is None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"expected a topic, a broker, a group or client metrics, got resource type {resource_type}"
+                f"{_INSTEAD.get(resource_type, '')}",
+            )
+        right = rights[to_change]
+        self._access.check(context, right, CLUSTER_NAME if rights is _OF_CLUSTER else name)
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._services.node_id):
@@ -143,8 +162,8 @@ class ConfigsHandler(GuardedHandler):
         self, context: RequestContext, request: types.IncrementalAlterConfigsRequest
     ) -> types.IncrementalAlterConfigsResponseDict:
         def increment(resource: types.IncrementalAlterConfigsRequestResource) -> _Change:
-            known = BROKER_SETTINGS if resource.resource_type == BROKER_RESOURCE else TOPIC_SETTINGS
-            return lambda present: _incremented(present, resource.configs, known)
+            known, unknown = _known(resource.resource_type)
+            return lambda present: _incremented(present, resource.configs, known, unknown)
 
         return await self._alter(context, request.resources, increment, validate_only=request.validate_only)
 
@@ -192,27 +211,26 @@ class ConfigsHandler(GuardedHandler):
         *,
         validate_only: bool,
     ) -> None:
-        if resource.resource_type == BROKER_RESOURCE:
-            self._access.check(context, required_access.ALTER_CLUSTER_CONFIGS, CLUSTER_NAME)
-            _check_keys(resource.configs, BROKER_SETTINGS)
-            if resource.resource_name != ALL_BROKERS:
-                self._check_broker(resource.resource_name)
-            apply = self._topics.change_broker_configs
-        elif resource.resource_type == TOPIC_RESOURCE:
-            self._access.check(context, required_access.ALTER_TOPIC_CONFIGS, resource.resource_name)
-            _check_keys(resource.configs, TOPIC_SETTINGS)
-            check_topic_name(resource.resource_name)
+        resource_type, name = resource.resource_type, resource.resource_name
+        self._check_access(context, resource_type, name, to_change=True)
+        _check_keys(resource.configs, _known(resource_type)[0])
+        if resource_type == TOPIC_RESOURCE:
+            check_topic_name(name)
             apply = self._topics.change_configs
+        elif resource_type == BROKER_RESOURCE:
+            if name != ALL_BROKERS:
+                self._check_broker(name)
+            apply = self._topics.change_broker_configs
         else:
-            raise _without_settings(resource.resource_type)
-        await apply(resource.resource_name, change_of(resource), validate_only=validate_only)
+            apply = partial(self._topics.change_resource_configs, KINDS[resource_type])
+        await apply(name, change_of(resource), validate_only=validate_only)
 
 
-def _without_settings(resource_type: int) -> ApiError:
-    message = (
-        f"expected a topic or a broker, got resource type {resource_type}{_INSTEAD.get(resource_type, '')}"
-    )
-    return ApiError(ErrorCode.INVALID_REQUEST, message)
+def _known(resource_type: int) -> tuple[Mapping[str, Setting], ErrorCode]:
+    """The settings of a type of resource, and the code with which another one is refused."""
+    if kind := KINDS.get(resource_type):
+        return kind.settings, kind.unknown
+    return (BROKER_SETTINGS if resource_type == BROKER_RESOURCE else TOPIC_SETTINGS), ErrorCode.INVALID_CONFIG
 
 
 def _check_keys(
@@ -247,8 +265,10 @@ def _incremented(
     present: Mapping[str, str],
     operations: Sequence[types.IncrementalAlterConfigsRequestConfig],
     known: Mapping[str, Setting],
+    unknown: ErrorCode,
 ) -> dict[str, str | None]:
-    """The resource's own settings after SET, DELETE, APPEND and SUBTRACT. Raises ApiError(INVALID_CONFIG)."""
+    """The resource's own settings after SET, DELETE, APPEND and SUBTRACT. Raises ApiError: `unknown` for a
+    setting that is not `known`, INVALID_CONFIG."""
     configs: dict[str, str | None] = dict(present)
     for asked in operations:
         setting = known.get(asked.name)
@@ -259,7 +279,7 @@ def _incremented(
             continue
         if setting is None:
             hint = did_you_mean(asked.name, known)
-            raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {asked.name}{hint}")
+            raise ApiError(unknown, f"Unknown config name: {asked.name}{hint}")
         if asked.config_operation == ConfigOperation.SET:
             configs[asked.name] = asked.value
         elif asked.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):

@@ -45,6 +45,7 @@ from tidelog.broker.cluster.placement import assign, assign_manually, led_by_liv
 from tidelog.broker.cluster.store import STORE_FAILED_ADVICE, StoreConflict, StoreError
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.cluster_settings import UNIX
+from tidelog.broker.configuration.resource_settings import ResourceKind
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
@@ -323,10 +324,34 @@ class Topics:
             present = self._broker_settings.changed(name)
             return BrokerConfigsChanged(name, self._broker_settings.check(name, change(present)))
 
+        await self._change_configs(plan, validate_only=validate_only)
+
+    async def change_resource_configs(
+        self,
+        kind: ResourceKind,
+        name: str,
+        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replace the settings of a group or of client metrics by `change(of the present ones)`; without any
+        the resource is gone. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.
+        """
+
+        def plan(catalog: Catalog) -> BrokerConfigsChanged:
+            present = catalog.broker_configs.get(kind.key(name), {})
+            checked = kind.check(name, change(present), self._broker_settings)
+            return BrokerConfigsChanged(kind.key(name), checked)
+
+        await self._change_configs(plan, validate_only=validate_only)
+
+    async def _change_configs(
+        self, plan: Callable[[Catalog], BrokerConfigsChanged], *, validate_only: bool
+    ) -> None:
         if validate_only:
             plan(self._cluster.catalog)
-            return
-        await self._to_the_end(_NO_TOPIC, self._change(plan))
+        else:
+            await self._to_the_end(_NO_TOPIC, self._change(plan))
 
     async def _planned(self, plan: Callable[[Catalog], Steps[_D]]) -> _D:
         """The result of `plan` for the newest catalog. Raises ApiError."""

@@ -8,6 +8,7 @@ from tests.unit.broker.handlers.access_world import (
     ACL,
     ACL_FILTER,
     BROKER,
+    CLIENT_METRICS,
     NO_ACLS,
     Names,
     Values,
@@ -17,6 +18,7 @@ from tests.unit.broker.handlers.access_world import (
     commit,
     fetch,
     fixed,
+    group_resource,
     heartbeat,
     in_group,
     in_topics,
@@ -262,12 +264,27 @@ CASES = [
     Case(K.DELETE_ACLS, 3, fixed(filters=[NO_ACLS])),
     Case(K.DESCRIBE_CONFIGS, 4, lambda names: {"resources": [topic_resource(names)]}),
     Case(K.DESCRIBE_CONFIGS, 4, fixed(resources=[BROKER]), needs=(1,)),
+    Case(K.DESCRIBE_CONFIGS, 4, fixed(resources=[CLIENT_METRICS]), needs=(1,)),
+    Case(K.DESCRIBE_CONFIGS, 4, lambda names: {"resources": [group_resource(names)]}, needs=(2,)),
     Case(K.ALTER_CONFIGS, 2, lambda names: changed(topic_resource(names), "retention.ms", "7000")),
     Case(K.ALTER_CONFIGS, 2, lambda names: changed(BROKER, "num.partitions", "1"), needs=(1,)),
+    Case(K.ALTER_CONFIGS, 2, lambda names: changed(CLIENT_METRICS, "interval.ms", "100"), needs=(1,)),
+    Case(
+        K.ALTER_CONFIGS,
+        2,
+        lambda names: changed(group_resource(names), "consumer.session.timeout.ms", "50000"),
+        needs=(2,),
+    ),
     Case(
         K.INCREMENTAL_ALTER_CONFIGS, 1, lambda names: changed(topic_resource(names), "retention.ms", "7000")
     ),
     Case(K.INCREMENTAL_ALTER_CONFIGS, 1, lambda names: changed(BROKER, "num.partitions", "1"), needs=(1,)),
+    Case(
+        K.INCREMENTAL_ALTER_CONFIGS,
+        1,
+        lambda names: changed(group_resource(names), "consumer.session.timeout.ms", "50000"),
+        needs=(2,),
+    ),
     Case(
         K.CREATE_PARTITIONS,
         3,

@@ -190,6 +190,10 @@ def topic_resource(names: Names) -> dict[str, Any]:
     return {"resource_type": 2, "resource_name": names.topic, "configuration_keys": None}
 
 
+def group_resource(names: Names) -> dict[str, Any]:
+    return {"resource_type": 32, "resource_name": names.group, "configuration_keys": None}
+
+
 def changed(resource: Mapping[str, Any], key: str, value: str) -> dict[str, Any]:
     one = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
     return {"resources": [{**one, "configs": [{"name": key, "value": value}]}]}
@@ -218,4 +222,5 @@ ACL = {
 }
 ACL_FILTER = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 NO_ACLS = {**ACL_FILTER, "principal_filter": "User:nobody"}
+CLIENT_METRICS = {"resource_type": 16, "resource_name": "all", "configuration_keys": None}
 BROKER = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}

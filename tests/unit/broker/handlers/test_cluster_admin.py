@@ -117,15 +117,28 @@ async def test_replicas_can_only_be_on_brokers_that_exist(
     assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
 
 
-async def test_config_resources_are_the_topics_and_this_broker(asker: Asker) -> None:
+async def test_config_resources_are_topics_this_broker_groups_and_client_metrics(asker: Asker) -> None:
     await asker.create("t")
-    broker = (4, str(asker.services.node_id))
-    for wanted, expected in (([], [(2, "t"), broker]), ([2], [(2, "t")]), ([4, 4], [broker]), ([16], [])):
+    for number, name, setting in ((32, "billing", "consumer.session.timeout.ms"), (16, "all", "interval.ms")):
+        config = {"name": setting, "config_operation": 0, "value": "50000"}
+        resource = {"resource_type": number, "resource_name": name, "configs": [config]}
+        answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+        assert answer.responses[0].error_code == ErrorCode.NONE
+    broker, metrics, group = (4, str(asker.services.node_id)), (16, "all"), (32, "billing")
+    cases: list[tuple[list[int], list[tuple[int, str]]]] = [
+        ([], [(2, "t"), broker, metrics, group]),
+        ([2], [(2, "t")]),
+        ([4, 4], [broker]),
+        ([16], [metrics]),
+        ([32, 2], [(2, "t"), group]),
+    ]
+    for wanted, expected in cases:
         answer = await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=wanted)
         assert [(held.resource_type, held.resource_name) for held in answer.config_resources] == expected
     answer = await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[99])
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert (await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 0)).config_resources == []
+    answer = await asker.ask(ApiKey.LIST_CONFIG_RESOURCES, 0)
+    assert [held.resource_name for held in answer.config_resources] == ["all"]
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -149,7 +149,8 @@ class ConsumerGroups:
     # Members
 
     def update(self, group: ConsumerGroup, now_ms: int) -> GroupUpdate:
-        return GroupUpdate(group, now_ms, self.settings, self._topics, self)
+        settings = self.settings.of_group(self._topics.group_configs(group.group_id))
+        return GroupUpdate(group, now_ms, settings, self._topics, self)
 
     def heartbeat(
         self, group: ConsumerGroup, request: messages.MemberHeartbeat, free_bytes: int, now_ms: int

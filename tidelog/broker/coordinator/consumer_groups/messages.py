@@ -7,7 +7,7 @@ Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
 from tidelog.broker.coordinator.consumer_groups import group
@@ -25,15 +25,28 @@ class ConsumerGroupSettings(NamedTuple):
     may_downgrade: bool
     """Whether groups of the consumer protocol may become classic ones while they have members."""
 
+    def of_group(self, own: Mapping[str, str]) -> Self:
+        """With what was set for one group alone."""
+        if not own:
+            return self
+        session_timeout_ms = own.get("consumer.session.timeout.ms", self.session_timeout_ms)
+        heartbeat_interval_ms = own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms)
+        return self._replace(
+            session_timeout_ms=int(session_timeout_ms), heartbeat_interval_ms=int(heartbeat_interval_ms)
+        )
+
 
 class TopicsView(Protocol):
-    """The topics of the cluster, as they are now."""
+    """The topics of the cluster, and the settings of groups, as they are now."""
 
     def subscribed_topic(self, name: str) -> group.SubscribedTopic | None:
         """None: no topic has this name."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """None: no topic has this id."""
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """What was set for this group alone, by Kafka's names; checked, as text."""
 
 
 class MemberHeartbeat(NamedTuple):

@@ -54,6 +54,8 @@ class Site(Coordinator):
     """The last record of each key, encoded, in the order of the log."""
     timers: dict[Hashable, Timer] = field(default_factory=dict)
     parked: dict[Hashable, Asked] = field(default_factory=dict)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Group -> what was set for it alone."""
 
     def __post_init__(self) -> None:
         self.machine = GroupMachine(GroupRules(1_000, LIMITS, self.settings), self)
@@ -67,6 +69,9 @@ class Site(Coordinator):
 
     def topic_name(self, wanted: UUID) -> str | None:
         return next((name for name in self.topics if topic_id(name) == wanted), None)
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        return self.configs.get(group_id, {})
 
     def topics_changed(self, resolved: Mapping[str, set[str]] | None = None) -> None:
         revision = next(self.numbers) + 1

@@ -310,3 +310,12 @@ def test_a_member_that_was_to_revoke_must_do_so_after_a_restart_too(site: Site) 
         restarted.heartbeat("a", 1, owned=first.owned)
         restarted.pass_ms(INTERVAL_MS)
     assert set(restarted.group().members) == {"b"}
+
+
+def test_a_group_may_have_its_own_timeout_and_interval(site: Site) -> None:
+    site.configs["g"] = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
+    assert site.join("a").beat().heartbeat_interval_ms == 7_000
+    site.pass_ms(SESSION_MS + 1)
+    assert set(site.group().members) == {"a"}
+    site.pass_ms(5_000)
+    assert set(site.group().members) == set()

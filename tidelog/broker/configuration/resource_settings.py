@@ -1,0 +1,208 @@
+"""The settings of groups and of client metrics: named resources that exist by having settings.
+
+Owns which settings each kind has, how they are checked and described, and the name of a resource in
+`Catalog.broker_configs`. Values are text, as on the wire. What they mean is in `coordinator` and `telemetry`.
+
+Pure. Source: Kafka's GroupConfig and ClientMetricsConfigs; KIP-714, KIP-848, KIP-1142.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tidelog.broker.configuration.broker_settings import (
+    BrokerSettings,
+    ConfigSource,
+    DescribedSetting,
+    Synonym,
+)
+from tidelog.broker.configuration.settings import did_you_mean
+from tidelog.broker.configuration.topic_settings import config_type, parse_value
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.settings import ConfigError, Setting, as_text, setting, settings_of
+
+MATCHED: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+"""What a pattern of `match` may be about."""
+_MOST_PATTERN_CHARACTERS: Final = 1000
+_MOST_PROGRAM_BYTES: Final = 64 << 10
+_MOST_NAME_CHARACTERS: Final = 255
+
+
+def _patterns(texts: Sequence[str]) -> tuple[str, ...]:
+    """Patterns as `client_id=orders.*`. Raises ConfigError."""
+    for text in texts:
+        named_pattern(text)
+    return tuple(texts)
+
+
+def named_pattern(text: str) -> tuple[str, Any]:
+    """One of MATCHED and a regular expression of RE2, which takes a time in proportion to what it reads.
+    Raises ConfigError."""
+    import re2
+
+    name, equals, pattern = (each.strip() for each in text.partition("="))
+    if name not in MATCHED or not equals or not pattern or len(pattern) > _MOST_PATTERN_CHARACTERS:
+        raise ConfigError(
+            f"Illegal client matching pattern: {text}: expected one of {', '.join(MATCHED)}, = and a regular "
+            f"expression of at most {_MOST_PATTERN_CHARACTERS} characters"
+        )
+    options = re2.Options()
+    options.max_mem = _MOST_PROGRAM_BYTES
+    options.log_errors = False
+    try:
+        return name, re2.compile(pattern, options)
+    except re2.error:
+        raise ConfigError(f"Illegal client matching pattern: {text}: it is not in RE2's syntax") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetricsConfig:
+    """One resource of client metrics: which clients push which of their metrics, and how often."""
+
+    metrics: tuple[str, ...] = setting(
+        (),
+        "Beginnings of the names of metrics to push, such as org.apache.kafka.producer. *: all. Empty: none.",
+    )
+    interval_ms: int = setting(300_000, "How often clients push their metrics.", low=100, high=3_600_000)
+    match: tuple[str, ...] = setting(
+        (),
+        "Which clients push: patterns as client_id=orders.*, of which all must match. Empty: all clients.",
+        read=_patterns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """The settings of one group. None: the broker's setting (`broker_name`) holds."""
+
+    consumer_session_timeout_ms: int | None = setting(
+        None,
+        "Session timeout of the members of the consumer protocol.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.consumer.session.timeout.ms",
+    )
+    consumer_heartbeat_interval_ms: int | None = setting(
+        None,
+        "How often members of the consumer protocol send heartbeats.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.consumer.heartbeat.interval.ms",
+    )
+
+
+class ResourceKind(NamedTuple):
+    """One kind of resource: its number in requests, the beginning of its name in the catalog, its settings,
+    and where their values come from in DescribeConfigs."""
+
+    number: int
+    prefix: str
+    settings: Mapping[str, Setting]
+    source: ConfigSource
+    unknown: ErrorCode
+    """With which code Kafka refuses a setting that does not exist."""
+
+    def key(self, name: str) -> str:
+        """The name of a resource in `Catalog.broker_configs`."""
+        return self.prefix + name
+
+    def named(self, configs: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+        """Name of each resource of this kind -> its settings, by `Catalog.broker_configs`."""
+        return {
+            key.removeprefix(self.prefix): own for key, own in configs.items() if key.startswith(self.prefix)
+        }
+
+    def check(self, name: str, configs: Mapping[str, str | None], broker: BrokerSettings) -> dict[str, str]:
+        """The settings to store. Raises ApiError: INVALID_REQUEST, INVALID_CONFIG."""
+        if not name or len(name) > _MOST_NAME_CHARACTERS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"expected a name of 1 to {_MOST_NAME_CHARACTERS} characters, got {len(name)}",
+            )
+        checked = {key: self._checked(key, value) for key, value in configs.items()}
+        if self is GROUPS:
+            _check_group(checked, broker)
+        return checked
+
+    def _checked(self, name: str, value: str | None) -> str:
+        setting = self.settings.get(name)
+        if setting is None:
+            hint = did_you_mean(name, self.settings)
+            raise ApiError(self.unknown, f"Unknown config name: {name}{hint}")
+        if value is None:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for {name}: delete it to reset it"
+            )
+        try:
+            return as_text(parse_value(setting, value))
+        except ConfigError as error:
+            code = self.unknown if setting.low is not None else ErrorCode.INVALID_CONFIG
+            raise ApiError(code, f"Invalid value {value} for {name}: {error}") from None
+
+    def describe(self, own: Mapping[str, str], broker: BrokerSettings) -> list[DescribedSetting]:
+        """Every setting that a resource may have, with the values that hold without its own."""
+        described = []
+        for each in self.settings.values():
+            broker_name = each.extras.get("broker_name", "")
+            synonyms = (
+                broker.synonyms(broker_name)
+                if broker_name
+                else (Synonym(each.name, as_text(each.default), ConfigSource.DEFAULT_CONFIG),)
+            )
+            if each.name in own:
+                synonyms = (Synonym(each.name, own[each.name], self.source), *synonyms)
+            described.append(DescribedSetting(each.name, synonyms, config_type(each), each.description))
+        return described
+
+
+def _check_group(configs: Mapping[str, str], broker: BrokerSettings) -> None:
+    """Raise ApiError(INVALID_CONFIG) for a value outside the bounds that the broker sets, as Kafka's
+    GroupConfig."""
+    for name, text in configs.items():
+        broker_name = GROUPS.settings[name].extras["broker_name"]
+        for bound, is_outside in (("min", int.__lt__), ("max", int.__gt__)):
+            limit_name = re.sub(r"^(group\.\w+)\.", rf"\1.{bound}.", broker_name)
+            limit = int(broker.synonyms(limit_name)[0].value or 0)
+            if is_outside(int(text), limit):
+                word = "greater" if bound == "min" else "less"
+                raise ApiError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{name} ({text}) must be {word} than or equal to {limit_name} ({limit})",
+                )
+    session, heartbeat = (
+        int(configs.get(f"consumer.{each}") or broker.synonyms(f"group.consumer.{each}")[0].value or 0)
+        for each in ("session.timeout.ms", "heartbeat.interval.ms")
+    )
+    if configs and session <= heartbeat:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"consumer.session.timeout.ms ({session}) must be greater than consumer.heartbeat.interval.ms"
+            f" ({heartbeat})",
+        )
+
+
+CLIENT_METRICS: Final = ResourceKind(
+    16,
+    "client-metrics:",
+    {each.name: each for each in settings_of(ClientMetricsConfig)},
+    ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+    ErrorCode.INVALID_REQUEST,
+)
+GROUPS: Final = ResourceKind(
+    32,
+    "group:",
+    {each.name: each for each in settings_of(GroupConfig)},
+    ConfigSource.DYNAMIC_GROUP_CONFIG,
+    ErrorCode.INVALID_CONFIG,
+)
+KINDS: Final[Mapping[int, ResourceKind]] = {each.number: each for each in (CLIENT_METRICS, GROUPS)}
