@@ -25,12 +25,10 @@ KAFKA: dict[str, Any] = json.loads(Path(__file__).with_name("kafka.json").read_t
 
 _Reasons = Sequence[tuple[str, str]]
 _STREAMS = "streams groups (KIP-1071) come later: Kafka Streams uses classic groups, which are served"
-_SHARE = "share groups (KIP-932) come later"
 _TOKENS = "delegation tokens are decided against: OAUTHBEARER has tokens that expire"
 _KRAFT = "KRaft's internals are decided against: brokers share their catalog in etcd, and need no controllers"
 MISSING_APIS: _Reasons = (
     (r".*DelegationToken", _TOKENS),
-    (r".*Share.*", _SHARE),
     (r"Streams.*", _STREAMS),
     (
         r"Vote|(Begin|End)QuorumEpoch|AlterPartition|Envelope|Broker(Registration|Heartbeat)"
@@ -50,7 +48,8 @@ NEWER_VERSIONS: Mapping[str, str] = {
 """What Kafka's newest version of an API adds, where it is newer than the one here."""
 GROUP_REASONS: _Reasons = (
     (r"streams\..*", _STREAMS),
-    (r"(share|errors\.deadletterqueue)\..*", _SHARE),
+    (r"errors\.deadletterqueue\..*", "dead letters of share groups (KIP-1191) come later"),
+    (r"share\.assign.*", "targets are computed with the heartbeat of a member"),
     (r"consumer\.assignment\.interval\.ms", "an assignment is computed with each change of the members"),
 )
 _FILES_IN_PEM = "keys and certificates are files in PEM"
@@ -134,7 +133,7 @@ DECIDED_AGAINST = (
 )
 LATER = (
     ("streams groups (KIP-1071)", "Kafka Streams runs with classic groups, which are served"),
-    ("share groups (KIP-932)", "queues with acknowledgements of single records"),
+    ("dead letters of share groups (KIP-1191)", "archived records stay in their topic"),
 )
 
 
@@ -211,7 +210,7 @@ def _shown(value: str) -> str:
 
 def group_settings() -> list[Row]:
     return [
-        Row(name, "honoured", f"else {own.extras['broker_name']}")
+        Row(name, "honoured", f"else {of_broker}" if (of_broker := own.extras.get("broker_name")) else "")
         if (own := GROUPS.settings.get(name)) is not None
         else Row(name, "refused", reason(name, GROUP_REASONS))
         for name in KAFKA["settings"]["group"]

@@ -24,6 +24,7 @@
 - `processes/`: a broker of several processes, each with partitions of its own
 - `replicas/`: the replicas of this broker: from a topic in the catalog to records in a log that are durable
 - `security/`: who a peer is, and what it may do
+- `share/`: share groups on the broker that leads a partition
 - `storage/`: the log on disk
 - `tiering/`: closed segments in remote storage. It is imported only if remote.log.storage.system.enable is
   set

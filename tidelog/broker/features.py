@@ -2,7 +2,8 @@
 
 Owns the one table of them. A feature's version changes what clients do, beside the versions of the APIs: from
 `group.version` 1 on, there are groups of the consumer protocol (KIP-848); from `transaction.version` 2 on,
-each transaction has an epoch of its own (KIP-890). Pure.
+each transaction has an epoch of its own (KIP-890); from `share.version` 1 on, there are share groups
+(KIP-932). Pure.
 
 Source: KIP-584, KIP-1022.
 """
@@ -15,7 +16,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-FINALIZED_FEATURES: Final[Mapping[str, int]] = {"group.version": 1, "transaction.version": 2}
+FINALIZED_FEATURES: Final[Mapping[str, int]] = {
+    "group.version": 1,
+    "transaction.version": 2,
+    "share.version": 1,
+}
 """Feature -> the version in force, the only one that is supported."""
 
 

@@ -19,6 +19,7 @@ from tidelog.broker.cluster.catalog import (
     ALL_BROKERS,
     INTERNAL_TOPIC_CONFIGS,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     BrokerConfigsChanged,
     BrokerRegistered,
@@ -199,6 +200,7 @@ class _Opening:
             settings=settings,
             metrics=metrics,
             clock_ms=self._clock_ms,
+            steady_ms=self._steady_ms,
             cluster=cluster,
             acls=_acls(config, cluster, groups),
             producer_ids=self._producer_ids,
@@ -417,14 +419,22 @@ class _Opening:
             self._turns,
             internal={
                 OFFSETS_TOPIC: _internal_topic(
+                    OFFSETS_TOPIC,
                     config.offsets_topic_num_partitions,
                     config.offsets_topic_replication_factor,
                     config.offsets_topic_segment_bytes,
                 ),
                 TRANSACTIONS_TOPIC: _internal_topic(
+                    TRANSACTIONS_TOPIC,
                     config.transaction_state_log_num_partitions,
                     config.transaction_state_log_replication_factor,
                     config.transaction_state_log_segment_bytes,
+                ),
+                SHARE_STATE_TOPIC: _internal_topic(
+                    SHARE_STATE_TOPIC,
+                    config.share_coordinator_state_topic_num_partitions,
+                    config.share_coordinator_state_topic_replication_factor,
+                    config.share_coordinator_state_topic_segment_bytes,
                 ),
             },
         )
@@ -518,8 +528,8 @@ def _follow_settings(settings: BrokerSettings, catalog: Catalog, change: Change)
         _apply_changed(settings, catalog)
 
 
-def _internal_topic(num_partitions: int, replication_factor: int, segment_bytes: int) -> NewTopic:
-    configs = {**INTERNAL_TOPIC_CONFIGS, "segment.bytes": str(segment_bytes)}
+def _internal_topic(name: str, num_partitions: int, replication_factor: int, segment_bytes: int) -> NewTopic:
+    configs = {**INTERNAL_TOPIC_CONFIGS[name], "segment.bytes": str(segment_bytes)}
     return NewTopic(num_partitions, replication_factor, configs=configs)
 
 

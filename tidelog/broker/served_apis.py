@@ -41,6 +41,7 @@ from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.sasl import SaslHandler
+from tidelog.broker.handlers.share import ShareHandler
 from tidelog.broker.handlers.snapshots import SnapshotsHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
@@ -176,6 +177,7 @@ ROWS: Final = (
         failed.find_coordinator, (
             each(right.DESCRIBE_GROUP, when="it asks for groups"),
             each(right.DESCRIBE_TRANSACTION, when="it asks for transactional ids"),
+            each(right.CLUSTER_ACTION, when="it asks for share partitions"),
         )),
     _api(ApiKey.JOIN_GROUP, Kind.LONG_CHANGE, GroupMembershipHandler.join_group, failed.join_group, _MEMBER),
     _api(ApiKey.HEARTBEAT, Kind.CHANGE, GroupMembershipHandler.heartbeat, failed.top_level, _MEMBER),
@@ -318,6 +320,49 @@ ROWS: Final = (
         failed.by_element("topics", "topics", "name", has_message=False), (
             each(right.DESCRIBE_TOPIC, when="it names topics"),
             shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
+        )),
+    _api(ApiKey.SHARE_GROUP_HEARTBEAT, Kind.CHANGE, ShareHandler.heartbeat,
+        failed.top_level_with_message, (
+            whole(right.READ_GROUP, field="group_id"),
+            Need((right.DESCRIBE_TOPIC,), Effect.REFUSED, "it names topics; each of them"),
+        )),
+    _api(ApiKey.SHARE_GROUP_DESCRIBE, Kind.READ, ShareHandler.describe,
+        failed.by_element("groups", "group_ids", "group_id"), (
+            each(right.DESCRIBE_GROUP),
+            each(right.DESCRIBE_TOPIC,
+                 when="topics are assigned to members of the group; the group is refused"),
+        )),
+    _api(ApiKey.SHARE_FETCH, Kind.LONG_POLL, ShareHandler.fetch,
+        failed.top_level_with_message, (
+            whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
+        )),
+    _api(ApiKey.SHARE_ACKNOWLEDGE, Kind.CHANGE, ShareHandler.acknowledge,
+        failed.top_level_with_message, (
+            whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
+        )),
+    _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.initialize,
+        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+    _api(ApiKey.READ_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.read,
+        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+    _api(ApiKey.WRITE_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.write,
+        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+    _api(ApiKey.DELETE_SHARE_GROUP_STATE, Kind.LONG_POLL, ShareHandler.delete,
+        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+    _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, Kind.LONG_POLL, ShareHandler.summary,
+        failed.share_state, (whole(right.CLUSTER_ACTION),)),
+    _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, Kind.READ, ShareHandler.describe_offsets,
+        failed.by_element("groups", "groups", "group_id"), (
+            each(right.DESCRIBE_GROUP),
+            each(right.DESCRIBE_TOPIC, when="it names topics"),
+            shown(right.DESCRIBE_TOPIC, when="it asks for all topics"),
+        )),
+    _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, Kind.CHANGE, ShareHandler.alter_offsets,
+        failed.top_level_with_message, (
+            whole(right.READ_GROUP, field="group_id"), each(right.READ_TOPIC),
+        )),
+    _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, Kind.CHANGE, ShareHandler.delete_offsets,
+        failed.top_level_with_message, (
+            whole(right.DELETE_GROUP, field="group_id"), each(right.READ_TOPIC),
         )),
     _api(ApiKey.ASK_CONSOLE, Kind.LONG_POLL, ConsoleHandler.ask_console,
         failed.top_level_with_message, (

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import structlog
 
-from tidelog.broker.cluster.catalog import NO_LEADER, Catalog
+from tidelog.broker.cluster.catalog import NO_LEADER, SHARE_STATE_TOPIC, Catalog
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.store import SessionLives, StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.fetchers import Fetchers
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.broker.replicas.replication_quota import ReplicationQuota
+    from tidelog.broker.share.share import Share
     from tidelog.broker.tiering.tiering import Tiering
     from tidelog.protocol import message_types as types
 
@@ -76,6 +77,8 @@ class Services:
     settings: BrokerSettings
     metrics: Metrics
     clock_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
+    """A clock that is never set."""
     cluster: Cluster
     acls: Acls
     producer_ids: ProducerIds
@@ -124,7 +127,10 @@ class Services:
         self.participation = TransactionParticipation(
             self.transactions, remote, self.replicas, partitions.node_id
         )
+        self._share: Share | None = None
         self._closed = False
+        if self.catalog.topic(SHARE_STATE_TOPIC) is not None:
+            _ = self.share  # Its partitions are replayed before clients ask.
         if membership is not None:
             self.groups.refuse_while(lambda: membership.is_cut_off)
             self.transactions.refuse_while(lambda: membership.is_cut_off)
@@ -138,6 +144,15 @@ class Services:
     def config(self) -> BrokerConfig:
         """The settings in force. Some may change at run time: ask again, do not keep it."""
         return self.settings.config
+
+    @property
+    def share(self) -> Share:
+        """What serves share groups, which is imported with the first use of one."""
+        if self._share is None:
+            from tidelog.broker.share.share import Share
+
+            self._share = Share(self)
+        return self._share
 
     @property
     def controller_id(self) -> int:
@@ -279,6 +294,8 @@ class Services:
         if self.fetchers is not None:
             await self.fetchers.close()
         await self.peers.close()
+        if self._share is not None:
+            await self._share.close()
         if self.in_sync_sets is not None:
             await self.in_sync_sets.stop()
         await self.transactions.close()

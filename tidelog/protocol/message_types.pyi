@@ -2215,6 +2215,197 @@ class ListTransactionsResponseTransactionState:
     producer_id: ProducerId
     transaction_state: str
 
+class ShareGroupHeartbeatRequest:
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    subscribed_topic_names: list[str] | None
+
+class ShareGroupHeartbeatResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ShareGroupHeartbeatResponseAssignmentDict | None
+
+class ShareGroupHeartbeatResponseAssignmentDict(TypedDict, total=False):
+    topic_partitions: Sequence[ShareGroupHeartbeatResponseTopicPartitionDict]
+
+class ShareGroupHeartbeatResponseTopicPartitionDict(TypedDict, total=False):
+    topic_id: UUID
+    partitions: Sequence[int]
+
+class ShareGroupDescribeRequest:
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+class ShareGroupDescribeResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    groups: Sequence[ShareGroupDescribeResponseGroupDict]
+
+class ShareGroupDescribeResponseGroupDict(TypedDict, total=False):
+    error_code: int
+    error_message: str | None
+    group_id: str
+    group_state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    members: Sequence[ShareGroupDescribeResponseMemberDict]
+    authorized_operations: int
+
+class ShareGroupDescribeResponseMemberDict(TypedDict, total=False):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: Sequence[str]
+    assignment: ShareGroupDescribeResponseAssignmentDict
+
+class ShareGroupDescribeResponseAssignmentDict(TypedDict, total=False):
+    topic_partitions: Sequence[ShareGroupDescribeResponseTopicPartitionDict]
+
+class ShareGroupDescribeResponseTopicPartitionDict(TypedDict, total=False):
+    topic_id: UUID
+    topic_name: str
+    partitions: Sequence[int]
+
+class ShareFetchRequest:
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int
+    is_renew_ack: bool
+    topics: list[ShareFetchRequestTopic]
+    forgotten_topics_data: list[ShareFetchRequestForgottenTopicsData]
+
+class ShareFetchRequestTopic:
+    topic_id: UUID
+    partitions: list[ShareFetchRequestPartition]
+
+class ShareFetchRequestPartition:
+    partition_index: int
+    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatche]
+
+class ShareFetchRequestAcknowledgementBatche:
+    first_offset: Offset
+    last_offset: Offset
+    acknowledge_types: list[int]
+
+class ShareFetchRequestForgottenTopicsData:
+    topic_id: UUID
+    partitions: list[int]
+
+class ShareAcknowledgeRequest:
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    is_renew_ack: bool
+    topics: list[ShareAcknowledgeRequestTopic]
+
+class ShareAcknowledgeRequestTopic:
+    topic_id: UUID
+    partitions: list[ShareAcknowledgeRequestPartition]
+
+class ShareAcknowledgeRequestPartition:
+    partition_index: int
+    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatche]
+
+class ShareAcknowledgeRequestAcknowledgementBatche:
+    first_offset: Offset
+    last_offset: Offset
+    acknowledge_types: list[int]
+
+class DescribeShareGroupOffsetsRequest:
+    groups: list[DescribeShareGroupOffsetsRequestGroup]
+
+class DescribeShareGroupOffsetsRequestGroup:
+    group_id: str
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None
+
+class DescribeShareGroupOffsetsRequestTopic:
+    topic_name: str
+    partitions: list[int]
+
+class DescribeShareGroupOffsetsResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    groups: Sequence[DescribeShareGroupOffsetsResponseGroupDict]
+
+class DescribeShareGroupOffsetsResponseGroupDict(TypedDict, total=False):
+    group_id: str
+    topics: Sequence[DescribeShareGroupOffsetsResponseTopicDict]
+    error_code: int
+    error_message: str | None
+
+class DescribeShareGroupOffsetsResponseTopicDict(TypedDict, total=False):
+    topic_name: str
+    topic_id: UUID
+    partitions: Sequence[DescribeShareGroupOffsetsResponsePartitionDict]
+
+class DescribeShareGroupOffsetsResponsePartitionDict(TypedDict, total=False):
+    partition_index: int
+    start_offset: int
+    leader_epoch: int
+    lag: int
+    error_code: int
+    error_message: str | None
+
+class AlterShareGroupOffsetsRequest:
+    group_id: str
+    topics: list[AlterShareGroupOffsetsRequestTopic]
+
+class AlterShareGroupOffsetsRequestTopic:
+    topic_name: str
+    partitions: list[AlterShareGroupOffsetsRequestPartition]
+
+class AlterShareGroupOffsetsRequestPartition:
+    partition_index: int
+    start_offset: Offset
+
+class AlterShareGroupOffsetsResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[AlterShareGroupOffsetsResponseResponseDict]
+
+class AlterShareGroupOffsetsResponseResponseDict(TypedDict, total=False):
+    topic_name: str
+    topic_id: UUID
+    partitions: Sequence[AlterShareGroupOffsetsResponsePartitionDict]
+
+class AlterShareGroupOffsetsResponsePartitionDict(TypedDict, total=False):
+    partition_index: int
+    error_code: int
+    error_message: str | None
+
+class DeleteShareGroupOffsetsRequest:
+    group_id: str
+    topics: list[DeleteShareGroupOffsetsRequestTopic]
+
+class DeleteShareGroupOffsetsRequestTopic:
+    topic_name: str
+
+class DeleteShareGroupOffsetsResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[DeleteShareGroupOffsetsResponseResponseDict]
+
+class DeleteShareGroupOffsetsResponseResponseDict(TypedDict, total=False):
+    topic_name: str
+    topic_id: UUID
+    error_code: int
+    error_message: str | None
+
 class AskConsoleRequest:
     user: str
     host: str

@@ -34,9 +34,22 @@ MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-INTERNAL_TOPIC_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "compression.type": "producer"}
-"""What internal topics are made with: a record stays until a later one with its key takes its place."""
+SHARE_STATE_TOPIC = "__share_group_state"
+_COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact", "compression.type": "producer"}
+"""A record stays until a later one with its key takes its place."""
+INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
+    OFFSETS_TOPIC: _COMPACTED,
+    TRANSACTIONS_TOPIC: _COMPACTED,
+    # Its coordinators delete what later snapshots replace.
+    SHARE_STATE_TOPIC: {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    },
+}
+"""What internal topics are made with."""
+INTERNAL_TOPICS = frozenset(INTERNAL_TOPIC_CONFIGS)
 
 
 ALL_BROKERS = ""

@@ -45,6 +45,7 @@ from tidelog.broker.configuration.settings import (
     unknown_setting,
     variable_of,
 )
+from tidelog.broker.configuration.share_settings import ShareSettings
 from tidelog.broker.configuration.topic_settings import (
     TOPIC_SETTINGS,
     check_compaction_lags,
@@ -96,7 +97,7 @@ def _default_of(topic_setting: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, RemoteSettings):
+class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, ClusterSettings, RemoteSettings):
     """All settings of one broker. The constructor takes attributes (`BrokerConfig(port=0)`) and raises
     ConfigError for a value out of bounds; `load` reads the outward sources.
     """
@@ -337,6 +338,14 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ClusterSettings, Remot
         check_remote_storage(self.remote_log_storage_system_enable, self.remote_storage_url)
         self._check_within("group_consumer_{}session_timeout_ms")
         self._check_within("group_consumer_{}heartbeat_interval_ms")
+        for name in (
+            "{}session_timeout_ms",
+            "{}heartbeat_interval_ms",
+            "{}record_lock_duration_ms",
+            "{}delivery_count_limit",
+            "{}partition_max_record_locks",
+        ):
+            self._check_within(f"group_share_{name}")
         if not self.sasl_enabled_mechanisms:
             raise ConfigError(f"sasl.enabled.mechanisms must name one of {', '.join(MECHANISMS)} or more")
         if not self.group_consumer_assignors:

@@ -45,7 +45,7 @@ _REASONS: Final = tuple(
         ),
         (
             r"(group\.)?share\..+|errors\.deadletterqueue\..+",
-            NotHere("share groups (KIP-932) have no such setting here yet"),
+            NotHere("share groups (KIP-932) have one assignor, no dead letters and no threads of their own"),
         ),
         (r"telemetry\..+", NotHere("client telemetry (KIP-714) comes later")),
         (

@@ -38,6 +38,31 @@ _MOST_PROGRAM_BYTES: Final = 64 << 10
 _MOST_NAME_CHARACTERS: Final = 255
 
 
+LATEST: Final = "latest"
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+_UNIT_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+def duration_ms(text: str) -> int | None:
+    """Of an ISO 8601 duration as Java reads it: `P3DT2H`. None if it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    return int(sum(float(value) * _UNIT_MS[unit] for unit, value in found.groupdict().items() if value))
+
+
+def _reset(value: object) -> str:
+    """What share.auto.offset.reset says. Raises ValueError."""
+    text = str(value).lower()
+    strategy, _, duration = text.partition(":")
+    if text in ("earliest", LATEST) or (strategy == "by_duration" and duration_ms(duration) is not None):
+        return text
+    raise ValueError(f"expected earliest, latest or by_duration:<ISO 8601 duration>, got {value!r}")
+
+
 def _patterns(texts: Sequence[str]) -> tuple[str, ...]:
     """Patterns as `client_id=orders.*`. Raises ConfigError."""
     for text in texts:
@@ -98,6 +123,55 @@ class GroupConfig:
         low=1,
         high=2**31 - 1,
         broker_name="group.consumer.heartbeat.interval.ms",
+    )
+
+    share_session_timeout_ms: int | None = setting(
+        None,
+        "Session timeout of the members of a share group.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.share.session.timeout.ms",
+    )
+    share_heartbeat_interval_ms: int | None = setting(
+        None,
+        "How often members of a share group send heartbeats.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.share.heartbeat.interval.ms",
+    )
+    share_record_lock_duration_ms: int | None = setting(
+        None,
+        "How long a member of a share group has a record before others may get it.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.share.record.lock.duration.ms",
+    )
+    share_delivery_count_limit: int | None = setting(
+        None,
+        "How often a share group delivers a record that is not accepted. After that it is archived.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.share.delivery.count.limit",
+    )
+    share_partition_max_record_locks: int | None = setting(
+        None,
+        "Records of one partition that a share group has in flight at most; one more batch may exceed it.",
+        low=1,
+        high=2**31 - 1,
+        broker_name="group.share.partition.max.record.locks",
+    )
+    share_auto_offset_reset: str = setting(
+        LATEST,
+        "Where a share group begins in a partition: earliest, latest, or by_duration:<ISO 8601 duration>.",
+        read=_reset,
+    )
+    share_isolation_level: str = setting(
+        "read_uncommitted",
+        "Whether a share group gets records of aborted transactions.",
+        choices=("read_uncommitted", "read_committed"),
+    )
+    share_renew_acknowledge_enable: bool = setting(
+        True, "Whether members of a share group may renew the locks of records that they hold."
     )
 
 
@@ -169,7 +243,9 @@ def _check_group(configs: Mapping[str, str], broker: BrokerSettings) -> None:
     """Raise ApiError(INVALID_CONFIG) for a value outside the bounds that the broker sets, as Kafka's
     GroupConfig."""
     for name, text in configs.items():
-        broker_name = GROUPS.settings[name].extras["broker_name"]
+        broker_name = GROUPS.settings[name].extras.get("broker_name")
+        if broker_name is None:
+            continue
         for bound, is_outside in (("min", int.__lt__), ("max", int.__gt__)):
             limit_name = re.sub(r"^(group\.\w+)\.", rf"\1.{bound}.", broker_name)
             limit = int(broker.synonyms(limit_name)[0].value or 0)
@@ -179,16 +255,17 @@ def _check_group(configs: Mapping[str, str], broker: BrokerSettings) -> None:
                     ErrorCode.INVALID_CONFIG,
                     f"{name} ({text}) must be {word} than or equal to {limit_name} ({limit})",
                 )
-    session, heartbeat = (
-        int(configs.get(f"consumer.{each}") or broker.synonyms(f"group.consumer.{each}")[0].value or 0)
-        for each in ("session.timeout.ms", "heartbeat.interval.ms")
-    )
-    if configs and session <= heartbeat:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"consumer.session.timeout.ms ({session}) must be greater than consumer.heartbeat.interval.ms"
-            f" ({heartbeat})",
+    for kind in ("consumer", "share"):
+        session, heartbeat = (
+            int(configs.get(f"{kind}.{each}") or broker.synonyms(f"group.{kind}.{each}")[0].value or 0)
+            for each in ("session.timeout.ms", "heartbeat.interval.ms")
         )
+        if configs and session <= heartbeat:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"{kind}.session.timeout.ms ({session}) must be greater than {kind}.heartbeat.interval.ms"
+                f" ({heartbeat})",
+            )
 
 
 CLIENT_METRICS: Final = ResourceKind(

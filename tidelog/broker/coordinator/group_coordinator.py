@@ -30,6 +30,7 @@ from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
 from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_once
+from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -250,6 +251,9 @@ class GroupCoordinator:
         for group_id in list(groups.ids()):
             seen = self._seen(group_id, groups.regexes_of(group_id), resolved)
             await shard.runtime.run(partial(groups.topics_changed, group_id, seen))
+        share = shard.machine.groups.share
+        for group_id in list(share.ids()):
+            await shard.runtime.run(partial(share.topics_deleted, group_id))
 
     def _seen(
         self, group_id: str, regexes: Iterable[str], resolved: Mapping[str, ResolvedRegex]
@@ -310,4 +314,9 @@ def _rules_of(config: BrokerConfig) -> GroupRules:
         may_upgrade=policy in ("upgrade", "bidirectional"),
         may_downgrade=policy in ("downgrade", "bidirectional"),
     )
-    return GroupRules(config.offsets_retention_minutes * _MS_PER_MINUTE, limits, settings)
+    share = ShareGroupSettings(
+        config.group_share_session_timeout_ms,
+        config.group_share_heartbeat_interval_ms,
+        config.group_share_max_size,
+    )
+    return GroupRules(config.offsets_retention_minutes * _MS_PER_MINUTE, limits, settings, share)

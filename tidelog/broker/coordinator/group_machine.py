@@ -24,10 +24,14 @@ from tidelog.broker.coordinator.offsets.committed_offsets import CommittedOffset
 from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, OffsetRecord
 from tidelog.broker.coordinator.pending_records import InTransaction
 from tidelog.broker.coordinator.record_formats import RecordFormats
+from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
+from tidelog.broker.coordinator.share_groups.records import SHARE_GROUP_RECORDS
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 
-GROUP_RECORD_FORMATS = RecordFormats((OFFSET_RECORDS, GROUP_RECORDS, *CONSUMER_GROUP_RECORDS))
+GROUP_RECORD_FORMATS = RecordFormats(
+    (OFFSET_RECORDS, GROUP_RECORDS, *CONSUMER_GROUP_RECORDS, *SHARE_GROUP_RECORDS)
+)
 DELETED_AT_ONCE = 500
 """Records of one step of a deletion. Names have at most 32,767 and 249 characters; most are short."""
 
@@ -50,15 +54,17 @@ class GroupRules(NamedTuple):
     retention_ms: int
     limits: GroupLimits
     settings: ConsumerGroupSettings
+    share_settings: ShareGroupSettings
 
 
 class GroupMachine:
     """Members and offsets of groups. Operations take `now_ms` last and return a Decision."""
 
     def __init__(self, rules: GroupRules, topics: TopicsView) -> None:
-        self.groups = GroupTypes(rules.limits, rules.settings, topics)
+        self.groups = GroupTypes(rules.limits, rules.settings, rules.share_settings, topics)
         self.offsets = CommittedOffsets(self.groups.of, rules.retention_ms)
         offsets, classic, consumer = self.offsets, self.groups.classic, self.groups.consumer
+        share = self.groups.share
         self._parts: dict[type, _Part] = {
             OffsetRecord: _Part(offsets.apply, offsets.write, offsets.settle),
             InTransaction: _Part(offsets.apply_pending, offsets.apply_pending),
@@ -70,12 +76,17 @@ class GroupMachine:
                 kind.record_type: _Part(consumer.apply, consumer.write, consumer.settle)
                 for kind in CONSUMER_GROUP_RECORDS
             },
+            **{
+                kind.record_type: _Part(share.apply, share.write, share.settle)
+                for kind in SHARE_GROUP_RECORDS
+            },
         }
 
     def set_rules(self, rules: GroupRules) -> None:
         """Let changed settings hold from the next operation on."""
         self.groups.classic.limits = rules.limits
         self.groups.consumer.settings = rules.settings
+        self.groups.share.settings = rules.share_settings
         self.offsets.retention_ms = rules.retention_ms
 
     def apply(self, record: object) -> None:
@@ -88,8 +99,8 @@ class GroupMachine:
         self._parts[type(record)].settle(record)
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """A group that has only offsets is described as empty. One that does not exist, or is of the consumer
-        protocol, is described as dead.
+        """A group that has only offsets is described as empty. One that does not exist, or is of another
+        type, is described as dead.
         """
         group = self.groups.describe(group_id)
         is_unknown = group.state is GroupState.DEAD and self.groups.listed(group_id) is None
@@ -105,7 +116,8 @@ class GroupMachine:
 
     def member_count(self, group_id: str) -> int:
         """The members of a group; 0 for one that has only offsets, or does not exist."""
-        return self.groups.consumer.member_count(group_id) or self.groups.classic.member_count(group_id)
+        by_type = (self.groups.consumer, self.groups.share, self.groups.classic)
+        return max(each.member_count(group_id) for each in by_type)
 
     def listed(self, group_ids: Sequence[str]) -> list[ListedGroup]:
         """One entry for each of these groups that still exists."""

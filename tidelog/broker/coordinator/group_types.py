@@ -1,12 +1,13 @@
-"""Groups of both types: each request goes to the machine of its group's type.
+"""Groups of all types: each request goes to the machine of its group's type.
 
 Owns which type a group has, and when that changes. Invariants:
 - an id belongs to a group of one type;
 - a group without members changes its type with the first request that joins it by the other protocol;
+- a share group stays one;
 - a classic group of consumers becomes one of the consumer protocol when a member joins by that protocol, and
   a classic one again when its last such member is gone, as far as `group.consumer.migration.policy` allows.
 
-Pure. Source: Kafka's GroupMetadataManager, KIP-848.
+Pure. Source: Kafka's GroupMetadataManager, KIP-848, KIP-932.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,10 +32,12 @@ from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Grou
 from tidelog.broker.coordinator.groups.joining import refusal
 from tidelog.broker.coordinator.groups.machine import Groups
 from tidelog.broker.coordinator.groups.states import GroupState
+from tidelog.broker.coordinator.share_groups import machine as share
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+SHARE = "share"
 _JOINS = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
 
 
@@ -42,27 +45,38 @@ class GroupTypes:
     """Operations take `now_ms` last and return a Decision."""
 
     def __init__(
-        self, limits: messages.GroupLimits, settings: ConsumerGroupSettings, topics: TopicsView
+        self,
+        limits: messages.GroupLimits,
+        settings: ConsumerGroupSettings,
+        share_settings: share.ShareGroupSettings,
+        topics: TopicsView,
     ) -> None:
         self.consumer = ConsumerGroups(settings, topics, self._downgraded)
+        self.share = share.ShareGroups(share_settings, topics, self._free_bytes)
         self._topics = topics
-        self.classic = Groups(limits, lambda: self.consumer.held_bytes)
+        self.classic = Groups(limits, lambda: self.consumer.held_bytes + self.share.held_bytes)
 
-    def of(self, group_id: str) -> Groups | ConsumerGroups | None:
+    def of(self, group_id: str) -> Groups | ConsumerGroups | share.ShareGroups | None:
         """The machine of the group's type; None: the group has no state besides its offsets."""
-        return next((each for each in (self.consumer, self.classic) if each.knows(group_id)), None)
+        machines = (self.consumer, self.classic, self.share)
+        return next((each for each in machines if each.knows(group_id)), None)
 
     def ids(self) -> Collection[str]:
-        return [*self.classic.ids(), *self.consumer.ids()]
+        return [*self.classic.ids(), *self.consumer.ids(), *self.share.ids()]
 
     def uncommitted_ids(self) -> Iterator[str]:
         """The groups with records that are not committed."""
-        return chain(self.classic.uncommitted_ids(), self.consumer.uncommitted_ids())
+        return chain(
+            self.classic.uncommitted_ids(), self.consumer.uncommitted_ids(), self.share.uncommitted_ids()
+        )
 
     # Members
 
     def join(self, request: messages.JoinRequest, now_ms: int) -> Decision[Any, messages.JoinAnswer]:
         group = self.consumer.get(request.group_id)
+        if self.share.knows(request.group_id):
+            refused = messages.JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            return Decision((), refused)
         if group is None:
             return self.classic.join(request, now_ms)
         if not group.members:
@@ -113,12 +127,25 @@ class GroupTypes:
             return self.consumer.heartbeat(group, request, self._free_bytes(), now_ms)
         if request.member_epoch != JOINING_EPOCH:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
+        if self.share.knows(request.group_id):
+            message = f"Group {request.group_id} is not a consumer group: it is a share group"
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
         if self.classic.knows(request.group_id):
             return self._joined_by_consumer(request, now_ms)
         return self.consumer.heartbeat(ConsumerGroup(request.group_id), request, self._free_bytes(), now_ms)
 
+    def share_heartbeat(
+        self, request: share.ShareHeartbeat, now_ms: int
+    ) -> Decision[Any, share.ShareHeartbeatAnswer]:
+        """Raises ApiError."""
+        share.check_request(request)
+        if self.consumer.knows(request.group_id) or self.classic.knows(request.group_id):
+            raise share.not_found(request.group_id)
+        return self.share.heartbeat(request, now_ms)
+
     def _free_bytes(self) -> int:
-        return self.classic.limits.max_bytes - self.classic.held_bytes - self.consumer.held_bytes
+        held_bytes = self.classic.held_bytes + self.consumer.held_bytes + self.share.held_bytes
+        return self.classic.limits.max_bytes - held_bytes
 
     # Changes of the protocol
 
@@ -185,6 +212,9 @@ class GroupTypes:
         group = self.consumer.committed(group_id)
         if group is not None:
             return messages.ListedGroup(group_id, group.state.value, CONSUMER, CONSUMER)
+        share_group = self.share.committed(group_id)
+        if share_group is not None:
+            return messages.ListedGroup(group_id, share_group.state.value, SHARE, SHARE)
         described = self.classic.describe(group_id)
         if described.state is GroupState.DEAD:
             return None
@@ -196,4 +226,5 @@ class GroupTypes:
         """Call after all records were applied: from now on members of these groups must send heartbeats."""
         consumer = self.consumer.loaded(group_ids, now_ms)
         classic = self.classic.loaded([each for each in group_ids if self.classic.knows(each)], now_ms)
-        return classic._replace(timers={**classic.timers, **consumer.timers})
+        of_share = self.share.loaded(group_ids, now_ms)
+        return classic._replace(timers={**classic.timers, **consumer.timers, **of_share})

@@ -3,7 +3,8 @@
 Owns the conversion between records and batches. Invariants:
 - the records of one `write` are one batch, so after a crash all of them are stored or none;
 - the first `news` gives what remains of all earlier writes: the last record of each key, in the order of the
-  log, and then the records of transactions that are open. This bounds memory, not the length of the log;
+  log, each with those that add to it, and then the records of transactions that are open. This bounds
+  memory, not the length of the log;
 - one `write` is of one kind: records, records of one producer's transaction, or one marker that ends it;
 - a thread reads the log, one part at a time, and records are encoded in steps, so the loop continues to
   serve;
@@ -70,7 +71,7 @@ class LogJournal(Generic[RecordT]):
         """What the log held before the first `write`, once. Raises ApiError, also while it is iterated."""
         if self._is_replayed:
             return ()
-        values: _Replayed = _Replayed()
+        values = _Replayed(self._formats)
         replica = self._replica
         try:
             await replica.committed(replica.log.end_offset)
@@ -107,6 +108,8 @@ class LogJournal(Generic[RecordT]):
         try:
             for key, value in values.last.items():
                 yield self._formats.decode(key, value)
+                for added_key, added in values.added.get(key, ()):
+                    yield self._formats.decode(added_key, added)
             for producer_id, epoch, key, written in values.pending:
                 yield InTransaction(producer_id, epoch, self._formats.decode(key, written))
         except ProtocolError as error:
@@ -161,8 +164,11 @@ class LogJournal(Generic[RecordT]):
 class _Replayed:
     """What remains of the records that were read: the last value of each key, and what is not committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, formats: RecordFormats) -> None:
         self.last: dict[bytes, bytes] = {}
+        self.added: dict[bytes, list[tuple[bytes, bytes | None]]] = {}
+        """Key -> the records that add to its last one."""
+        self._added_to = formats.added_to
         self.pending: PendingRecords[bytes, bytes | None] = PendingRecords()
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -170,7 +176,12 @@ class _Replayed:
         self._put(key, value)
 
     def _put(self, key: bytes, value: bytes | None) -> None:
+        held_by = self._added_to(key)
+        if held_by is not None:
+            self.added.setdefault(held_by, []).append((key, value))
+            return
         self.last.pop(key, None)  # The newest record moves to the end.
+        self.added.pop(key, None)
         if value is not None:
             self.last[key] = value
 

@@ -20,6 +20,9 @@ class RecordKind(NamedTuple):
     key_versions: tuple[int, ...]
     encode: Callable[[Any], tuple[bytes, bytes | None]]
     decode: Callable[[bytes, bytes | None], Any]
+    adds_to: int | None = None
+    """Of a kind whose records hold with an earlier one: the version of its key, which is the same otherwise.
+    None: a record takes the place of all earlier ones of its key."""
 
 
 class RecordFormats:
@@ -35,6 +38,11 @@ class RecordFormats:
     def knows(self, key: bytes) -> bool:
         """Whether `decode` can read the records of this key. Raises ProtocolError for an invalid key."""
         return record_version(key) in self._by_version
+
+    def added_to(self, key: bytes) -> bytes | None:
+        """The key of the record with which those of this key hold; None: each holds alone."""
+        version = self._by_version[record_version(key)].adds_to
+        return None if version is None else version.to_bytes(2, "big") + key[2:]
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """Key and value."""

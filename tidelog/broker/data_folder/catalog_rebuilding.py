@@ -202,7 +202,7 @@ class CatalogRebuilding:
             self._assignment(name, index, known[index] if index < len(known) else None, node_id)
             for index in range(count)
         )
-        configs = INTERNAL_TOPIC_CONFIGS if name in INTERNAL_TOPICS else {}
+        configs = INTERNAL_TOPIC_CONFIGS.get(name, {})
         return Topic(name, topic_id, partitions, dict(old.configs if old is not None and is_old else configs))
 
     def _topic_id(self, name: str, folders: Iterable[FoundPartition], old: Topic | None) -> UUID:

@@ -69,7 +69,7 @@ class ConnectionState:
     __slots__ = (
         "_principal", "above_mutation_quota", "access", "authentication", "client_host", "client_id",
         "client_software", "connection_id", "early_requests", "fetch_max_bytes", "listener", "sends_files",
-        "session", "session_lifetime_ms", "when_moved",
+        "session", "session_lifetime_ms", "when_closed", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +88,8 @@ class ConnectionState:
         """Requests before the client was authenticated."""
         self.when_moved: Callable[[AuthenticationStep], None] | None = None
         """Called with each new step."""
+        self.when_closed: Callable[[], None] | None = None
+        """Called once when the connection is gone."""
         self.client_software = ""
         """Name and version that the client gives itself (ApiVersions 3 and newer, KIP-511)."""
         self.client_id = ""

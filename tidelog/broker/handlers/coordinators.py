@@ -19,20 +19,27 @@ from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordi
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.brokers import address_of
 from tidelog.broker.handlers.context import RequestContext
-from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TRANSACTION, Right
+from tidelog.broker.security.required_access import (
+    CLUSTER_ACTION,
+    DESCRIBE_GROUP,
+    DESCRIBE_TRANSACTION,
+    Right,
+)
+from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
+    from tidelog.broker.coordinator.share_coordinator import ShareCoordinator
     from tidelog.protocol import message_types as types
 
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NO_ERROR = ErrorCode.NONE.name
 """Kafka's message of a success, in the versions with a single key."""
-_KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction"}
+_KEY_TYPES = {_GROUP: "group", _TRANSACTION: "transaction", _SHARE: "share"}
 
 
-_RIGHTS = {_GROUP: DESCRIBE_GROUP, _TRANSACTION: DESCRIBE_TRANSACTION}
+_RIGHTS = {_GROUP: DESCRIBE_GROUP, _TRANSACTION: DESCRIBE_TRANSACTION, _SHARE: CLUSTER_ACTION}
 
 
 class CoordinatorsHandler(GuardedHandler):
@@ -85,12 +92,16 @@ class CoordinatorsHandler(GuardedHandler):
         """The keys that the principal may not describe."""
         if right is None or not self._access.is_on:
             return set()
+        if right is CLUSTER_ACTION:
+            return set() if self._access.allows(context, right, CLUSTER_NAME) else set(keys)
         allowed = yield from each(partial(self._access.allows, context, right), keys, Pace())
         return {key for key, is_allowed in zip(keys, allowed, strict=True) if not is_allowed}
 
-    def _of_type(self, key_type: int) -> GroupCoordinator | TransactionCoordinator | None:
+    def _of_type(self, key_type: int) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
         if key_type == _GROUP:
             return self._services.groups
+        if key_type == _SHARE:
+            return self._services.share.coordinator
         return self._services.transactions if key_type == _TRANSACTION else None
 
     def _coordinator(
@@ -100,6 +111,9 @@ class CoordinatorsHandler(GuardedHandler):
         if of_type is None:
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())
             message = f"expected key type {expected}, got {key_type}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        if key_type == _SHARE and not self._services.share.is_key(key):
+            message = f"expected a key group:topic id:partition, got {key}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
         node_id = of_type.leader_of(key)
         listener = address_of(self._services, context, node_id)

@@ -270,3 +270,19 @@ def alter_client_quotas(
         return {"error_code": code, "error_message": message, "entity": entity}
 
     return {"entries": (yield from each(failed, request.entries, Pace()))}
+
+
+def share_state(request: Any, code: ErrorCode, message: str | None) -> dict[str, object]:
+    """Of the APIs by which leaders keep the states of share partitions."""
+    return {
+        "results": [
+            {
+                "topic_id": topic.topic_id,
+                "partitions": [
+                    {"partition": each.partition, "error_code": code, "error_message": message}
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }

@@ -118,12 +118,20 @@ class GroupAdminHandler(GuardedHandler):
         if not self._groups.has_topic:
             return ErrorCode.GROUP_ID_NOT_FOUND
         try:
+            await self._delete_states(group_id)
             # Its offsets first, in batches.
             while await self._groups.run(group_id, lambda machine: partial(machine.delete_some, group_id)):
                 pass
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
+
+    async def _delete_states(self, group_id: str) -> None:
+        """Of a share group, the states of its partitions. Raises ApiError."""
+        if await self._groups.read(group_id, lambda machine: machine.groups.share.committed(group_id)):
+            from tidelog.broker.handlers.share_groups import ShareGroupsHandler
+
+            await ShareGroupsHandler(self._services).delete_all_states(group_id)
 
 
 def _message(message: str, version: int) -> types.DescribeGroupsResponseGroupDict:

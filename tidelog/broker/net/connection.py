@@ -605,6 +605,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self.state.when_moved = None
+        when_closed, self.state.when_closed = self.state.when_closed, None
+        if when_closed is not None:
+            when_closed()
         self.stream = None  # It refers to this.
         self._backlog = None
         self._holder = None

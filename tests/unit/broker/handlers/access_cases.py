@@ -24,6 +24,10 @@ from tests.unit.broker.handlers.access_world import (
     in_topics,
     in_transaction,
     produce,
+    share_acknowledge,
+    share_fetch,
+    share_heartbeat,
+    share_state,
     topic_resource,
 )
 from tidelog.broker.security.required_access import Need
@@ -149,6 +153,12 @@ CASES = [
         4,
         lambda names: {"key_type": 1, "coordinator_keys": [names.transaction]},
         needs=(1,),
+    ),
+    Case(
+        K.FIND_COORDINATOR,
+        6,
+        lambda _: {"key_type": 2, "coordinator_keys": [f"g:{'A' * 22}:0"]},
+        needs=(2,),
     ),
     Case(
         K.JOIN_GROUP,
@@ -345,6 +355,71 @@ CASES = [
         before=(World.join,),
         shown=named("topic"),
         hides_existence=False,
+    ),
+    Case(K.SHARE_GROUP_HEARTBEAT, 1, share_heartbeat, needs=(0, 1)),
+    Case(
+        K.SHARE_GROUP_DESCRIBE,
+        1,
+        lambda names: {"group_ids": [names.group]},
+        needs=(0, 1),
+        before=(World.share,),
+        shown=named("topic"),
+        hides_existence=False,
+    ),
+    Case(K.SHARE_FETCH, 2, share_fetch, needs=(0, 1), before=(World.share,), hides_existence=False),
+    Case(
+        K.SHARE_ACKNOWLEDGE,
+        2,
+        share_acknowledge,
+        needs=(0, 1),
+        before=(World.share, World.fetch_shared),
+        hides_existence=False,
+    ),
+    Case(K.INITIALIZE_SHARE_GROUP_STATE, 0, share_state(state_epoch=1, start_offset=-1)),
+    Case(K.READ_SHARE_GROUP_STATE, 0, share_state(leader_epoch=0), before=(World.share,)),
+    Case(
+        K.WRITE_SHARE_GROUP_STATE,
+        1,
+        share_state(state_epoch=9, leader_epoch=0, start_offset=0, state_batches=[]),
+        before=(World.share,),
+    ),
+    Case(K.READ_SHARE_GROUP_STATE_SUMMARY, 1, share_state(leader_epoch=0), before=(World.share,)),
+    Case(K.DELETE_SHARE_GROUP_STATE, 0, share_state(), before=(World.share,)),
+    Case(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        lambda names: {
+            "groups": [{"group_id": names.group, "topics": [{"topic_name": names.topic, "partitions": [0]}]}]
+        },
+        needs=(0, 1),
+        before=(World.share,),
+    ),
+    Case(
+        K.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        lambda names: {"groups": [{"group_id": names.group, "topics": None}]},
+        needs=(0, 2),
+        before=(World.share,),
+        shown=named("topic"),
+    ),
+    Case(
+        K.ALTER_SHARE_GROUP_OFFSETS,
+        0,
+        lambda names: {
+            "group_id": names.group,
+            "topics": [
+                {"topic_name": names.topic, "partitions": [{"partition_index": 0, "start_offset": 0}]}
+            ],
+        },
+        needs=(0, 1),
+        before=(World.share, World.leave_shared),
+    ),
+    Case(
+        K.DELETE_SHARE_GROUP_OFFSETS,
+        0,
+        lambda names: {"group_id": names.group, "topics": [{"topic_name": names.topic}]},
+        needs=(0, 1),
+        before=(World.share, World.leave_shared),
     ),
     Case(
         K.DESCRIBE_PRODUCERS, 0, lambda names: {"topics": [{"name": names.topic, "partition_indexes": [0]}]}

@@ -121,6 +121,21 @@ class World:
         await self.admin.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, heartbeat(names, names.consumers))
         return names
 
+    async def share(self, names: Names) -> Names:
+        """Let a member of a share group have the topic."""
+        await self.admin.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, share_heartbeat(names))
+        return names
+
+    async def leave_shared(self, names: Names) -> Names:
+        """Let it leave."""
+        await self.admin.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, {**share_heartbeat(names), "member_epoch": -1})
+        return names
+
+    async def fetch_shared(self, names: Names) -> Names:
+        """Begin its share session."""
+        await self.admin.ask(ApiKey.SHARE_FETCH, 2, share_fetch(names))
+        return names
+
 
 class Names(NamedTuple):
     topic: str
@@ -178,6 +193,37 @@ def in_transaction(names: Names) -> dict[str, Any]:
 def heartbeat(names: Names, group: str, **more: Any) -> dict[str, Any]:
     first = {"member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 30_000, "topic_partitions": []}
     return {"group_id": group, **first, "subscribed_topic_names": [names.topic], **more}
+
+
+def share_heartbeat(names: Names) -> dict[str, Any]:
+    first = {"group_id": names.group, "member_id": "m", "member_epoch": 0}
+    return {**first, "subscribed_topic_names": [names.topic]}
+
+
+def share_fetch(names: Names, epoch: int = 0, **partition: Any) -> dict[str, Any]:
+    partitions = [{"partition_index": 0, "acknowledgement_batches": [], **partition}]
+    return {
+        "group_id": names.group,
+        "member_id": "m",
+        "share_session_epoch": epoch,
+        "max_wait_ms": 0,
+        "max_records": 10,
+        "batch_size": 10,
+        "topics": [{"topic_id": names.topic_id, "partitions": partitions}],
+    }
+
+
+def share_acknowledge(names: Names) -> dict[str, Any]:
+    batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
+    values = share_fetch(names, 1, acknowledgement_batches=batches)
+    return {name: values[name] for name in ("group_id", "member_id", "share_session_epoch", "topics")}
+
+
+def share_state(**partition: Any) -> Values:
+    return lambda names: {
+        "group_id": names.group,
+        "topics": [{"topic_id": names.topic_id, "partitions": [{"partition": 0, **partition}]}],
+    }
 
 
 def fetch(names: Names) -> dict[str, Any]:

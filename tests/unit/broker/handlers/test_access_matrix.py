@@ -36,6 +36,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         super_users="User:admin",
         offsets_topic_num_partitions=1,
         transaction_state_log_num_partitions=1,
+        share_coordinator_state_topic_num_partitions=1,
         transaction_two_phase_commit_enable=True,
     )
     services = await open_services(config, Metrics(), Clock())

@@ -58,13 +58,32 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.END_TXN,
     ApiKey.LIST_TRANSACTIONS,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
 )
 
 TOPIC = "flights"
 TOPIC_ID = UUID(int=7)
 RESOURCE = {"resource_type": 2, "resource_name": TOPIC, "configuration_keys": None}
 
+SHARE_STATE = {"group_id": "g", "topics": [{"topic_id": TOPIC_ID, "partitions": [{"partition": 3}]}]}
+
 REQUESTS: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.SHARE_GROUP_HEARTBEAT: {"group_id": "g"},
+    ApiKey.SHARE_GROUP_DESCRIBE: {"group_ids": [TOPIC]},
+    ApiKey.SHARE_FETCH: {"group_id": "g", "member_id": "m"},
+    ApiKey.SHARE_ACKNOWLEDGE: {"group_id": "g", "member_id": "m"},
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: SHARE_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE: SHARE_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE: SHARE_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE: SHARE_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: SHARE_STATE,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"groups": [{"group_id": TOPIC, "topics": None}]},
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: {"group_id": "g"},
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: {"group_id": "g"},
     ApiKey.LIST_OFFSETS: {
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 3, "timestamp": -1}]}]
     },
@@ -205,6 +224,7 @@ NULL_IN_KAFKA = {
     ApiKey.SYNC_GROUP: {"protocol_type", "protocol_name"},
     ApiKey.DESCRIBE_CLIENT_QUOTAS: {"entries"},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"member_id", "assignment"},
+    ApiKey.SHARE_GROUP_HEARTBEAT: {"member_id", "assignment"},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"next_cursor"},
 }
 

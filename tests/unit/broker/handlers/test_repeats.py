@@ -64,6 +64,14 @@ async def consumer_group_describe(asker: Asker) -> list[tuple[Any, int]]:
     return [(held.group_id, held.error_code) for held in answer.groups]
 
 
+async def share_group_describe(asker: Asker) -> list[tuple[Any, int]]:
+    for group in ("t", "once"):
+        values = {"group_id": group, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        await asker.ask(ApiKey.SHARE_GROUP_HEARTBEAT, 1, **values)
+    answer = await asker.ask(ApiKey.SHARE_GROUP_DESCRIBE, 1, group_ids=["t"] * TIMES + ["once"])
+    return [(held.group_id, held.error_code) for held in answer.groups]
+
+
 async def delete_groups(asker: Asker) -> list[tuple[Any, int]]:
     await commit_for(asker, "t", "once")
     answer = await asker.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["t"] * TIMES + ["once"])
@@ -296,6 +304,7 @@ ANSWERED_ONCE: dict[ApiKey, Repeats] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_group_describe,
+    ApiKey.SHARE_GROUP_DESCRIBE: share_group_describe,
     ApiKey.DELETE_GROUPS: delete_groups,
 }
 REFUSED: dict[ApiKey, Repeats] = {
@@ -322,15 +331,26 @@ ANSWERED_EACH = {
     ApiKey.LEAVE_GROUP,
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.FETCH_SNAPSHOT,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
 }
 ANSWERED_AS_A_WHOLE = {
     ApiKey.JOIN_GROUP,
     ApiKey.SYNC_GROUP,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
     ApiKey.LIST_GROUPS,
     ApiKey.LIST_TRANSACTIONS,
     ApiKey.DESCRIBE_CLIENT_QUOTAS,
 }
+# The acknowledgements of a partition that is named twice are joined: `test_share_fetch`.
+OF_SESSIONS = {ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}
 # With an authorizer only: `test_acls`.
 ABOUT_ACLS = {ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS}
 # What they name is not made by anybody, so `test_cluster_admin` asks them twice.
@@ -340,7 +360,7 @@ ABOUT_THE_CLUSTER = {ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM
 def test_each_api_that_can_name_a_thing_twice_is_of_a_known_kind() -> None:
     naming = {key for key in SERVED_APIS if any(field.is_array for field in APIS[key].request.fields)}
     answered = ANSWERED_ONCE.keys() | ANSWERED_EACH | ANSWERED_AS_A_WHOLE
-    assert naming == answered | REFUSED.keys() | ABOUT_THE_CLUSTER | ABOUT_ACLS
+    assert naming == answered | REFUSED.keys() | ABOUT_THE_CLUSTER | ABOUT_ACLS | OF_SESSIONS
 
 
 @pytest.mark.parametrize("api_key", ANSWERED_ONCE)

@@ -1,13 +1,12 @@
 """The groups of the consumer protocol of one coordinator: a pure machine from requests to decisions.
 
-Owns the set of these groups, and how much memory they hold. Its records are those of `records`; its changes
-`AskedToJoin`, which a restart may lose. Invariant: a group exists from its first member until its removal is
-written; without members it is empty.
+Its records are those of `records`; its changes `AskedToJoin`, which a restart may lose. Invariant: a group
+exists from its first member until its removal is written; without members it is empty.
 
 Pure. Source: Kafka's GroupMetadataManager, for groups of type consumer.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tidelog.broker.coordinator.consumer_groups import classic_members, heartbeats, messages, records
@@ -19,6 +18,7 @@ from tidelog.broker.coordinator.consumer_groups.group import (
 )
 from tidelog.broker.coordinator.consumer_groups.update import AskedToJoin, GroupUpdate
 from tidelog.broker.coordinator.decision import Decision, Timer
+from tidelog.broker.coordinator.group_table import GroupTable
 from tidelog.broker.coordinator.groups.messages import (
     JoinAnswer,
     JoinRequest,
@@ -36,71 +36,17 @@ Downgrade = Callable[[GroupUpdate, Any], Decision[Any, Any]]
 """(update, response) -> the decision."""
 
 
-class _Committed:
-    """A group without the records that are not committed yet."""
-
-    __slots__ = ("group", "waiting")
-
-    def __init__(self, group: ConsumerGroup | None) -> None:
-        self.group = group
-        self.waiting = 0
-        """How many records are not committed."""
-
-    def apply(self, record: records.ConsumerGroupRecord) -> None:
-        if self.group is None and record[-1] is not None:
-            self.group = ConsumerGroup(record.group_id)
-        if self.group is not None:
-            record.apply_to(self.group)
-        if isinstance(record, records.GroupEpochRecord) and record.epoch is None:
-            self.group = None
-
-
-class ConsumerGroups:
+class ConsumerGroups(GroupTable[ConsumerGroup]):
     """Operations take `now_ms` last and return a Decision."""
 
     def __init__(
         self, settings: messages.ConsumerGroupSettings, topics: messages.TopicsView, downgrade: Downgrade
     ) -> None:
         """`downgrade` decides about a group that lost its last member of the consumer protocol."""
+        super().__init__(ConsumerGroup, records.GroupEpochRecord)
         self.settings = settings
         self._downgrade = downgrade
-        self.held_bytes = 0
         self._topics = topics
-        self._groups: dict[str, ConsumerGroup] = {}
-        self._committed: dict[str, _Committed] = {}
-        """The groups with records that are not committed yet."""
-
-    def apply(self, record: records.ConsumerGroupRecord) -> None:
-        group = self._groups.get(record.group_id)
-        if group is None:
-            if record[-1] is None:
-                return  # A tombstone of a part that does not exist.
-            group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
-            self.held_bytes += group.held_bytes
-        self.held_bytes -= group.held_bytes
-        record.apply_to(group)
-        self.held_bytes += group.held_bytes
-        if isinstance(record, records.GroupEpochRecord) and record.epoch is None:
-            self.held_bytes -= group.held_bytes
-            del self._groups[record.group_id]
-
-    def write(self, record: records.ConsumerGroupRecord) -> None:
-        """Apply a record that is not committed yet."""
-        held = self._committed.get(record.group_id)
-        if held is None:
-            group = self._groups.get(record.group_id)
-            held = self._committed[record.group_id] = _Committed(None if group is None else group.copy())
-        held.waiting += 1
-        self.apply(record)
-
-    def settle(self, record: records.ConsumerGroupRecord) -> None:
-        """The oldest record of its group that was not committed is."""
-        held = self._committed[record.group_id]
-        held.waiting -= 1
-        if not held.waiting:
-            del self._committed[record.group_id]
-        else:
-            held.apply(record)
 
     def apply_change(self, change: AskedToJoin) -> None:
         group = self._groups.get(change.group_id)
@@ -112,29 +58,6 @@ class ConsumerGroups:
             group.asked_to_join.discard(change.member_id)
 
     # Queries
-
-    def get(self, group_id: str) -> ConsumerGroup | None:
-        return self._groups.get(group_id)
-
-    def committed(self, group_id: str) -> ConsumerGroup | None:
-        """A group as it may be shown; None for one that does not exist."""
-        held = self._committed.get(group_id)
-        return self._groups.get(group_id) if held is None else held.group
-
-    def uncommitted_ids(self) -> Iterator[str]:
-        """The groups with records that are not committed."""
-        return iter(self._committed)
-
-    def knows(self, group_id: str) -> bool:
-        return group_id in self._groups
-
-    def ids(self) -> Collection[str]:
-        return self._groups.keys()
-
-    def member_count(self, group_id: str) -> int:
-        """The members of a group; 0 for one that does not exist."""
-        group = self.committed(group_id)
-        return 0 if group is None else len(group.members)
 
     @property
     def regexes(self) -> frozenset[str]:

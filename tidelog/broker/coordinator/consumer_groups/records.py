@@ -129,7 +129,7 @@ def removal_of_group(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
     yield GroupEpochRecord(group.group_id, None)
 
 
-def _assignment_values(
+def assignment_values(
     assignment: Assignment,
 ) -> list[types.ConsumerGroupTargetAssignmentMemberValueTopicPartitionDict]:
     return [
@@ -138,7 +138,7 @@ def _assignment_values(
     ]
 
 
-def _assignment_of(
+def assignment_of(
     values: Iterable[
         types.ConsumerGroupTargetAssignmentMemberValueTopicPartition
         | types.ConsumerGroupCurrentMemberAssignmentValueAssignedPartition
@@ -207,8 +207,8 @@ def _current_values(current: Current) -> types.ConsumerGroupCurrentMemberAssignm
         "member_epoch": current.epoch,
         "previous_member_epoch": current.previous_epoch,
         "state": int(current.state),
-        "assigned_partitions": _assignment_values(current.assigned),
-        "partitions_pending_revocation": _assignment_values(current.revoking),
+        "assigned_partitions": assignment_values(current.assigned),
+        "partitions_pending_revocation": assignment_values(current.revoking),
     }
 
 
@@ -217,8 +217,8 @@ def _current_of(values: types.ConsumerGroupCurrentMemberAssignmentValue) -> Curr
         values.member_epoch,
         values.previous_member_epoch,
         MemberState(values.state) if values.state in _KNOWN_STATES else MemberState.UNKNOWN,
-        _assignment_of(values.assigned_partitions),
-        _assignment_of(values.partitions_pending_revocation),
+        assignment_of(values.assigned_partitions),
+        assignment_of(values.partitions_pending_revocation),
     )
 
 
@@ -234,7 +234,7 @@ def _regex_of(values: types.ConsumerGroupRegularExpressionValue) -> ResolvedRege
     return ResolvedRegex(frozenset(values.topics), values.version, values.timestamp)
 
 
-def _kind(
+def record_kind(
     record_type: Any,
     key_version: int,
     key_message: Message,
@@ -262,7 +262,7 @@ def _kind(
 
 
 CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
-    _kind(
+    record_kind(
         GroupEpochRecord,
         3,
         messages.CONSUMER_GROUP_METADATA_KEY,
@@ -270,7 +270,7 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
         lambda epoch: {"epoch": epoch},
         lambda values: values.epoch,
     ),
-    _kind(
+    record_kind(
         TopicsRecord,
         4,
         messages.CONSUMER_GROUP_PARTITION_METADATA_KEY,
@@ -278,7 +278,7 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
         _topics_values,
         _topics_of,
     ),
-    _kind(
+    record_kind(
         MemberRecord,
         5,
         messages.CONSUMER_GROUP_MEMBER_METADATA_KEY,
@@ -286,7 +286,7 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
         _member_values,
         _member_of,
     ),
-    _kind(
+    record_kind(
         TargetEpochRecord,
         6,
         messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
@@ -294,15 +294,15 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
         lambda epoch: {"assignment_epoch": epoch},
         lambda values: values.assignment_epoch,
     ),
-    _kind(
+    record_kind(
         TargetRecord,
         7,
         messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
         messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-        lambda target: {"topic_partitions": _assignment_values(target)},
-        lambda values: _assignment_of(values.topic_partitions),
+        lambda target: {"topic_partitions": assignment_values(target)},
+        lambda values: assignment_of(values.topic_partitions),
     ),
-    _kind(
+    record_kind(
         CurrentRecord,
         8,
         messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
@@ -310,7 +310,7 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
         _current_values,
         _current_of,
     ),
-    _kind(
+    record_kind(
         RegexRecord,
         16,
         messages.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,

@@ -23,6 +23,7 @@ from tidelog.broker.coordinator.decision import Timer
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.groups.messages import JoinRequest, MemberIdentity, SyncRequest
+from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.messages.consumer_protocol import (
@@ -34,6 +35,7 @@ SESSION_MS = 45_000
 REBALANCE_MS = 30_000
 INTERVAL_MS = 5_000
 CLASSIC_SESSION_MS = 10_000
+SHARE_SETTINGS = ShareGroupSettings(45_000, 5_000, 200)
 SETTINGS = ConsumerGroupSettings(
     SESSION_MS, INTERVAL_MS, 1_000, ("uniform", "range"), may_upgrade=True, may_downgrade=True
 )
@@ -58,7 +60,7 @@ class Site(Coordinator):
     """Group -> what was set for it alone."""
 
     def __post_init__(self) -> None:
-        self.machine = GroupMachine(GroupRules(1_000, LIMITS, self.settings), self)
+        self.machine = GroupMachine(GroupRules(1_000, LIMITS, self.settings, SHARE_SETTINGS), self)
         self.groups = self.machine.groups
         self.numbers = count(1)
 

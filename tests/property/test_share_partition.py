@@ -1,0 +1,252 @@
+"""A share partition gives each record to one member at a time, as a model of single records does.
+
+The model is a dictionary from offset to state, delivery count, member, deadline and unsettled update."""
+
+from itertools import pairwise
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tidelog.broker.coordinator.share_states.state import StateBatch
+from tidelog.broker.share.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    Limits,
+    RecordState,
+    SharePartition,
+    Update,
+)
+from tidelog.protocol.errors import ApiError
+
+MEMBERS = ("first", "second")
+LOCK_MS = 100
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+DONE = (ACKNOWLEDGED, ARCHIVED)
+AFTER = (ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVED)
+
+
+class _Model:
+    """Offset -> [state, delivery count, member, deadline, unsettled update], from the start to the end."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.records: dict[int, list[Any]] = {}
+
+    def advance(self) -> None:
+        while self.start in self.records and self.is_settled(self.start, DONE):
+            del self.records[self.start]
+            self.start += 1
+
+    def is_settled(self, offset: int, states: tuple[RecordState, ...]) -> bool:
+        state, *_, update = self.records[offset]
+        return state in states and not update
+
+    def free(self, offset: int) -> bool:
+        return offset >= self.end or (offset >= self.start and self.is_settled(offset, (AVAILABLE,)))
+
+    def give(self, offset: int, member: str, deadline: int) -> None:
+        count = self.records[offset][1] if offset in self.records else 0
+        self.records[offset] = [ACQUIRED, count + 1, member, deadline, 0]
+
+    def holds(self, member: str, offset: int) -> bool:
+        return offset < self.start or (
+            offset < self.end and self.is_settled(offset, (ACQUIRED,)) and self.records[offset][2] == member
+        )
+
+    def release(self, offset: int, state: RecordState, limit: int, update: int) -> None:
+        record = self.records[offset]
+        if state is AVAILABLE and record[1] >= limit:
+            state = ARCHIVED
+        record[:] = [state, record[1], "", 0, update]
+
+
+class SharePartitionMachine(RuleBasedStateMachine):
+    @initialize(
+        start=st.integers(0, 3),
+        limits=st.builds(Limits, st.integers(1, 3), st.integers(1, 12), st.just(LOCK_MS), st.just(True)),
+    )
+    def begin(self, start: int, limits: Limits) -> None:
+        self.limits = limits
+        self.partition = SharePartition(start, (), limits)
+        self.model = _Model(start)
+        self.now = 0
+        self.unsettled: list[tuple[Update, dict[int, list[Any]]]] = []
+        self.stored: dict[int, tuple[int, int]] = {}
+        self.stored_start = start
+
+    @rule(
+        member=st.sampled_from(MEMBERS),
+        pieces=st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=4),
+        most=st.integers(1, 6),
+        is_strict=st.booleans(),
+    )
+    def acquire(self, member: str, pieces: list[tuple[int, bool]], most: int, is_strict: bool) -> None:
+        """`pieces` of the log: how many offsets, and whether they are a batch or a gap."""
+        first = read_from = self.partition.next_fetch_offset
+        batches = []
+        for count, is_batch in pieces:
+            if is_batch:
+                batches.append((first, first + count - 1))
+            first += count
+        has_room = self.partition.in_flight_count < self.limits.max_record_locks
+        free = {offset for offset in range(read_from, first) if self.model.free(offset)}
+        taken = self.partition.acquire(
+            member, read_from, first, batches, most, is_strict=is_strict, batch_size=2, now_ms=self.now
+        )
+        got = [offset for each in taken for offset in range(each.first, each.last + 1)]
+        in_batches = [offset for low, high in batches for offset in range(low, high + 1)]
+        assert got == [offset for offset in in_batches if offset in free][: len(got)]
+        assert not is_strict or len(got) <= most
+        assert got or not has_room or not free.intersection(in_batches)
+        for offset in got:
+            self.model.give(offset, member, self.now + LOCK_MS)
+        for offset in free.difference(got, in_batches):
+            if offset < self.partition.end_offset and self._is_archived(offset):
+                self.model.records[offset] = [ARCHIVED, 0, "", 0, 0]
+        for each in taken:
+            for offset in range(each.first, each.last + 1):
+                assert self.model.records[offset][1] == each.delivery_count
+        self.model.end = max(self.model.end, self.partition.end_offset)
+        self.model.advance()
+
+    def _is_archived(self, offset: int) -> bool:
+        if offset < self.partition.start_offset:
+            return True
+        return any(
+            first <= offset < end and run.state is ARCHIVED for first, end, run in self.partition.runs()
+        )
+
+    @rule(
+        member=st.sampled_from(MEMBERS),
+        first=st.integers(-1, 20),
+        types=st.lists(st.integers(0, 4), min_size=1, max_size=5),
+    )
+    def acknowledge(self, member: str, first: int, types: list[int]) -> None:
+        first += self.model.start
+        offsets = range(first, first + len(types))
+        is_allowed = first >= 0 and all(self.model.holds(member, offset) for offset in offsets)
+        try:
+            update = self.partition.acknowledge(
+                member, [Acknowledgement(first, first + len(types) - 1, types)], self.now
+            )
+        except ApiError:
+            assert not is_allowed
+            return
+        assert is_allowed
+        before = {}
+        for offset, kind in zip(offsets, types, strict=True):
+            if offset < self.model.start:
+                continue
+            if kind == AcknowledgeType.RENEW:
+                self.model.records[offset][3] = self.now + LOCK_MS
+            else:
+                before[offset] = list(self.model.records[offset])
+                limit = self.limits.max_delivery_count
+                self.model.release(offset, AFTER[kind], limit, update.number)
+        self._check_update(update, before)
+        self.unsettled.append((update, before))
+
+    @rule(member=st.sampled_from(MEMBERS))
+    def release(self, member: str) -> None:
+        update = self.partition.release(member)
+        before = {}
+        for offset, record in self.model.records.items():
+            if record[0] is ACQUIRED and record[2] == member and not record[4]:
+                before[offset] = list(record)
+                self.model.release(offset, AVAILABLE, self.limits.max_delivery_count, update.number)
+        self._check_update(update, before)
+        self.unsettled.append((update, before))
+
+    def _check_update(self, update: Update, before: dict[int, list[Any]]) -> None:
+        told = {
+            offset: (each.state, each.delivery_count)
+            for each in update.batches
+            for offset in range(each.first, each.last + 1)
+        }
+        for offset in before:
+            record = self.model.records[offset]
+            assert told.get(offset, (record[0], record[1])) == (record[0], record[1])
+            assert offset in told or offset < update.start_offset
+        assert told.keys() <= before.keys()
+        for offset in range(self.model.start, update.start_offset):
+            assert self.model.records[offset][0] in DONE
+            assert self.model.records[offset][4] in (0, update.number)
+
+    @rule(is_stored=st.booleans(), data=st.data())
+    def settle(self, is_stored: bool, data: st.DataObject) -> None:
+        if not self.unsettled:
+            return
+        update, before = self.unsettled.pop(data.draw(st.integers(0, len(self.unsettled) - 1)))
+        if is_stored:
+            self._store(update)
+            self.partition.settle(update)
+        else:
+            self.partition.undo(update)
+        for offset, old in before.items():
+            if offset in self.model.records:
+                if is_stored:
+                    self.model.records[offset][4] = 0
+                else:
+                    self.model.records[offset] = old
+        if is_stored:
+            self.model.advance()
+
+    def _store(self, update: Update) -> None:
+        self.stored_start = max(self.stored_start, update.start_offset)
+        for each in update.batches:
+            for offset in range(each.first, each.last + 1):
+                self.stored[offset] = (each.state, each.delivery_count)
+
+    @rule(elapsed=st.integers(1, LOCK_MS))
+    def pass_time(self, elapsed: int) -> None:
+        self.now += elapsed
+        update = self.partition.expire(self.now)
+        self._store(update)
+        for offset, record in self.model.records.items():
+            if record[0] is ACQUIRED and not record[4] and record[3] <= self.now:
+                self.model.release(offset, AVAILABLE, self.limits.max_delivery_count, 0)
+        self.model.advance()
+
+    @rule(moved=st.integers(0, 6))
+    def delete_records(self, moved: int) -> None:
+        offset = self.model.start + moved
+        self.partition.log_begins_at(offset)
+        for gone in [each for each in self.model.records if each < offset]:
+            del self.model.records[gone]
+        self.model.start = max(self.model.start, offset)
+        self.model.end = max(self.model.end, offset)
+        self.model.advance()
+
+    @rule()
+    def load_again(self) -> None:
+        """Whatever was stored as done stays done after another broker leads."""
+        batches = [StateBatch(offset, offset, *each) for offset, each in self.stored.items()]
+        loaded = SharePartition(self.stored_start, batches, self.limits)
+        done = {offset for offset, (state, _) in self.stored.items() if state in DONE}
+        for first, end, run in loaded.runs():
+            offsets = range(first, end)
+            assert done.isdisjoint(offsets) if run.is_available else done.issuperset(offsets)
+        assert all(
+            offset < loaded.start_offset or any(first <= offset < end for first, end, _ in loaded.runs())
+            for offset in done
+        )
+
+    @invariant()
+    def agrees(self) -> None:
+        partition, model = self.partition, self.model
+        assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
+        seen = {
+            offset: [run.state, run.delivery_count, run.member_id, run.deadline_ms, run.update]
+            for first, end, run in partition.runs()
+            for offset in range(first, end)
+        }
+        assert seen == model.records
+        free = [offset for offset in model.records if model.free(offset)]
+        assert partition.next_fetch_offset == min(free, default=model.end)
+        assert partition.in_flight_count == sum(each[0] not in DONE for each in model.records.values())
+        neighbours = [run for _, _, run in partition.runs()]
+        assert all(one != next_one for one, next_one in pairwise(neighbours))
+
+
+TestSharePartition = SharePartitionMachine.TestCase

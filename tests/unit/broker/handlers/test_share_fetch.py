@@ -1,0 +1,272 @@
+"""ShareFetch and ShareAcknowledge: a record is one member's at a time, until it is accepted or rejected."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, Member
+from tests.unit.broker.handlers.transactional import TransactionalClient
+from tests.waiting import until
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
+
+Open = Callable[..., Any]
+LOCK_MS = 50
+SETTINGS = {"group_share_min_record_lock_duration_ms": 1, "group_share_record_lock_duration_ms": LOCK_MS}
+
+
+async def with_records(asker: Asker, count: int = 3, *, per_batch: int = 1) -> None:
+    await asker.create("jobs")
+    for first in range(0, count, per_batch):
+        await asker.produce("jobs", make_batch(*(b"%d" % each for each in range(first, first + per_batch))))
+
+
+async def test_a_member_gets_records_once_and_what_it_accepts_stays_accepted_after_a_crash(
+    open_asker: Open,
+) -> None:
+    asker = await open_asker()
+    await with_records(asker, 4)
+    member = Member(asker)
+    joined = await member.join()
+    assert [each.partitions for each in joined.assignment.topic_partitions] == [[0]]
+    assert await member.got() == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert await member.got() == {}
+    assert await member.acknowledge((0, 1, [ACCEPT]), (3, 3, [ACCEPT])) == 0
+    await asker.services.close(clean=False)
+
+    later = Member(await open_asker(), epoch=0)
+    # The record that was not acknowledged was in nobody's hands any more.
+    assert await later.got() == {2: 1}
+
+
+async def test_released_records_are_delivered_again_and_rejected_ones_are_not(asker: Asker) -> None:
+    await with_records(asker, 4)
+    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
+    await member.join()
+    await member.got()
+    assert await member.acknowledge((0, 3, [RELEASE, REJECT, RELEASE, ACCEPT])) == 0
+    assert await other.got() == {0: 2, 2: 2}
+
+
+async def test_a_record_that_was_delivered_as_often_as_the_limit_says_is_archived(asker: Asker) -> None:
+    await with_records(asker, 1)
+    member = Member(asker)
+    await member.join(**{"share.delivery.count.limit": "2"})
+    for count in (1, 2):
+        assert await member.got() == {0: count}
+        assert await member.acknowledge((0, 0, [RELEASE])) == 0
+    assert await member.got() == {}
+
+
+async def test_acknowledgements_come_with_a_fetch_too(asker: Asker) -> None:
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    assert await member.got() == {0: 1, 1: 1, 2: 1}
+    answer = await member.fetch((0, 2, [ACCEPT]), (7, 7, [ACCEPT]))
+    (partition,) = answer.responses[0].partitions
+    assert partition.acknowledge_error_code == ErrorCode.INVALID_REQUEST
+    answer = await member.fetch((0, 2, [ACCEPT]))
+    (partition,) = answer.responses[0].partitions
+    assert partition.acknowledge_error_code == 0
+    assert answer.acquisition_lock_timeout_ms == 30_000
+    assert await member.got() == {}
+
+
+async def test_when_a_lock_ends_another_member_gets_the_record_and_a_late_acknowledgement_is_refused(
+    open_asker: Open, clock: Clock
+) -> None:
+    asker = await open_asker(**SETTINGS)
+    await with_records(asker)
+    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
+    await member.join()
+    assert await member.got() == {0: 1, 1: 1, 2: 1}
+    assert await other.got() == {}
+    clock.now_ms += 10 * LOCK_MS
+    found = await other.got(max_wait_ms=5_000)
+    assert found == {0: 2, 1: 2, 2: 2}
+    assert await member.acknowledge((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
+    assert await other.acknowledge((0, 2, [ACCEPT])) == 0
+
+
+async def test_a_renewed_lock_lasts_longer(open_asker: Open, clock: Clock) -> None:
+    asker = await open_asker(**SETTINGS)
+    await with_records(asker, 2)
+    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
+    await member.join()
+    assert await member.got() == {0: 1, 1: 1}
+    clock.now_ms += LOCK_MS // 2
+    assert await member.acknowledge((0, 0, [RENEW]), is_renew_ack=True) == 0
+    clock.now_ms += LOCK_MS // 2
+    assert await other.got(max_wait_ms=5_000) == {1: 2}
+    assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+
+
+async def test_what_a_member_held_is_free_once_its_connection_is_gone(asker: Asker) -> None:
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    assert await member.got() == {0: 1, 1: 1, 2: 1}
+    assert asker.connection.when_closed is not None
+    asker.connection.when_closed()
+    other = Member(Asker(asker.services, asker.clock), member_id="other", epoch=0)
+    await until(lambda: not len(asker.services.share.sessions))
+    assert await other.got(max_wait_ms=5_000) == {0: 2, 1: 2, 2: 2}
+
+
+async def test_the_last_request_of_a_session_releases_what_it_does_not_acknowledge(asker: Asker) -> None:
+    await with_records(asker)
+    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
+    await member.join()
+    await member.got()
+    assert await member.acknowledge((0, 0, [ACCEPT]), epoch=-1) == 0
+    assert await other.got() == {1: 2, 2: 2}
+    with pytest.raises(ApiError) as refused:
+        await member.fetch(epoch=1)
+    assert refused.value.code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("batches", "code"),
+    [
+        ([(0, 0, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
+        ([(3, 9, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(2**62, 2**62, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(2, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(-5, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(0, 2**62, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(0, 1, [ACCEPT, 9])], ErrorCode.INVALID_REQUEST),
+        ([(0, 2, [ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(0, 0, [])], ErrorCode.INVALID_REQUEST),
+        ([(2, 2, [ACCEPT]), (2, 2, [RELEASE])], ErrorCode.INVALID_REQUEST),
+        ([(2, 2, [ACCEPT]), (1, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(2, 2, [RENEW])], ErrorCode.INVALID_REQUEST),
+        ([(2, 2, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+    ],
+    ids=str,
+)
+async def test_a_bad_acknowledgement_is_refused_and_changes_nothing(
+    asker: Asker, batches: list[tuple[int, int, list[int]]], code: ErrorCode
+) -> None:
+    """The member holds 1 and 2, another one holds 0."""
+    await with_records(asker)
+    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
+    await member.join()
+    assert await other.got(max_records=1) == {0: 1}
+    assert await member.got() == {1: 1, 2: 1}
+    assert await member.acknowledge(*batches) == code
+    assert await member.acknowledge((1, 2, [RELEASE])) == 0
+    assert await member.got() == {1: 2, 2: 2}
+    assert await other.acknowledge((0, 0, [ACCEPT])) == 0
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 7])
+async def test_an_acknowledgement_of_another_session_epoch_is_refused(asker: Asker, epoch: int) -> None:
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    await member.got()
+    with pytest.raises(ApiError) as refused:
+        await member.acknowledge((0, 0, [ACCEPT]), epoch=epoch)
+    assert refused.value.code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+
+
+async def test_no_more_sessions_than_the_limit(open_asker: Open) -> None:
+    asker = await open_asker(group_share_max_share_sessions=1)
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    await member.got()
+    with pytest.raises(ApiError) as refused:
+        await Member(asker, member_id="other", epoch=0).got()
+    assert refused.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+async def test_a_group_has_no_more_records_in_flight_than_its_limit_and_one_batch(open_asker: Open) -> None:
+    asker = await open_asker(
+        group_share_partition_max_record_locks=100, group_share_min_partition_max_record_locks=1
+    )
+    await with_records(asker, 120, per_batch=30)
+    member = Member(asker)
+    await member.join()
+    assert len(await member.got()) == 120
+    await asker.produce("jobs", make_batch(b"next"))
+    assert await member.got() == {}
+    assert await member.acknowledge((0, 119, [ACCEPT])) == 0
+    assert await member.got() == {120: 1}
+
+
+async def test_the_record_limit_holds_within_a_batch_if_the_member_says_so(asker: Asker) -> None:
+    await with_records(asker, 6, per_batch=3)
+    member = Member(asker)
+    await member.join()
+    assert await member.got(max_records=2, share_acquire_mode=1) == {0: 1, 1: 1}
+    assert await member.got(max_records=2) == {2: 1, 3: 1, 4: 1, 5: 1}
+
+
+async def stable_up_to(asker: Asker, offset: int) -> None:
+    await until(lambda: asker.replica("jobs").ends.last_stable == offset)
+
+
+@pytest.mark.parametrize(("level", "expected"), [("read_committed", {2, 4}), ("read_uncommitted", {0, 2, 4})])
+async def test_markers_are_never_delivered_and_aborted_records_only_to_who_reads_uncommitted(
+    asker: Asker, level: str, expected: set[int]
+) -> None:
+    await asker.create("jobs")
+    for name, is_commit, end_offset in (("aborts", False, 2), ("commits", True, 4)):
+        client = TransactionalClient(asker, name)
+        await client.begin()
+        await client.add(("jobs", 0))
+        await client.produce("jobs")
+        await client.end(is_commit)
+        await stable_up_to(asker, end_offset)
+    await asker.produce("jobs", make_batch(b"plain"))
+    member = Member(asker)
+    await member.join(**{"share.isolation.level": level})
+    assert (await member.got()).keys() == expected
+    assert await member.acknowledge(*((each, each, [ACCEPT]) for each in sorted(expected))) == 0
+    (held,) = asker.services.share.partitions.of_group("pool")
+    assert held.machine.start_offset == held.machine.end_offset == 5
+
+
+async def test_a_group_begins_at_the_end_unless_told_otherwise_and_remembers_where(open_asker: Open) -> None:
+    asker = await open_asker()
+    await with_records(asker, 2)
+    member = Member(asker)
+    await member.join(**{"share.auto.offset.reset": "latest"})
+    assert await member.got() == {}
+    await asker.produce("jobs", make_batch(b"new"))
+    await asker.services.close(clean=False)
+    later = Member(await open_asker(), epoch=0)
+    assert await later.got() == {2: 1}
+
+
+async def test_deleted_records_are_done(asker: Asker) -> None:
+    await with_records(asker, 5)
+    member = Member(asker)
+    await member.join()
+    assert len(await member.got(max_records=3)) == 3
+    await asker.ask(
+        ApiKey.DELETE_RECORDS,
+        2,
+        topics=[{"name": "jobs", "partitions": [{"partition_index": 0, "offset": 4}]}],
+        timeout_ms=1_000,
+    )
+    assert await member.got() == {4: 1}
+    assert await member.acknowledge((0, 4, [ACCEPT])) == 0
+    assert await member.got() == {}
+
+
+async def test_a_waiting_fetch_gets_new_records_at_once(asker: Asker) -> None:
+    await with_records(asker, 1)
+    member = Member(asker)
+    await member.join()
+    assert await member.got() == {0: 1}
+    waiting = asyncio.ensure_future(member.got(max_wait_ms=300_000))
+    await asyncio.sleep(0)
+    await asker.produce("jobs", make_batch(b"new"))
+    assert await waiting == {1: 1}

@@ -1,0 +1,80 @@
+"""What a share partition costs, and what it does with what was stored. Its rules: `tests/property`."""
+
+import pytest
+
+from tidelog.broker.coordinator.share_states.state import StateBatch
+from tidelog.broker.share.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    Limits,
+    RecordState,
+    SharePartition,
+)
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+MILLION = 1_000_000
+LIMITS = Limits(max_delivery_count=5, max_record_locks=2 * MILLION, lock_duration_ms=100)
+
+
+def acquired(count: int) -> SharePartition:
+    partition = SharePartition(0, (), LIMITS)
+    batches = [(first, first + 999) for first in range(0, count, 1_000)]
+    taken = partition.acquire("m", 0, count, batches, count, is_strict=False, batch_size=count, now_ms=0)
+    assert taken[0].last == count - 1
+    return partition
+
+
+def test_a_million_records_in_flight_are_one_run() -> None:
+    partition = acquired(MILLION)
+    assert (partition.run_count, partition.in_flight_count) == (1, MILLION)
+    partition.settle(partition.acknowledge("m", [Acknowledgement(0, MILLION - 2, [1])], 0))
+    assert (partition.start_offset, partition.run_count) == (MILLION - 1, 1)
+
+
+def test_an_acknowledgement_of_every_second_record_is_a_run_for_each_until_the_others_follow() -> None:
+    partition = acquired(10_000)
+    types = [AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE] * 5_000
+    update = partition.acknowledge("m", [Acknowledgement(0, 9_999, types)], 0)
+    assert len(update.batches) == 9_999
+    partition.settle(update)
+    assert partition.run_count == 9_999
+    partition.acquire("m", 1, 10_000, [(1, 9_999)], 10_000, is_strict=False, batch_size=1, now_ms=0)
+    odd = [Acknowledgement(offset, offset, [1]) for offset in range(1, 10_000, 2)]
+    partition.settle(partition.acknowledge("m", odd, 0))
+    assert (partition.start_offset, partition.run_count) == (10_000, 0)
+
+
+def test_what_lies_between_stored_batches_is_available_again() -> None:
+    stored = [StateBatch(4, 4, RecordState.AVAILABLE, 2), StateBatch(7, 9, RecordState.ACKNOWLEDGED, 1)]
+    partition = SharePartition(2, stored, LIMITS)
+    assert partition.next_fetch_offset == 2
+    taken = partition.acquire("m", 2, 12, [(2, 11)], 20, is_strict=False, batch_size=20, now_ms=0)
+    assert [tuple(each) for each in taken] == [(2, 3, 1), (4, 4, 3), (5, 6, 1), (10, 11, 1)]
+
+
+def test_a_state_that_this_version_does_not_know_is_not_delivered() -> None:
+    partition = SharePartition(0, [StateBatch(0, 3, 3, 1), StateBatch(4, 4, 0, 1)], LIMITS)
+    assert partition.start_offset == 4
+
+
+def test_the_answer_is_divided_at_ends_of_batches() -> None:
+    partition = SharePartition(0, (), LIMITS)
+    batches = [(0, 1), (2, 3), (4, 5), (6, 7)]
+    taken = partition.acquire("m", 0, 8, batches, 100, is_strict=False, batch_size=3, now_ms=0)
+    assert [(each.first, each.last) for each in taken] == [(0, 3), (4, 7)]
+
+
+def test_renewals_are_refused_where_the_group_does_not_allow_them() -> None:
+    partition = acquired(1_000)
+    partition.limits = LIMITS._replace(may_renew=False)
+    with pytest.raises(ApiError) as refused:
+        partition.acknowledge("m", [Acknowledgement(0, 0, [AcknowledgeType.RENEW])], 0)
+    assert refused.value.code == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_a_read_behind_the_end_gives_nothing() -> None:
+    partition = acquired(1_000)
+    taken = partition.acquire(
+        "m", 2_000, 3_000, [(2_000, 2_999)], 10, is_strict=False, batch_size=10, now_ms=0
+    )
+    assert (taken, partition.end_offset) == ([], 1_000)

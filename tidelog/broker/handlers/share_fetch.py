@@ -1,0 +1,268 @@
+"""ShareFetch and ShareAcknowledge: members acquire records, and say what became of them.
+
+Owns the conversion between the wire and the share partitions, and what belongs to one session. Invariants:
+- an acknowledgement is answered once it is durable, and runs to its end also if its client is gone;
+- a partition's acknowledgements succeed or fail alone, and a partition's fetch does not depend on them;
+- the last request of a session acknowledges first, then what the member still holds becomes available.
+
+Source: Kafka's KafkaApis (handleShareFetchRequest, handleShareAcknowledgeRequest), KIP-932, KIP-1206,
+KIP-1222.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from tidelog.broker.coordinator.share_states.state import SharePartitionKey
+from tidelog.broker.handlers.access_control import GuardedHandler
+from tidelog.broker.handlers.brokers import address_of
+from tidelog.broker.handlers.context import Parked, RequestContext
+from tidelog.broker.security.required_access import READ_TOPIC
+from tidelog.broker.services import Services
+from tidelog.broker.share.partitions import Got, Wanted
+from tidelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from tidelog.broker.share.share_partition import Acknowledgement, AcknowledgeType
+from tidelog.protocol.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+PARKED_BYTES = 4_000
+"""Memory of a waiting ShareFetch, without its partitions."""
+PARKED_PARTITION_BYTES = 800
+_RECORD_LIMIT = 1
+"""The acquire mode in which `max_records` holds within a batch (KIP-1206)."""
+_Asked = Mapping[SharePartitionKey, Sequence[Acknowledgement]]
+_Results = dict[SharePartitionKey, ApiError | None]
+
+
+class ShareFetchHandler(GuardedHandler):
+    """Serves ShareFetch 1-2 and ShareAcknowledge 1-2."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._share = services.share
+        self._partitions = services.share.partitions
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def fetch(self, context: RequestContext, request: types.ShareFetchRequest) -> Any:
+        """The response, or a Parked one that waits for records."""
+        group_id, member_id = _identity(request)
+        asked = _acknowledgements(group_id, request)
+        epoch = request.share_session_epoch
+        if epoch == INITIAL_EPOCH:
+            if asked:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST, "the first request of a share session cannot acknowledge"
+                )
+            connection = context.connection
+            session = self._share.begin_session(group_id, member_id, connection.connection_id)
+            connection.when_closed = partial(self._share.connection_closed, connection.connection_id)
+        else:
+            session = self._share.sessions.of(group_id, member_id, epoch)
+        if epoch != FINAL_EPOCH:
+            self._share.sessions.update(
+                session,
+                (
+                    (topic.topic_id, each.partition_index)
+                    for topic in request.topics
+                    for each in topic.partitions
+                ),
+                (
+                    (topic.topic_id, index)
+                    for topic in request.forgotten_topics_data
+                    for index in topic.partitions
+                ),
+            )
+        acknowledging = self._begin_acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
+        held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * (len(session.partitions) + len(asked))
+        return Parked(partial(self._fetched, context, request, session, acknowledging), held_bytes)
+
+    async def _fetched(
+        self,
+        context: RequestContext,
+        request: types.ShareFetchRequest,
+        session: ShareSession,
+        acknowledging: asyncio.Task[_Results],
+    ) -> Mapping[str, object]:
+        config = self._partitions.config(session.group_id)
+        found: Mapping[SharePartitionKey, Got | ApiError] = {}
+        if request.share_session_epoch == FINAL_EPOCH:
+            await asyncio.shield(acknowledging)
+            await asyncio.shield(self._share.end_session(session))
+        elif not request.is_renew_ack and request.max_records > 0 and request.max_bytes > 0:
+            readable, refused = self._readable(context, session)
+            wanted = Wanted(
+                session.member_id,
+                request.max_records,
+                min(request.max_bytes, self._services.config.fetch_max_bytes),
+                0 if refused else max(0, min(request.max_wait_ms, self._services.config.fetch_max_wait_ms)),
+                max(request.batch_size, 1),
+                request.share_acquire_mode == _RECORD_LIMIT,
+            )
+            session.rotate()
+            found = {**refused, **await self._partitions.fetch(readable, wanted, config)}
+        acknowledged = await asyncio.shield(acknowledging)
+        endpoints: dict[int, Mapping[str, object]] = {}
+        topics: dict[UUID, list[Mapping[str, object]]] = {}
+        for key in dict.fromkeys((*found, *acknowledged)):
+            got, refusal = found.get(key), acknowledged.get(key)
+            answer: dict[str, object] = {"partition_index": key.partition, "records": b""}
+            if isinstance(got, ApiError):
+                answer |= {"error_code": got.code, "error_message": got.message}
+            elif got is not None:
+                answer["records"] = got.records
+                answer["acquired_records"] = [
+                    {"first_offset": first, "last_offset": last, "delivery_count": count}
+                    for first, last, count in got.acquired
+                ]
+                name = self._services.catalog.name_of(key.topic_id)
+                if name is not None:
+                    self._services.metrics.bytes_out(name, len(got.records))
+            if refusal is not None:
+                answer["acknowledge_error_code"] = refusal.code
+                answer["acknowledge_error_message"] = refusal.message
+            for error in (got, refusal):
+                if isinstance(error, ApiError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    answer["current_leader"] = self._leader(context, key, endpoints)
+            topics.setdefault(key.topic_id, []).append(answer)
+        return {
+            "acquisition_lock_timeout_ms": config.lock_duration_ms,
+            "responses": _by_topic(topics),
+            "node_endpoints": list(endpoints.values()),
+        }
+
+    def _readable(
+        self, context: RequestContext, session: ShareSession
+    ) -> tuple[list[SharePartitionKey], Mapping[SharePartitionKey, ApiError]]:
+        """The partitions of the session that its member may read, and why it may not read the others."""
+        readable: list[SharePartitionKey] = []
+        refused: dict[SharePartitionKey, ApiError] = {}
+        for key in session.partitions:
+            error = self._refusal(context, key)
+            if error is None:
+                readable.append(key)
+            else:
+                refused[key] = error
+        return readable, refused
+
+    def _refusal(self, context: RequestContext, key: SharePartitionKey) -> ApiError | None:
+        name = self._services.catalog.name_of(key.topic_id)
+        if name is None:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        topic = self._services.catalog.topic(name)
+        if not self._access.allows(context, READ_TOPIC, name):
+            return ApiError(READ_TOPIC.refusal)
+        if topic is None or not topic.has_partition(key.partition):
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return None
+
+    async def acknowledge(
+        self, context: RequestContext, request: types.ShareAcknowledgeRequest
+    ) -> Mapping[str, object]:
+        group_id, member_id = _identity(request)
+        asked = _acknowledgements(group_id, request)
+        epoch = request.share_session_epoch
+        if epoch == INITIAL_EPOCH:
+            raise ApiError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, "ShareFetch begins a share session, with epoch 0"
+            )
+        session = self._share.sessions.of(group_id, member_id, epoch)
+        acknowledging = self._begin_acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
+        acknowledged = await asyncio.shield(acknowledging)
+        if epoch == FINAL_EPOCH:
+            await asyncio.shield(self._share.end_session(session))
+        endpoints: dict[int, Mapping[str, object]] = {}
+        topics: dict[UUID, list[Mapping[str, object]]] = {}
+        for key, refusal in acknowledged.items():
+            answer: dict[str, object] = {"partition_index": key.partition}
+            if refusal is not None:
+                answer |= {"error_code": refusal.code, "error_message": refusal.message}
+                if refusal.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    answer["current_leader"] = self._leader(context, key, endpoints)
+            topics.setdefault(key.topic_id, []).append(answer)
+        return {
+            "acquisition_lock_timeout_ms": self._partitions.config(group_id).lock_duration_ms,
+            "responses": _by_topic(topics),
+            "node_endpoints": list(endpoints.values()),
+        }
+
+    def _begin_acknowledging(
+        self, context: RequestContext, session: ShareSession, asked: _Asked, *, is_renewing: bool
+    ) -> asyncio.Task[_Results]:
+        """A task of its own: it runs to its end also if the request is cancelled."""
+        task = asyncio.get_running_loop().create_task(
+            self._acknowledge_each(context, session, asked, is_renewing=is_renewing)
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _acknowledge_each(
+        self, context: RequestContext, session: ShareSession, asked: _Asked, *, is_renewing: bool
+    ) -> _Results:
+        async def acknowledge(
+            key: SharePartitionKey, acknowledgements: Sequence[Acknowledgement]
+        ) -> ApiError | None:
+            try:
+                refusal = self._refusal(context, key)
+                if refusal is not None:
+                    return refusal
+                if not is_renewing and any(AcknowledgeType.RENEW in each.types for each in acknowledgements):
+                    message = "the request has renewals and does not say so (is_renew_ack)"
+                    return ApiError(ErrorCode.INVALID_REQUEST, message)
+                held = await self._partitions.of(key)
+                await held.acknowledge(session.member_id, acknowledgements)
+            except ApiError as error:
+                return error
+            return None
+
+        results = await asyncio.gather(*(acknowledge(key, each) for key, each in asked.items()))
+        return dict(zip(asked, results, strict=True))
+
+    def _leader(
+        self, context: RequestContext, key: SharePartitionKey, endpoints: dict[int, Mapping[str, object]]
+    ) -> Mapping[str, object]:
+        """The leader of a partition, whose address is added to `endpoints`."""
+        topic = self._services.catalog.topic_by_id(key.topic_id)
+        if topic is None or not topic.has_partition(key.partition):
+            return {"leader_id": -1, "leader_epoch": -1}
+        assigned = topic.partitions[key.partition]
+        listener = address_of(self._services, context, assigned.leader_id)
+        if listener is None or assigned.leader_id == self._services.node_id:
+            return {"leader_id": -1, "leader_epoch": -1}
+        endpoints[assigned.leader_id] = {
+            "node_id": assigned.leader_id,
+            "host": listener.host,
+            "port": listener.port,
+        }
+        return {"leader_id": assigned.leader_id, "leader_epoch": assigned.leader_epoch}
+
+
+def _identity(request: Any) -> tuple[str, str]:
+    """Group and member of a request. Raises ApiError(INVALID_REQUEST)."""
+    if not request.group_id or not request.member_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "expected a group id and a member id, got none")
+    return request.group_id, request.member_id
+
+
+def _acknowledgements(group_id: str, request: Any) -> _Asked:
+    """Copies: the request refers to a received frame."""
+    asked: dict[SharePartitionKey, list[Acknowledgement]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                key = SharePartitionKey(group_id, topic.topic_id, partition.partition_index)
+                asked.setdefault(key, []).extend(
+                    Acknowledgement(each.first_offset, each.last_offset, list(each.acknowledge_types))
+                    for each in partition.acknowledgement_batches
+                )
+    return asked
+
+
+def _by_topic(topics: Mapping[UUID, Sequence[Mapping[str, object]]]) -> list[Mapping[str, object]]:
+    return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in topics.items()]

@@ -1,0 +1,175 @@
+"""One share partition in memory, on the broker that leads the partition.
+
+Owns the timer of its locks, who waits for its records, and its writes: one is under way at a time, and what
+changes meanwhile is joined in the next one. So the state that is stored never goes back.
+
+Invariant: an update is settled only after it is durable, and undone if it is refused.
+
+On the event loop. Source: Kafka's SharePartition and AcquisitionLockTimerTask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.broker.coordinator.share_states.machine import StateWrite
+from tidelog.broker.coordinator.share_states.state import SharePartitionKey, combined
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.share.share_partition import Acknowledgement, SharePartition, Update
+from tidelog.broker.share.states import ShareStatesClient
+from tidelog.protocol.errors import ApiError, ErrorCode, again
+
+_ENDED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.INVALID_REQUEST)
+"""Why a state cannot be written any more: another broker leads, or its offsets were altered or deleted."""
+logger = structlog.get_logger(__name__)
+
+
+class _Waiting(NamedTuple):
+    update: Update
+    stored: asyncio.Future[None] | None
+    """None: nobody waits for it."""
+
+
+class HeldPartition:
+    """`machine` may be read; changes go through the methods."""
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        replica: Replica,
+        state_epoch: int,
+        machine: SharePartition,
+        states: ShareStatesClient,
+        steady_ms: Callable[[], int],
+    ) -> None:
+        self.key = key
+        self.replica = replica
+        self.machine = machine
+        self.leader_epoch = replica.leader_epoch
+        self.has_ended = False
+        self._state_epoch = state_epoch
+        self._states = states
+        self._steady_ms = steady_ms
+        self._waiting: list[_Waiting] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watchers: set[asyncio.Event] = set()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker leads the partition still, in the same epoch."""
+        replica = self.replica
+        return not self.has_ended and replica.stopped is None and replica.leader_epoch == self.leader_epoch
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no member holds a record, and no write is under way."""
+        return self._writer is None and self.machine.next_deadline_ms is None
+
+    def watch(self, event: asyncio.Event) -> None:
+        """Set the event whenever records may have become available."""
+        self._watchers.add(event)
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        self._watchers.discard(event)
+
+    def changed(self) -> None:
+        """Let locks end in time, and who waits look again."""
+        for event in self._watchers:
+            event.set()
+        if self._timer is None and not self.has_ended:
+            deadline_ms = self.machine.next_deadline_ms
+            if deadline_ms is not None:
+                delay_seconds = max(0, deadline_ms - self._steady_ms()) / 1000
+                self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._locks_end)
+
+    def _locks_end(self) -> None:
+        self._timer = None
+        update = self.machine.expire(self._steady_ms())
+        if update.before:
+            self._write(_Waiting(update, None))
+        self.changed()
+
+    async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Returns once it is durable. Raises ApiError."""
+        await self._stored(self.machine.acknowledge(member_id, acknowledgements, self._steady_ms()))
+
+    async def release(self, member_id: str) -> None:
+        """Make available what the member holds. Raises ApiError."""
+        await self._stored(self.machine.release(member_id))
+
+    async def _stored(self, update: Update) -> None:
+        if not update.before:
+            return
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stored.add_done_callback(lambda done: done.cancelled() or done.exception())  # May have no waiter.
+        self._write(_Waiting(update, stored))
+        await asyncio.shield(stored)
+
+    def _write(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write_all())
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            try:
+                if self.has_ended:
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker leads it no longer")
+                await self._states.write(self.key, self._joined(group))
+            except ApiError as error:
+                self._refused(group, error)
+            else:
+                for update, stored in group:
+                    if stored is not None:
+                        self.machine.settle(update)
+                        if not stored.done():
+                            stored.set_result(None)
+            self.changed()
+        self._writer = None
+
+    def _joined(self, group: Sequence[_Waiting]) -> StateWrite:
+        start_offset = max(update.start_offset for update, _ in group)
+        batches = combined((), (batch for update, _ in group for batch in update.batches), start_offset)
+        complete_count = group[-1].update.complete_count
+        return StateWrite(self._state_epoch, self.leader_epoch, start_offset, complete_count, batches)
+
+    def _refused(self, group: Sequence[_Waiting], error: ApiError) -> None:
+        if error.code in _ENDED:
+            self.end()
+            if error.code == ErrorCode.FENCED_LEADER_EPOCH:
+                error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+        for update, stored in reversed(group):
+            if stored is None:
+                logger.warning(
+                    "share_state_not_written",
+                    group_id=self.key.group_id,
+                    topic=self.replica.topic,
+                    partition=self.key.partition,
+                    error=str(error),
+                    advice="the delivery counts of expired locks may be lost if this broker ends now",
+                )
+                continue
+            self.machine.undo(update)
+            if not stored.done():
+                stored.set_exception(again(error))
+
+    def end(self) -> None:
+        """Serve nothing more: its state is read again with the next use."""
+        self.has_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for event in self._watchers:
+            event.set()
+
+    async def close(self) -> None:
+        """Wait for the write under way."""
+        self.end()
+        if self._writer is not None:
+            await asyncio.wait([self._writer])

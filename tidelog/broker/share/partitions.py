@@ -1,0 +1,327 @@
+"""The share partitions of this broker: those that its clients fetch of partitions that it leads.
+
+Owns which of them are in memory, and how records are read for them. Invariants:
+- a share partition is in memory once, with the state that its coordinator had when this broker began to lead;
+- its start offset is stored before the first record is given, so a restart begins where this one began;
+- a member gets records of one read only where they are available at the moment at which it gets them.
+
+On the event loop. Source: Kafka's SharePartitionManager and DelayedShareFetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from tidelog.broker.configuration.group_settings import (
+    BY_DURATION,
+    EARLIEST,
+    ShareGroupConfig,
+    share_group_config,
+)
+from tidelog.broker.coordinator.share_states.machine import StateWrite
+from tidelog.broker.coordinator.share_states.state import SharePartitionKey
+from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.share.held import HeldPartition
+from tidelog.broker.share.parts import BrokerParts
+from tidelog.broker.share.reading import Batches, batches_in
+from tidelog.broker.share.share_partition import Acquired, Limits, SharePartition
+from tidelog.broker.share.states import ShareStatesClient
+from tidelog.broker.storage.disk import ColdRead
+from tidelog.broker.storage.log_types import READ_COMMITTED, Read, ReadResult
+from tidelog.broker.storage.readable_log import RemoteRead
+from tidelog.protocol.errors import ApiError, ErrorCode, again
+
+READ_UNCOMMITTED = 0
+READ_BYTES = 1 << 20
+"""Most bytes of one partition that one fetch reads."""
+_MOST_READS = 64
+"""Reads of one partition that find no record to give, in one fetch: markers, and what was deleted."""
+_LOAD_SECONDS = 1.0
+"""How long a fetch waits at least for states that are read."""
+_LATER = frozenset(
+    (
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    )
+)
+"""A state cannot be read now: its partition has no records until it can."""
+
+
+class Wanted(NamedTuple):
+    """What one fetch wants. `is_strict`: no more than `max_records`, also within a batch."""
+
+    member_id: str
+    max_records: int
+    max_bytes: int
+    max_wait_ms: int
+    batch_size: int
+    is_strict: bool
+
+
+class Got(NamedTuple):
+    """Whole batches, and which of their records the member has from now on."""
+
+    records: bytes
+    acquired: Sequence[Acquired]
+
+
+class SharePartitions:
+    """Holds the share partitions of one broker."""
+
+    def __init__(self, services: BrokerParts, states: ShareStatesClient) -> None:
+        self._services = services
+        self._states = states
+        self._held: dict[SharePartitionKey, HeldPartition] = {}
+        self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
+
+    def config(self, group_id: str) -> ShareGroupConfig:
+        """The settings that hold for a group now."""
+        return share_group_config(self._services.config, self._services.catalog, group_id)
+
+    def of_group(self, group_id: str) -> list[HeldPartition]:
+        return [held for key, held in self._held.items() if key.group_id == group_id]
+
+    def all(self) -> Iterable[HeldPartition]:
+        return self._held.values()
+
+    async def of(self, key: SharePartitionKey) -> HeldPartition:
+        """The share partition, which is read from its coordinator first if it is not in memory.
+
+        Raises ApiError: UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST for a partition that the
+        group does not read, and what a coordinator answers.
+        """
+        held = self._held.get(key)
+        if held is not None:
+            if held.is_current:
+                self._services.check_not_replaced(held.replica)
+                return held
+            self.drop(held)
+        return await asyncio.shield(self._load_soon(key))
+
+    def _load_soon(self, key: SharePartitionKey) -> asyncio.Task[HeldPartition]:
+        task = self._loading.get(key)
+        if task is None:
+            task = self._loading[key] = asyncio.get_running_loop().create_task(self._load(key))
+            task.add_done_callback(lambda done: self._loaded(key, done))
+        return task
+
+    def _loaded(self, key: SharePartitionKey, task: asyncio.Task[HeldPartition]) -> None:
+        del self._loading[key]
+        if not task.cancelled() and task.exception() is None:
+            self._held[key] = task.result()
+
+    def _led(self, key: SharePartitionKey) -> Replica:
+        name = self._services.catalog.name_of(key.topic_id)
+        if name is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self._services.replica(name, key.partition)
+
+    async def _load(self, key: SharePartitionKey) -> HeldPartition:
+        replica = self._led(key)
+        epoch = replica.leader_epoch
+        config = self.config(key.group_id)
+        try:
+            state = await self._states.read(key, epoch)
+            start_offset = state.start_offset
+            if start_offset < 0:
+                start_offset = await self._first_offset(replica, config)
+                await self._states.write(key, StateWrite(state.state_epoch, epoch, start_offset, 0, ()))
+        except ApiError as error:
+            if error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message) from error
+            raise
+        if self._led(key) is not replica or replica.leader_epoch != epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        machine = SharePartition(start_offset, state.batches, _limits(config))
+        return HeldPartition(key, replica, state.state_epoch, machine, self._states, self._services.steady_ms)
+
+    async def _first_offset(self, replica: Replica, config: ShareGroupConfig) -> int:
+        """Where a group begins that has read nothing, as share.auto.offset.reset says."""
+        end_offset = replica.ends.visible(_level(config))
+        if config.auto_offset_reset == EARLIEST:
+            return replica.log.log_start_offset
+        if config.auto_offset_reset == BY_DURATION:
+            timestamp = self._services.clock_ms() - config.reset_duration_ms
+            found = await asyncio.to_thread(replica.log.offset_for_timestamp, timestamp)
+            return end_offset if found is None else min(found.offset, end_offset)
+        return end_offset
+
+    def drop(self, held: HeldPartition) -> None:
+        """Forget one; the next use reads its state again."""
+        held.end()
+        if self._held.get(held.key) is held:
+            del self._held[held.key]
+
+    async def fetch(
+        self, keys: Sequence[SharePartitionKey], wanted: Wanted, config: ShareGroupConfig
+    ) -> Mapping[SharePartitionKey, Got | ApiError]:
+        """What the member gets of these partitions, without those of which it gets nothing.
+
+        Waits for records at most `max_wait_ms`; an error ends the wait.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wanted.max_wait_ms / 1000
+        while True:
+            results: dict[SharePartitionKey, Got | ApiError] = {}
+            results.update(await self._preloaded(keys, deadline))
+            event = _Event()
+            with ExitStack() as watched:
+                records_left, bytes_left = wanted.max_records, wanted.max_bytes
+                for key in keys:
+                    if records_left <= 0 or bytes_left <= 0:
+                        break
+                    try:
+                        held = self._present(key)
+                        if held is None:
+                            continue
+                        self._watch(watched, event, held, config)
+                        left = wanted._replace(max_records=records_left, max_bytes=bytes_left)
+                        got = await self._acquired(held, left, config)
+                    except ApiError as error:
+                        results[key] = error
+                        continue
+                    if got is not None:
+                        results[key] = got
+                        bytes_left -= len(got.records)
+                        records_left -= sum(each.last - each.first + 1 for each in got.acquired)
+                if results or loop.time() >= deadline:
+                    return results
+                await event.wait_until(deadline)
+
+    def _present(self, key: SharePartitionKey) -> HeldPartition | None:
+        """One that is in memory; None while it is being read. Raises ApiError."""
+        held = self._held.get(key)
+        if held is None:
+            return None
+        if not held.is_current:
+            self.drop(held)
+            self._led(key)  # Says who leads.
+            return None
+        self._services.check_not_replaced(held.replica)
+        return held
+
+    async def _preloaded(
+        self, keys: Sequence[SharePartitionKey], deadline: float
+    ) -> Mapping[SharePartitionKey, ApiError]:
+        """Read the states of those that are not in memory, as far as that takes no longer than this; why some
+        cannot be read."""
+        tasks = {key: self._load_soon(key) for key in keys if key not in self._held}
+        if tasks:
+            patience = max(deadline - asyncio.get_running_loop().time(), _LOAD_SECONDS)
+            await asyncio.wait(tasks.values(), timeout=patience)
+        failed = {}
+        for key, task in tasks.items():
+            error = task.exception() if task.done() and not task.cancelled() else None
+            if isinstance(error, ApiError) and error.code not in _LATER:
+                failed[key] = again(error)
+            elif error is not None and not isinstance(error, ApiError):
+                raise error
+        return failed
+
+    @staticmethod
+    def _watch(watched: ExitStack, event: _Event, held: HeldPartition, config: ShareGroupConfig) -> None:
+        held.watch(event.event)
+        watched.callback(held.unwatch, event.event)
+        held.replica.watch(event, _level(config))
+        watched.callback(held.replica.unwatch, event)
+
+    async def _acquired(self, held: HeldPartition, wanted: Wanted, config: ShareGroupConfig) -> Got | None:
+        """What the member gets of one partition; None for nothing. Raises ApiError."""
+        machine, replica = held.machine, held.replica
+        for _ in range(_MOST_READS):
+            machine.limits = _limits(config)
+            machine.log_begins_at(replica.log.log_start_offset)
+            offset, end_offset = machine.next_fetch_offset, replica.ends.visible(_level(config))
+            if not machine.can_acquire or offset >= end_offset:
+                return None
+            read = Read(offset, min(wanted.max_bytes, READ_BYTES), end_offset, nowait=True)
+            try:
+                found = self._read(replica, read, config)
+            except ColdRead:
+                found = await asyncio.to_thread(self._read, replica, read._replace(nowait=False), config)
+            except ApiError as error:
+                if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                    raise
+                found = await self._read_remote(replica, read._replace(nowait=False), config)
+            if not held.is_current:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            taken = machine.acquire(
+                wanted.member_id,
+                offset,
+                found.read_to,
+                found.batches,
+                wanted.max_records,
+                is_strict=wanted.is_strict,
+                batch_size=wanted.batch_size,
+                now_ms=self._services.steady_ms(),
+            )
+            if taken:
+                held.changed()
+                return Got(found.holding(taken[0].first, taken[-1].last), taken)
+            if machine.next_fetch_offset == offset:
+                return None
+        return None
+
+    @staticmethod
+    def _read(replica: Replica, read: Read, config: ShareGroupConfig) -> Batches:
+        """Raises ApiError, and ColdRead with `nowait`."""
+        found = replica.read(read)
+        aborted: Sequence[tuple[int, int]] = ()
+        if config.reads_committed:
+            aborted = replica.aborted_transactions(read, found)
+        return batches_in(read.offset, found, aborted)
+
+    async def _read_remote(self, replica: Replica, read: Read, config: ShareGroupConfig) -> Batches:
+        tiering = self._services.tiering
+        is_committed = config.reads_committed
+        remote = RemoteRead(replica.log, read, is_committed)
+        if tiering is not None:
+            results = await tiering.fetches.fetch([remote], self._services.config.remote_fetch_max_wait_ms)
+            result = results.get(remote.place)
+            if isinstance(result, ApiError):
+                raise again(result)
+            if result is not None:
+                found, aborted = result
+                return batches_in(read.offset, found, aborted or ())
+        return batches_in(read.offset, ReadResult([], read.offset), ())
+
+    async def close(self) -> None:
+        """Wait for the writes under way."""
+        for task in self._loading.values():
+            task.cancel()
+        for held in list(self._held.values()):
+            await held.close()
+
+
+def _limits(config: ShareGroupConfig) -> Limits:
+    return Limits(
+        config.max_delivery_count, config.max_record_locks, config.lock_duration_ms, config.may_renew
+    )
+
+
+def _level(config: ShareGroupConfig) -> int:
+    return READ_COMMITTED if config.reads_committed else READ_UNCOMMITTED
+
+
+class _Event:
+    """Set when a replica that is watched has more to read, or a share partition more to give."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def replica_changed(self, replica: Replica) -> None:
+        self.event.set()
+
+    async def wait_until(self, deadline: float) -> None:
+        """Return when it is set, or at `deadline` on the loop's clock."""
+        timer = asyncio.get_running_loop().call_at(deadline, self.event.set)
+        try:
+            await self.event.wait()
+        finally:
+            timer.cancel()
