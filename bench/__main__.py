@@ -20,7 +20,7 @@ from bench import machine, report
 from bench.comparison import FAILURES, Run
 from bench.results import Results
 from bench.scenarios import brokers, clients, pipeline, processes, startup
-from bench.scenarios.produce_ways import PRODUCE_WAYS
+from bench.scenarios.fast_paths import FAST_PATHS
 from bench.scenarios.replicas import REPLICAS
 
 RESULTS = Path(__file__).parent / "results"
@@ -32,7 +32,7 @@ SCENARIOS: dict[str, Callable[[Run], Results]] = {
     "startup": startup.measure,
     "throughput": brokers.THROUGHPUT,
     "requests": brokers.REQUESTS,
-    "produce-ways": PRODUCE_WAYS,
+    "fast-paths": FAST_PATHS,
     "processes": processes.measure,
     "replicas": REPLICAS,
     "consume": brokers.CONSUME,

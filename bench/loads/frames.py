@@ -40,13 +40,15 @@ class FrameMaker:
         partitions: Sequence[int],
         value: bytes,
         records: int = 1,
+        uneven_bytes: int = 0,
     ) -> None:
+        """Of the records of a batch, each is one byte shorter than the one before, up to `uneven_bytes`."""
         self._producer = (producer_id, producer_epoch)
         self._sequence = 0
         builder = RecordBatchBuilder()
         now_ms = time.time_ns() // 1_000_000  # Retention would delete older records within the run.
-        for _ in range(records):
-            builder.append(now_ms, None, value)
+        for number in range(records):
+            builder.append(now_ms, None, value[: len(value) - number % (uneven_bytes + 1)])
         batch = builder.build()
         request = ProduceRequest(None, _ALL, TIMEOUT_MS, [(topic, [(index, batch) for index in partitions])])
         body = encode_produce_request(PRODUCE_VERSION, request)

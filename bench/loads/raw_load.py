@@ -74,6 +74,7 @@ async def run(
     partitions: int = 1,
     records_per_batch: int = 1,
     value_bytes: int = 100,
+    uneven_bytes: int = 0,
     seconds: float | None = None,
     requests: int | None = None,
 ) -> dict[str, float]:
@@ -88,7 +89,7 @@ async def run(
     # On one partition all write to it.
     shares = [range(number % partitions, partitions, connections) for number in range(connections)]
     makers = [
-        FrameMaker(*producer, topic, share, bytes(value_bytes), records_per_batch)
+        FrameMaker(*producer, topic, share, bytes(value_bytes), records_per_batch, uneven_bytes)
         for producer, share in zip(producers, shares, strict=True)
     ]
     gc.disable()
