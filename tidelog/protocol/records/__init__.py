@@ -8,9 +8,8 @@
 - `isolation`: which batches of an answer to Fetch a consumer of committed records does not see
 - `lanes`: proves that records of any sizes are valid, by one field of all records at a time
 - `markers`: the control batch that ends a producer's transaction on one partition
-- `reader`: decodes record batches into records, with fast paths for ordinary records
+- `reader`: decodes record batches into records, with a fast path for those of one size
 - `runs`: encodes a run of records together: the bytes around their contents are made by C loops over lists
-- `struct_layouts`: decodes records of any sizes with one unpack call each
 - `uniform`: batches whose records all have one size
 - `varints`: Zigzag varints as records use them, with the small ones precomputed
 

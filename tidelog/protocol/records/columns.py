@@ -74,38 +74,44 @@ def decode_columns(data: bytes, count: int, header: BatchHeader) -> tuple[Column
                 position += 1
                 length += ((unsure := data[position]) << 7) - 128
             end = position + 1 + (length >> 1)
-            position += 2
-            if (delta := data[position]) > 127:
+            if (delta := data[position + 2]) > 127:
                 shift, more = 0, delta
                 while more > 127 and shift < 56:
                     position += 1
                     shift += 7
-                    delta += ((more := data[position]) << shift) - (1 << shift)
+                    delta += ((more := data[position + 2]) << shift) - (1 << shift)
                 unsure |= more
-            position += 1
-            if (offset := data[position]) > 127:
+            if (offset := data[position + 3]) > 127:
                 position += 1
-                offset += ((more := data[position]) << 7) - 128
+                offset += ((more := data[position + 3]) << 7) - 128
                 unsure |= more
-            position += 1
-            if (size := data[position]) > 127:
+            if (size := data[position + 4]) > 127:
                 position += 1
-                size += ((more := data[position]) << 7) - 128
+                size += ((more := data[position + 4]) << 7) - 128
                 unsure |= more
-            position += 1
-            after = position + (size >> 1)
-            key = None if size == 1 else data[position:after]
-            odd = length | offset | (size != 1 and size)
+            odd = length | offset
+            if size == 1:
+                key: bytes | None = None
+                after = position + 5
+            else:
+                odd |= size
+                after = position + 5 + (size >> 1)
+                key = data[position + 5 : after]
             if (size := data[after]) > 127:
                 after += 1
                 size += ((more := data[after]) << 7) - 128
                 unsure |= more
             position = after + 1
-            after = position + (size >> 1)
-            value = None if size == 1 else data[position:after]
-            if unsure < 128 and offset <= last_offset and not (odd | (size != 1 and size)) & 1:
-                position = after + 1
+            if size == 1:
+                value: bytes | None = None
+                after = position
+            else:
+                odd |= size
+                after = position + (size >> 1)
+                value = data[position:after]
+            if unsure < 128 and offset <= last_offset and not odd & 1:
                 headers: Headers = ()
+                position = after + 1
                 if data[after]:
                     headers, position = _decode_headers(data, after, end, start)
                 if position == end:

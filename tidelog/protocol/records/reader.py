@@ -1,10 +1,9 @@
-"""Decodes record batches into records, with fast paths for ordinary records.
+"""Decodes record batches into records, with a fast path for those of one size.
 
 Owns: the bounds, CRC and decompression of a batch. `uniform` decodes records if all have one size, else
-`struct_layouts` if they are ordinary and short, else `columns`. Invariants: every malformed batch raises
-ProtocolError that names the batch's offset and the wrong byte, and nothing else is raised. Memory stays
-within `max_decompressed_bytes` and a small multiple of it for the records. The broker's produce path decodes
-no records: see `inspection`.
+`columns`. Invariants: every malformed batch raises ProtocolError that names the batch's offset and the wrong
+byte, and nothing else is raised. Memory stays within `max_decompressed_bytes` and a small multiple of it for
+the records. The broker's produce path decodes no records: see `inspection`.
 """
 
 from collections.abc import Iterable
@@ -28,7 +27,6 @@ from tidelog.protocol.records.header import (
     batch_crc_is_valid,
     read_batch_header,
 )
-from tidelog.protocol.records.struct_layouts import decode_by_layouts
 from tidelog.protocol.records.uniform import append_uniform, decode_uniform, uniform_columns
 from tidelog.protocol.types import Buffer
 
@@ -158,9 +156,6 @@ def decode_plain_batches(
 
 
 def _decoded(data: bytes, start: int, header: BatchHeader) -> Columns:
-    columns = decode_by_layouts(data, start, header)
-    if columns is not None:
-        return columns
     records = data[start:]
     try:
         columns, end = decode_columns(records, header.record_count, header)
