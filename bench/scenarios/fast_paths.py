@@ -23,7 +23,9 @@ class _Without(Tidelog):
 
 class _NoStream(_Without):
     name = "no stream"
-    statements = ("from tidelog.broker.net.dispatch import Dispatcher as d; d._look_for_stream = lambda *_: None",)
+    statements = (
+        "from tidelog.broker.net.dispatch import Dispatcher as d; d._look_for_stream = lambda *_: None",
+    )
 
 
 class _OnlyMany(_Without):
@@ -36,7 +38,9 @@ class _OnlyMany(_Without):
 
 class _NoRun(_Without):
     name = "no run"
-    statements = ("from tidelog.broker.net.produce_stream import ProduceStream as s; s._add_later = lambda *_: None",)
+    statements = (
+        "from tidelog.broker.net.produce_stream import ProduceStream as s; s._add_later = lambda *_: None",
+    )
 
 
 class _NoSingle(_Without):
@@ -92,7 +96,7 @@ FAST_PATHS = Comparison(
             "librdkafka_consumer",
             {},
             speed(cpu=(_saves(_NoFiles.name),)),
-            {"requests": 2000, "records_per_batch": 100, "value_bytes": 1000},
+            {"requests": 4000, "records_per_batch": 100, "value_bytes": 1000},
             is_timed=False,
         ),
     ),

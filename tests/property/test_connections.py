@@ -21,7 +21,7 @@ from tests.simulation.virtual_loop import VirtualLoop
 from tests.unit.broker.net.peers import produce_frame, request_frame
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
-from tidelog.broker.handlers.context import LateAnswer, LateEffect, Parked
+from tidelog.broker.handlers.context import LateAnswer
 from tidelog.broker.limits.connection_limits import ConnectionLimits
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -243,7 +243,7 @@ class Connections:
             answer = LateAnswer()
             self.waiting.append(lambda: answer.give(PRODUCED))
             return answer
-        effect = LateEffect(10_000)
+        effect = LateAnswer(10_000, is_effective=False)
         taken: list[bool] = []
         peer.holders.append(lambda: bool(taken) or peer.transport.is_lost)
 
@@ -263,7 +263,7 @@ class Connections:
         async def wait() -> Any:
             return await woken
 
-        return Parked(wait, 10_000)
+        return LateAnswer.of(wait(), 10_000)
 
     def change(self, context: Any, request: Any) -> Any:
         peer = self._serve(context)

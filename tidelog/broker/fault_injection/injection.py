@@ -32,7 +32,7 @@ from tidelog.broker.fault_injection.rules import (
     Plan,
     RequestFacts,
 )
-from tidelog.broker.handlers.context import CloseConnection, Handler, LateEffect, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, again
 from tidelog.protocol.schema import ApiKey
@@ -107,13 +107,13 @@ class FaultInjector:
             if plan.kind is FaultKind.CUT:
                 raise CloseConnection
             return None
-        if isinstance(result, LateEffect):
+        if isinstance(result, LateAnswer) and not result.is_effective:
             return self._finish_late(plan, result)
         return self._finish(plan, result, error)
 
-    def _finish_late(self, plan: Plan, effect: LateEffect) -> LateEffect:
+    def _finish_late(self, plan: Plan, effect: LateAnswer) -> LateAnswer:
         """As `_finish`, and later requests of the connection wait for the effect as without a fault."""
-        late = LateEffect(effect.held_bytes)
+        late = LateAnswer(effect.held_bytes, is_effective=False)
         effect.when_effective(late.take_effect)
 
         async def finish_it() -> None:
@@ -155,7 +155,7 @@ class FaultInjector:
             return
 
 
-async def _whole(effect: LateEffect, late: LateEffect) -> Any:
+async def _whole(effect: LateAnswer, late: LateAnswer) -> Any:
     """The answer, after which a request that was refused holds back later ones no more."""
     try:
         return await effect

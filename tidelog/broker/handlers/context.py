@@ -1,12 +1,12 @@
-"""What a handler knows about the request beside its values, and the forms of its answer.
+"""What a handler knows about the request beside its values, and the form of its answer.
 
 Invariants: a `RequestContext` is cheap enough to be made once per request; the state of the connection is
 made once for all its requests. A `LateAnswer` gets its value once and calls one callback.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Self
 
 from tidelog.broker.handlers.connection_state import ConnectionState
 from tidelog.protocol.framing import RequestHeader
@@ -27,18 +27,38 @@ class CloseConnection(Exception):
 
 
 class LateAnswer:
-    """An answer that a handler gives later, in some step of the loop: `await` it, or set a callback with
-    `then`.
+    """An answer that is given later, in some step of the loop: `await` it, or set a callback with `then`.
 
     Not a Future, which costs more than all else that a one-record request does between disk and wire.
     """
 
-    __slots__ = ("_call", "_value", "is_given")
+    __slots__ = ("_call", "_effect_call", "_value", "held_bytes", "is_effective", "is_given", "task")
 
-    def __init__(self) -> None:
+    def __init__(self, held_bytes: int = 0, *, is_effective: bool = True) -> None:
+        """`held_bytes` is how much memory the request holds until it takes effect.
+
+        If it is not effective yet, later requests of its connection wait for `take_effect`.
+        """
         self.is_given = False
+        self.held_bytes = held_bytes
+        self.is_effective = is_effective
+        self.task: asyncio.Future[Any] | None = None
+        """What gives it; None if that cannot be cancelled."""
         self._value: Any = None
         self._call: Callable[[Any], None] | None = None
+        self._effect_call: Callable[[], None] | None = None
+
+    @classmethod
+    def of(cls, answering: Awaitable[Any], held_bytes: int = 0) -> Self:
+        """The result or the error of a coroutine or a Future. Only its task is cancelled with the request."""
+        late = cls(held_bytes)
+        late.task = asyncio.ensure_future(answering)
+        late.task.add_done_callback(late._finished)
+        return late
+
+    def _finished(self, task: asyncio.Future[Any]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self.give(task.result() if error is None else error)
 
     def give(self, value: Any) -> None:
         """Set the answer to `value` and run the callback before this returns; later calls are ignored.
@@ -61,6 +81,8 @@ class LateAnswer:
             self._call = call
 
     def __await__(self) -> Generator[Any, None, Any]:
+        if self.task is not None:
+            return self.task.__await__()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def settle(value: Any) -> None:
@@ -74,58 +96,20 @@ class LateAnswer:
         self.then(settle)
         return future.__await__()
 
-
-class LateEffect(LateAnswer):
-    """The LateAnswer of a request that takes effect after its handler returned and before it is answered.
-
-    Later requests of its connection wait for the effect, not for the answer.
-    """
-
-    __slots__ = ("_effect_call", "held_bytes")
-
-    def __init__(self, held_bytes: int) -> None:
-        """`held_bytes` is how much memory it holds until it takes effect."""
-        super().__init__()
-        self.held_bytes = held_bytes
-        self._effect_call: Callable[[], None] | None = None
-
     def when_effective(self, call: Callable[[], None]) -> None:
         """Call at `take_effect`; an answer without that call means that the request has no effect."""
         self._effect_call = call
 
     def take_effect(self) -> None:
         """The request has taken effect; it may be answered later."""
+        self.is_effective = True
         call, self._effect_call = self._effect_call, None
         if call is not None:
             call()
 
 
-class Parked:
-    """An answer that may take long, and how much memory it holds meanwhile."""
-
-    __slots__ = ("begin", "held_bytes")
-
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, Any]], held_bytes: int) -> None:
-        """`begin` makes the coroutine that waits."""
-        self.begin = begin
-        self.held_bytes = held_bytes
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        return self.begin().__await__()
-
-
-class EncodedAnswer(dict[str, object]):
-    """An answer that its handler encoded while reading what it describes: the body, and the values from which
-    error codes are counted.
-    """
-
-    def __init__(self, body: bytes, values: Mapping[str, object]) -> None:
-        super().__init__(values)
-        self.body = body
-
-
 Handler = Callable[[RequestContext, Any], Any]
-"""(context, request) -> response values (a mapping for `encode_response`; of Produce its topics, of Fetch a
-FetchResponse), None for no answer, something that gives one of these later (a Future, a coroutine, a
-LateAnswer), or the steps to any of them.
+"""(context, request) -> the answer: response values (a mapping for `encode_response`; of Produce its topics,
+of Fetch a FetchResponse), None where the client expects none, or a LateAnswer of these. A handler may be a
+coroutine function, of whose coroutine dispatch makes a LateAnswer, or a generator of steps that returns one.
 """

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.handlers.access_control import GuardedHandler
-from tidelog.broker.handlers.context import Parked, RequestContext
+from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, PartitionKey
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
@@ -120,8 +120,8 @@ class FetchHandler(GuardedHandler):
         services.metrics.fetch_sessions = self.sessions
         self._memory.beside_bytes = lambda: SESSION_PARTITION_BYTES * self.sessions.partition_count
 
-    def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
-        """The response, or a Parked one that waits for data or for the disk."""
+    def handle(self, context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | LateAnswer]:
+        """The response, at once or when there is data or the disk has given it."""
         most_bytes = context.connection.fetch_max_bytes
         if request.max_bytes > most_bytes:
             request = request._replace(max_bytes=most_bytes, min_bytes=min(request.min_bytes, most_bytes))
@@ -258,9 +258,11 @@ class FetchHandler(GuardedHandler):
                 followed.watch((topic, partition), replica)
         return fetch._replace(partitions=session.requested(dict.fromkeys((*due, *looked_at))))
 
-    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool) -> Parked:
+    def _parked(
+        self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool
+    ) -> LateAnswer:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
-        return Parked(partial(self._wait_and_read, fetch, request, is_cold, by_range), held_bytes)
+        return LateAnswer.of(self._wait_and_read(fetch, request, is_cold, by_range), held_bytes)
 
     def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer now, without waiting for more records."""

@@ -23,7 +23,7 @@ from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.groups.joining import MAX_PROTOCOLS
 from tidelog.broker.coordinator.groups.messages import JoinAnswer, JoinRequest, MemberIdentity, SyncRequest
-from tidelog.broker.handlers.context import Parked, RequestContext
+from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
@@ -47,11 +47,11 @@ class GroupMembershipHandler:
         self._services = services
         self._groups = services.groups
 
-    def join_group(self, context: RequestContext, request: types.JoinGroupRequest) -> Steps[Parked]:
+    def join_group(self, context: RequestContext, request: types.JoinGroupRequest) -> Steps[LateAnswer]:
         # One more than allowed is enough to have the request refused.
         protocols = yield from each(_protocol, request.protocols[: MAX_PROTOCOLS + 1], Pace())
         held_bytes = sum(_ELEMENT_BYTES + len(known.metadata) for known in protocols)
-        return Parked(partial(self._join, context, request, tuple(protocols)), held_bytes)
+        return LateAnswer.of(self._join(context, request, tuple(protocols)), held_bytes)
 
     async def _join(
         self, context: RequestContext, request: types.JoinGroupRequest, protocols: tuple[Protocol, ...]
@@ -78,13 +78,13 @@ class GroupMembershipHandler:
             "the member's metadata does not fit into a group's record",
         )
 
-    def sync_group(self, context: RequestContext, request: types.SyncGroupRequest) -> Steps[Parked]:
+    def sync_group(self, context: RequestContext, request: types.SyncGroupRequest) -> Steps[LateAnswer]:
         assignments = dict(
             (yield from each(lambda one: (one.member_id, one.assignment), request.assignments, Pace()))
         )
         sizes = yield from each(len, assignments.values(), Pace(CHECKS_PER_STEP))
         held_bytes = _ELEMENT_BYTES * len(sizes) + sum(sizes)
-        return Parked(partial(self._sync, context, request, assignments), held_bytes)
+        return LateAnswer.of(self._sync(context, request, assignments), held_bytes)
 
     async def _sync(
         self, context: RequestContext, request: types.SyncGroupRequest, assignments: dict[str, bytes]

@@ -3,10 +3,10 @@
 Owns the answer to a ProduceRequest: the response, or a LateAnswer without future or task. A request of one
 batch is served at once (one), others in steps that inspect all batches before an append (many). What takes
 more than an `Effort` is inspected in a thread, for one request at a time, so that decompressed data stays
-bounded; the answer is then a LateEffect (late), as where partitions do not take part in the transaction yet.
+bounded; it takes effect later then (late), as where partitions do not take part in the transaction yet.
 
 Invariants:
-- nothing awaits between the first append of a request and the last, and requests behind a LateEffect wait
+- nothing awaits between the first append of a request and the last, and requests behind one that is late wait
   until it has appended, so batches of one connection are stored in the order they were sent;
 - no batch is stored that a consumer could not decode;
 - a batch begins a transaction only on a partition that the coordinator has in that transaction;
@@ -33,7 +33,7 @@ from functools import partial
 
 from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
 from tidelog.broker.handlers.access_control import GuardedHandler
-from tidelog.broker.handlers.context import CloseConnection, LateAnswer, LateEffect, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce_answers import Deadlines, PendingProduce, ProduceResponse, refused
 from tidelog.broker.handlers.produce_inspection import RECORD_BYTES_PER_ELEMENT, BatchInspection, Verdict
 from tidelog.broker.handlers.produce_requests import NamedTopic, by_name, copied, named_twice, size_bytes
@@ -158,10 +158,10 @@ class ProduceHandler(GuardedHandler):
         context: RequestContext,
         request: ProduceRequest,
         lacking: Mapping[Producer, Sequence[TopicPartition]] | None = None,
-    ) -> LateEffect:
+    ) -> LateAnswer:
         """Append in a later step of the loop: after a thread has inspected the batches, or after the
         partitions that are `lacking` were settled with the coordinator."""
-        late = LateEffect(size_bytes(request))
+        late = LateAnswer(size_bytes(request), is_effective=False)
         task = self._loop.create_task(self._append_later(context, request, late, lacking))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -171,7 +171,7 @@ class ProduceHandler(GuardedHandler):
         self,
         context: RequestContext,
         request: ProduceRequest,
-        late: LateEffect,
+        late: LateAnswer,
         lacking: Mapping[Producer, Sequence[TopicPartition]] | None,
     ) -> None:
         try:

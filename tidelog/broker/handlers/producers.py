@@ -10,6 +10,7 @@ Source: KIP-98, KIP-360, KIP-664, KIP-939 (two-phase commit).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from tidelog.broker.coordinator.producer_ids import check_init_producer_id
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import GuardedHandler
-from tidelog.broker.handlers.context import EncodedAnswer, RequestContext
+from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import (
     IDEMPOTENT_WRITE,
     READ_TOPIC,
@@ -26,10 +27,9 @@ from tidelog.broker.security.required_access import (
     WRITE_TOPIC,
 )
 from tidelog.broker.storage.producer_memory import ProducerStates
-from tidelog.broker.storage.producer_table import FrozenTable, ProducerEntry, entries_of
+from tidelog.broker.storage.producer_table import ProducerEntry, entries_of
 from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.schema import ApiKey, encode_response_steps
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -131,7 +131,7 @@ class ProducersHandler(GuardedHandler):
 
     def describe_producers(
         self, context: RequestContext, request: types.DescribeProducersRequest
-    ) -> Steps[EncodedAnswer]:
+    ) -> Steps[types.DescribeProducersResponseDict]:
         """Every live producer of the partitions asked for, as the partition's leader knows it."""
         pace = Pace()
         wanted: dict[str, dict[int, None]] = {}
@@ -139,34 +139,24 @@ class ProducersHandler(GuardedHandler):
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
             if pace.spent(1 + len(topic.partition_indexes) // NUMBERS_PER_ELEMENT):
                 yield
-        frozen: list[ProducerStates] = []
-        try:
-            topics: list[types.DescribeProducersResponseTopicDict] = []
-            for name, indexes in wanted.items():
-                partitions = yield from each(partial(self._describe, context, frozen, name), indexes, pace)
-                topics.append({"name": name, "partitions": partitions})
-                if pace.spent():
-                    yield
-            answer: types.DescribeProducersResponseDict = {"topics": topics}
-            body = yield from encode_response_steps(
-                ApiKey.DESCRIBE_PRODUCERS, context.header.api_version, answer
-            )
-        finally:
-            for producers in frozen:
-                producers.thaw()
-        return EncodedAnswer(body, answer)
+        topics: list[types.DescribeProducersResponseTopicDict] = []
+        for name, indexes in wanted.items():
+            partitions = yield from each(partial(self._describe, context, name), indexes, pace)
+            topics.append({"name": name, "partitions": partitions})
+            if pace.spent():
+                yield
+        return {"topics": topics}
 
     def _describe(
-        self, context: RequestContext, frozen: list[ProducerStates], topic: str, index: int
+        self, context: RequestContext, topic: str, index: int
     ) -> types.DescribeProducersResponsePartitionDict:
-        """One partition; its producers are frozen, and noted in `frozen`, until they are encoded."""
+        """One partition; its producers are frozen until they are encoded."""
         try:
             self._access.check(context, READ_TOPIC, topic)
             producers = self._services.replica(topic, index).log.producers
         except ApiError as error:
             return {"partition_index": index, "error_code": error.code, "error_message": error.message}
-        described = _Frozen(producers.freeze())
-        frozen.append(producers)
+        described = _Frozen(producers)
         return {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": described}
 
 
@@ -178,11 +168,15 @@ def _is_allowed(transactional_id: str, patterns: Iterable[str]) -> bool:
 
 
 class _Frozen(list["types.DescribeProducersResponseActiveProducerDict"]):
-    """The producers of a frozen table as a list for an encoder, made one by one while it encodes."""
+    """The producers of a table as a list for an encoder, made one by one while it encodes.
 
-    def __init__(self, frozen: FrozenTable) -> None:
+    The table is frozen as long as the list is referred to: until its answer is encoded or dropped.
+    """
+
+    def __init__(self, producers: ProducerStates) -> None:
         super().__init__()
-        self._frozen = frozen
+        self._frozen = producers.freeze()
+        weakref.finalize(self, producers.thaw)
 
     def __len__(self) -> int:
         return self._frozen.count

@@ -7,7 +7,7 @@
 - `endpoints`: the sockets of a broker's listeners
 - `error_counts`: how often each error code is in a response, as Kafka's `errorCounts` counts them for
   ErrorsPerSec
-- `exchange`: one request of a client until its answer: what dispatch, answers and waiting requests share
+- `exchange`: one request of a client until its answer, and its place in the queue of its connection
 - `file_transport`: answers whose records the kernel sends from the page cache
 - `gate`: which API is allowed at which step of authentication: the check before the handlers
 - `handshakes`: connections that have not finished their TLS handshake: how many, how long, and how they end
@@ -21,7 +21,6 @@
 - `inherited`: the sockets that a process of several gets from the parent process
 - `memory_guard`: measures the memory of all connections, and carries out what `queued_memory` decides
 - `metering`: charges requests to the quotas of their clients, and has a client that is above one wait
-- `pending`: a request between its dispatch and its answer: its place in the queue of its connection
 - `produce_stream`: the fast path of a producer's repeated Produce requests
 - `routes`: how each (API, version) is served: decode, handler, encode, count, and the error answer
 - `server`: all client connections that the listening sockets accepted

@@ -4,7 +4,7 @@ Owns the receive buffer, the queue of requests that wait for their answers, the 
 and the decision when the socket is not read. Invariants:
 - answers are sent in the order of their requests, in whatever order the handlers finish; an empty answer ends
   the connection at its place in that order;
-- no frame is dispatched while an earlier request holds it back (`Pending.holds_back`); once a frame waits for
+- no frame is dispatched while an earlier request holds it back (`Waiting.holds_back`); once a frame waits for
   that, or while that request is still read from the receive buffer, the socket is not read;
 - no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
   answers are unsent (a waiting Fetch counts as the most that it may return), or while the transport's buffer
@@ -35,7 +35,6 @@ from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, C
 from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.exchange import BadRequest, Waiting
 from tidelog.broker.net.memory_guard import has_ended, unread_bytes
-from tidelog.broker.net.pending import Pending
 from tidelog.broker.net.writing import CLIENT_USER, RECEIVED_BYTES, WRITE_HIGH_WATER_BYTES, write_all
 from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.protocol.errors import ProtocolError
@@ -58,7 +57,7 @@ TURN_SECONDS = 0.002  # The time for which frames of one client are served while
 _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
 _REQUEST_BYTES = 1024
-"""Memory of a request that waits for its answer, without its frame and `Pending.held_bytes`."""
+"""Memory of a request that waits for its answer, without its frame and `Waiting.held_bytes`."""
 _FRAMES_PER_CLOCK_READ = 15  # Minus one: a mask.
 _DISCARDED = memoryview(bytearray(1 << 16))
 """The buffer for bytes that arrive after a connection has stopped reading; they are discarded."""
@@ -254,17 +253,13 @@ class Connection(asyncio.BufferedProtocol):
                 answer = None if stream is None else stream.serve(frames, arrived, self._may_wait())
                 if answer is None:
                     answer = dispatch(self, frames.pop(), arrived)
-                    if answer is None:
-                        if self._mute_timer is not None:
-                            break
-                        continue
                     stream = None if is_metered else self.stream
                 if not isinstance(answer, list):
                     queue.append(answer)
                     self._joined_requests += answer.requests - 1
                     if answer.holds_back:
                         self._holder = answer
-                    if (answer.reserved_bytes or answer.held_bytes) and isinstance(answer, Pending):
+                    if answer.reserved_bytes or answer.held_bytes:
                         self._park(answer)
                     elif self._may_wait() > 0 and not (
                         self._holder or self._closing or is_metered or memory.is_short
@@ -303,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_turn = False
         self.go_on()
 
-    def _park(self, pending: Pending) -> None:
+    def _park(self, pending: Waiting) -> None:
         """Count the memory that a request holds while it waits, and the size that its answer may have."""
         pending.reserved_bytes = min(pending.reserved_bytes, self._fetch_max_bytes)
         self._reserved_bytes += pending.reserved_bytes

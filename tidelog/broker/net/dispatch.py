@@ -6,7 +6,7 @@ Invariants: `dispatch` is called when data arrives and calls the handler before 
 frame are valid for the handler's synchronous part. A request of many elements continues after that in steps,
 one per turn of the loop; if it reads views of its frame, its connection receives nothing meanwhile. Requests
 take effect in order of arrival: what a request does after the synchronous part is done before its connection
-dispatches the next one (`Pending.holds_back`).
+dispatches the next one (`Waiting.holds_back`).
 
 For the event loop only.
 """
@@ -14,50 +14,37 @@ For the event loop only.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import partial
-from types import GeneratorType
-from typing import Any, Final, Never, Protocol
+from types import CoroutineType, GeneratorType
+from typing import Final, Never, Protocol
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
-from tidelog.broker.handlers.context import (
-    CloseConnection,
-    EncodedAnswer,
-    Handler,
-    LateEffect,
-    Parked,
-    RequestContext,
-)
+from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.net.answers import Answers
 from tidelog.broker.net.exchange import BadRequest, Client, Exchange
-from tidelog.broker.net.pending import Pending
 from tidelog.broker.net.produce_stream import ProduceStream
 from tidelog.broker.net.routes import MOST_EARLY_REQUESTS, TOO_MANY_EARLY_REQUESTS, RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
-from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
-from tidelog.protocol.hot import FetchResponse, ProduceRequest, ProduceShape
+from tidelog.protocol.hot import ProduceRequest, ProduceShape
 from tidelog.protocol.schema import APIS, ApiKey
-from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, begin, each, finish
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 from tidelog.protocol.types import Buffer
 
 _now = time.perf_counter
 _UNKNOWN_VERSION = -1
-_READY_TYPES = frozenset((dict, list, FetchResponse, EncodedAnswer))
+_LATE = LateAnswer, CoroutineType, asyncio.Future
 _PINNABLE_FRAME_BYTES = 64 * 1024
 """A waiting request may keep a receive buffer of up to this size; of larger frames only names are kept."""
 MOST_LONG_REQUESTS: Final = 4
 """How many requests of many elements are decoded at the same time: the values of one take up to 50 MB."""
-_VALUE_BYTES_PER_FRAME_BYTE: Final = 20
-"""Memory for the values of a long request; not for Produce, whose records stay in the frame."""
-_NOT_HANDLED: Final = object()
 
 
 class ProducingClient(Client, Protocol):
@@ -90,10 +77,8 @@ class Dispatcher:
         """The routes that the gate opens to a connection at this step."""
         return self._routes[step]
 
-    def dispatch(
-        self, client: ProducingClient, frame: memoryview, started: float
-    ) -> list[Buffer] | Pending | None:
-        """Serve one request: the answer's buffers, a Pending, or None when no answer is expected.
+    def dispatch(self, client: ProducingClient, frame: memoryview, started: float) -> list[Buffer] | Exchange:
+        """Serve one request: the answer's buffers, or the Exchange that is answered later.
 
         `started` is the frame's time of arrival by `time.perf_counter`. Raises BadRequest.
         """
@@ -101,46 +86,57 @@ class Dispatcher:
             header, position = decode_request_header(frame)
         except ProtocolError as error:
             raise BadRequest(str(error), _readable_part(frame)) from None
-        api_key, version, _, _ = header
-        route = client.routes[api_key, version]
+        route = client.routes[header.api_key, header.api_version]
         if route is None:
             return self._unsupported(client.state, header, started)
+        exchange = Exchange(self.answers, client, route, header, started)
+        steps = self._steps(client, exchange, frame, position)
         try:
-            request = route.decode(version, frame[position:])
+            next(steps)
+        except StopIteration as end:
+            answer: list[Buffer] | LateAnswer = end.value
+            if isinstance(answer, list):
+                return answer
+            exchange.wait_for(answer)
+        else:
+            exchange.work_long(self._in_turns(exchange, steps), len(frame))
+        return exchange
+
+    def _steps(
+        self, client: ProducingClient, exchange: Exchange, frame: memoryview, position: int
+    ) -> Steps[list[Buffer] | LateAnswer]:
+        """All of a request: its answer, or what gives it later. Raises BadRequest."""
+        route = exchange.route
+        try:
+            request = route.decode(route.version, frame[position:])
             if request.__class__ is GeneratorType:
-                request = begin(request)
+                request = yield from request
         except ProtocolError as error:
-            raise BadRequest(str(error), header) from None
-        exchange = Exchange(client, route, header, started)
+            raise BadRequest(str(error), exchange.header) from None
+        exchange.request = request
         if route.produces is not None and request.__class__ is ProduceRequest:
             self._look_for_stream(client, exchange, route.produces, frame, request)
-        if request.__class__ is GeneratorType:
-            return self._long(exchange, request, _NOT_HANDLED, len(frame))
-        answers = self.answers
         try:
             result = route.handle(exchange, request)
             if result.__class__ is GeneratorType:
-                result = begin(result)
-                if result.__class__ is GeneratorType:
-                    return self._long(exchange, request, result, len(frame))
-            if result.__class__ in _READY_TYPES:
-                answer = answers.encode(exchange, result)
-                if isinstance(answer, list):
-                    return answer
-                pending = Pending(answers, exchange)
-                pending.request = request
-                pending.wait_for_frame(answers.in_turns(exchange, answer))
-                return pending
+                result = yield from result
         except Exception as error:
-            return answers.refuse(exchange, request, error)
-        if result is None:
-            answers.unanswered(exchange)
-            return None
+            return (yield from self.answers.answer(exchange, error))
+        if not isinstance(result, _LATE):
+            exchange.handled(None)
+            return (yield from self.answers.answer(exchange, result))
+        late = result if isinstance(result, LateAnswer) else LateAnswer.of(result)
+        exchange.handled(late)
         if len(frame) > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
-            request = finish(_without_records(request))
-        pending = Pending(answers, exchange)
-        pending.wait_for(request, result)
-        return pending
+            exchange.request = yield from _without_records(request)
+        return late
+
+    async def _in_turns(
+        self, exchange: Exchange, steps: Steps[list[Buffer] | LateAnswer]
+    ) -> list[Buffer] | LateAnswer:
+        """The other steps of a request of many elements."""
+        async with nullcontext() if exchange.route.is_hot else self._long_requests:
+            return await self.answers.in_turns(exchange, steps)
 
     def _look_for_stream(
         self,
@@ -164,7 +160,7 @@ class Dispatcher:
 
     def dispatch_metered(
         self, client: ProducingClient, frame: memoryview, started: float
-    ) -> list[Buffer] | Pending | None:
+    ) -> list[Buffer] | Exchange:
         """`dispatch` for as long as a client has a quota."""
         meter = self.answers.meter
         try:
@@ -179,65 +175,6 @@ class Dispatcher:
             return self.dispatch(client, frame, started)
         finally:
             meter.worked(client.state, header, _now() - began)
-
-    def _long(self, exchange: Exchange, request: Any, result: Any, frame_bytes: int) -> Pending:
-        """A request of many elements, whose first step is done. Its steps give `request` or `result`."""
-        route = exchange.route
-        pending = Pending(self.answers, exchange)
-        if result is not _NOT_HANDLED:
-            pending.request = request
-        if route.is_hot:
-            # Its steps read the receive buffer, and later requests must not take effect before it does.
-            pending.holds_back = pending.keeps_frame = True
-        if route.api_key == ApiKey.FETCH:
-            pending.reserved_bytes = sys.maxsize
-        if route.api_key != ApiKey.PRODUCE:
-            pending.held_bytes = frame_bytes * _VALUE_BYTES_PER_FRAME_BYTE
-        pending.wait_for_frame(self._serve_long(pending, exchange, request, result))
-        return pending
-
-    async def _serve_long(
-        self, pending: Pending, exchange: Exchange, request: Any, result: Any
-    ) -> list[Buffer]:
-        answers, is_hot = self.answers, exchange.route.is_hot
-        run = partial(answers.run, exchange)
-        async with nullcontext() if is_hot else self._long_requests:
-            await self.turns.next()
-            if result is _NOT_HANDLED:
-                try:
-                    request = await run(request)
-                except ProtocolError as error:
-                    raise BadRequest(str(error), exchange.header) from None
-                pending.request = request
-            result = await self._handled(exchange, request, result)
-            if isinstance(request, ProduceRequest):
-                # Its views would keep a receive buffer in memory.
-                pending.request = request = await run(_without_records(request))
-            if isinstance(result, LateEffect):
-                pending.holds(result.held_bytes)
-                result.when_effective(pending.took_effect)
-            elif is_hot:
-                pending.took_effect()
-            if isinstance(result, Parked):
-                pending.holds(result.held_bytes)
-            if result.__class__ in _READY_TYPES:
-                return await answers.frame(exchange, result)
-        if result is not None:
-            result = await result
-            if isinstance(result, Exception):
-                raise again(result)
-        return answers.unanswered(exchange) if result is None else await answers.frame(exchange, result)
-
-    async def _handled(self, exchange: Exchange, request: Any, result: Any) -> Any:
-        """The handler's result once its steps are done, or the API's error answer if the handler refuses."""
-        route, run = exchange.route, self.answers.run
-        try:
-            if result is _NOT_HANDLED:
-                result = route.handle(exchange, request)
-            return await run(exchange, result) if result.__class__ is GeneratorType else result
-        except ApiError as error:
-            answer = route.error_answer(request, error.code, error.message)
-            return await run(exchange, answer) if answer.__class__ is GeneratorType else answer
 
     def _close(self, context: RequestContext, refused: ApiError) -> Never:
         """End a connection whose request is not allowed at its step of authentication."""

@@ -1,24 +1,33 @@
-"""One request of a client until its answer: what dispatch, answers and waiting requests share.
+"""One request of a client until its answer: what the steps of a request share, and its place in the queue.
 
-Owns `Exchange`, what they need of a connection (`Client`), and the place of a request in the connection's
-queue (`Waiting`). Invariant: an answer becomes final once; the connection is called then, unless it has
-abandoned the request.
+Owns `Exchange`, what it needs of a connection (`Client`), and what a connection needs of a request that is
+not answered yet (`Waiting`). Invariants: an answer becomes final once; the connection is called then, unless
+it has abandoned the request. A callback waits for a LateAnswer, never a separate task.
 
 For the event loop only.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.handlers.context import LateAnswer, RequestContext
+from tidelog.protocol.hot import FetchRequest
+from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
     from tidelog.broker.handlers.connection_state import ConnectionState
+    from tidelog.broker.net.answers import Answers
     from tidelog.broker.net.routes import Route, RouteTable
     from tidelog.protocol.framing import RequestHeader
+
+_VALUE_BYTES_PER_FRAME_BYTE: Final = 20
+"""Memory for the values of a long request; not for Produce, whose records stay in the frame."""
 
 
 class BadRequest(Exception):
@@ -36,7 +45,7 @@ class BadRequest(Exception):
 
 
 class Client(Protocol):
-    """The connection as dispatch sees it; dispatch gives it the late answers.
+    """The connection as a request sees it.
 
     `routes` are those that `Dispatcher.routes_at` gives for its step of authentication.
     """
@@ -44,10 +53,10 @@ class Client(Protocol):
     state: ConnectionState
     routes: RouteTable
 
-    def answer_ready(self, pending: Waiting) -> None:
+    def answer_ready(self, waiting: Waiting) -> None:
         """The `answer` of a request of this connection has become final."""
 
-    def effect_taken(self, pending: Waiting, freed_bytes: int) -> None:
+    def effect_taken(self, waiting: Waiting, freed_bytes: int) -> None:
         """A request no longer holds back later ones nor so much memory, but it has no answer yet."""
 
     def holds(self, more_held_bytes: int, more_reserved_bytes: int) -> None:
@@ -60,37 +69,22 @@ class Client(Protocol):
         """The client is above a quota: do not read or serve it for this time."""
 
 
-class Exchange(RequestContext):
-    """A request on its way to its answer. Handlers see the RequestContext in it.
-
-    `started` is the frame's time of arrival by `time.perf_counter`.
-    """
-
-    __slots__ = ("client", "route", "started")
-
-    def __init__(self, client: Client, route: Route, header: RequestHeader, started: float) -> None:
-        self.header = header
-        self.connection = client.state
-        self.client = client
-        self.route = route
-        self.started = started
-
-
 class Waiting(ABC):
     """A request that is not answered yet, or some that arrived together: its place in the connection's queue.
 
-    `answer` is None until it is final, then the frame's buffers; `abandon` drops it.
+    `answer` is None until it is final, then the frame's buffers; an empty list ends the connection.
     """
-
-    __slots__ = ("answer",)
 
     answer: list[Buffer] | None
     requests: int = 1
-    # See `broker.net.pending`.
     holds_back: bool = False
+    """No later request may be dispatched."""
     keeps_frame: bool = False
+    """Nothing may be received, because the request is still read from the receive buffer."""
     held_bytes: int = 0
+    """Memory that it holds while it waits, where that may be much."""
     reserved_bytes: int = 0
+    """The most that a Fetch may return."""
 
     @abstractmethod
     def abandon(self) -> None:
@@ -99,3 +93,143 @@ class Waiting(ABC):
     @abstractmethod
     def interrupt(self) -> None:
         """The broker stops: a request that waits for other clients is answered now."""
+
+
+class Exchange(RequestContext, Waiting):
+    """A request on its way to its answer. Handlers see the RequestContext in it.
+
+    `started` is the frame's time of arrival by `time.perf_counter`.
+    """
+
+    # Class attributes until one is set: a request that is answered at once needs none of them.
+    answer: list[Buffer] | None = None
+    request: Any = None
+    """The decoded request; None until then."""
+    is_handled = False
+    """The handler has returned, or its steps are done."""
+    _is_over = False
+    _task: asyncio.Future[Any] | None = None
+    """What works on the answer, if that can be cancelled."""
+
+    def __init__(
+        self, answers: Answers, client: Client, route: Route, header: RequestHeader, started: float
+    ) -> None:
+        self.header = header
+        self.connection = client.state
+        self.client = client
+        self.route = route
+        self.started = started
+        self._answers = answers
+
+    def wait_for(self, late: LateAnswer) -> None:
+        """Its handler gives the answer later."""
+        route = self.route
+        self.held_bytes = late.held_bytes
+        self.holds_back = route.holds_back
+        if route.api_key == ApiKey.FETCH:
+            self.reserved_bytes = self._most_returned()
+        if not late.is_effective:
+            self.holds_back = True
+            late.when_effective(self.took_effect)
+        self._wait_on(late)
+
+    def work_long(self, work: Coroutine[Any, Any, list[Buffer] | LateAnswer], frame_bytes: int) -> None:
+        """`work` does the other steps of a request of many elements, of which the first step is done."""
+        route = self.route
+        self.holds_back = route.holds_back
+        if not self.is_handled:
+            if route.is_hot:
+                # Its steps read the receive buffer, and later requests must not take effect before it does.
+                self.holds_back = self.keeps_frame = True
+            if route.api_key == ApiKey.FETCH:
+                self.reserved_bytes = sys.maxsize
+            if route.api_key != ApiKey.PRODUCE:
+                self.held_bytes = frame_bytes * _VALUE_BYTES_PER_FRAME_BYTE
+        self._work(work)
+
+    def handled(self, late: LateAnswer | None) -> None:
+        """The handler has given the answer, or gives it `late`; a long request may have waited for this."""
+        self.is_handled = True
+        if self._task is None or self._is_over:
+            return
+        if late is not None and not late.is_effective:
+            self._hold(late)
+            late.when_effective(self.took_effect)
+            return
+        if self.route.is_hot:
+            self.took_effect()
+        if late is not None:
+            self._hold(late)
+
+    def took_effect(self) -> None:
+        """It took effect after its handler returned, or the steps that read its frame are done."""
+        self.holds_back = self.keeps_frame = False
+        if not self._is_over:
+            freed_bytes, self.held_bytes = self.held_bytes, 0
+            self.client.effect_taken(self, freed_bytes)
+
+    def _hold(self, late: LateAnswer) -> None:
+        """It is decoded: from now on it holds what the late answer does, if that says so."""
+        held_bytes = late.held_bytes or self.held_bytes
+        reserved_bytes = min(self.reserved_bytes, self._most_returned())
+        more = held_bytes - self.held_bytes, reserved_bytes - self.reserved_bytes
+        self.held_bytes, self.reserved_bytes = held_bytes, reserved_bytes
+        self.client.holds(*more)
+
+    def _most_returned(self) -> int:
+        """The most bytes that a Fetch may return. Other answers are small: 0."""
+        return max(self.request.max_bytes, 0) if isinstance(self.request, FetchRequest) else 0
+
+    def _wait_on(self, late: LateAnswer) -> None:
+        self._task = late.task
+        late.then(self._given)
+
+    def _given(self, value: Any) -> None:
+        """The late answer has its value. Raises nothing: other callbacks run after this one."""
+        if self._is_over:
+            return
+        self._task = None
+        try:
+            steps = self._answers.answer(self, value)
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._end(end.value)
+            else:
+                self._work(self._answers.in_turns(self, steps))
+        except Exception as error:
+            self._answers.log_unexpected(self, error)
+
+    def _work(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._task = asyncio.ensure_future(work)
+        self._task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Future[list[Buffer] | LateAnswer]) -> None:
+        """The steps of a long request or of a long answer are done."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._is_over:
+            return
+        if isinstance(error, BadRequest):
+            self._is_over = True
+            self.client.bad_request(error)
+        elif error is not None:
+            self._given(error)
+        elif isinstance(result := task.result(), LateAnswer):
+            self._wait_on(result)
+        else:
+            self._end(result)
+
+    def _end(self, answer: list[Buffer]) -> None:
+        self._is_over = True
+        self.answer = answer
+        self.client.answer_ready(self)
+
+    def abandon(self) -> None:
+        """The client has disconnected: a task (a long poll) is cancelled, an append is completed."""
+        self._is_over = True
+        if self._task is not None and self.route.api_key != ApiKey.PRODUCE:
+            self._task.cancel()
+
+    def interrupt(self) -> None:
+        if self._task is not None and self.route.may_be_long:
+            self._task.cancel()

@@ -124,8 +124,9 @@ class ProduceStream:
             frame = frames.pop()
             header, position = decode_request_header(frame)
             request = finish(route.decode(route.version, frame[position:]))
-            exchange = Exchange(self.client, route, header, started)
-            answer += self._answers.refuse(exchange, request, error)
+            exchange = Exchange(self._answers, self.client, route, header, started)
+            exchange.request = request
+            answer += finish(self._answers.answer(exchange, error))
         return answer
 
     def answer(self, ids: list[int], index: int, result: AppendResult, started: float) -> bytes:
@@ -149,8 +150,8 @@ class ProduceStream:
         answer: list[Buffer] = []
         for correlation_id in ids:
             header = RequestHeader(route.api_key, route.version, correlation_id, client_id)
-            exchange = Exchange(self.client, route, header, started)
-            answer += finish(self._answers.encode(exchange, response))
+            exchange = Exchange(self._answers, self.client, route, header, started)
+            answer += finish(self._answers.answer(exchange, response))
         return answer
 
 
@@ -158,7 +159,8 @@ class AwaitedProduce(Waiting):
     """Requests whose batches are written and not yet durable: a CommitWaiter, and a place in the queue."""
 
     __slots__ = (
-        "_ids", "_index", "_replica", "_started", "_stream", "deadline", "is_durable", "requests", "result",
+        "_ids", "_index", "_replica", "_started", "_stream", "answer", "deadline", "is_durable", "requests",
+        "result",
     )  # fmt: skip
 
     def __init__(

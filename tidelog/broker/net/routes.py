@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep
-from tidelog.broker.handlers.context import CloseConnection, EncodedAnswer, Handler, RequestContext
+from tidelog.broker.handlers.context import CloseConnection, Handler, RequestContext
 from tidelog.broker.handlers.error_answers import ErrorAnswer
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.net.error_counts import ErrorCount, declared_error_count, error_count_of
@@ -152,12 +152,6 @@ def _encode_fetch(version: int, response: FetchResponse) -> Steps[list[Buffer]]:
     )
 
 
-def _encode_described(version: int, answer: Mapping[str, object]) -> bytes | Steps[bytes]:
-    if isinstance(answer, EncodedAnswer):
-        return answer.body
-    return encode_response_steps(ApiKey.DESCRIBE_PRODUCERS, version, answer)
-
-
 _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: decode_produce_request_steps,
     ApiKey.FETCH: decode_fetch_request_steps,
@@ -165,7 +159,6 @@ _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
 _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: encode_produce_response_steps,
     ApiKey.FETCH: _encode_fetch,
-    ApiKey.DESCRIBE_PRODUCERS: _encode_described,
 }
 
 

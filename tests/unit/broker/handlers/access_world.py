@@ -15,7 +15,7 @@ from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.pending import Pending
+from tidelog.broker.net.exchange import Exchange
 from tidelog.broker.net.produce_stream import ProduceStream
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import Acl
@@ -33,17 +33,17 @@ class Client:
         self.state = ConnectionState(1, LISTENER, SecurityProtocol.PLAINTEXT, "10.0.0.1")
         self.state.principal = Principal("User", name)
         self.routes = dispatcher.routes_at(AuthenticationStep.NOT_REQUIRED)
-        self.ready: asyncio.Queue[Pending] = asyncio.Queue()
+        self.ready: asyncio.Queue[Exchange] = asyncio.Queue()
         self.stream: ProduceStream | None = None
         self.last_produce: tuple[object, ...] = ()
         self._dispatcher = dispatcher
         self.has_waited = False
         """Whether the last answer did not come at once."""
 
-    def answer_ready(self, pending: Pending) -> None:
+    def answer_ready(self, pending: Exchange) -> None:
         self.ready.put_nowait(pending)
 
-    def effect_taken(self, pending: Pending, freed_bytes: int) -> None: ...
+    def effect_taken(self, pending: Exchange, freed_bytes: int) -> None: ...
 
     def holds(self, more_held_bytes: int, more_reserved_bytes: int) -> None: ...
 
@@ -51,8 +51,8 @@ class Client:
         """The answer's body, and its values."""
         frame = request_frame(key, version, values, 99)
         answer = self._dispatcher.dispatch(self, memoryview(frame)[4:], 0.0)  # type: ignore[arg-type]
-        self.has_waited = isinstance(answer, Pending)
-        if isinstance(answer, Pending):
+        self.has_waited = isinstance(answer, Exchange)
+        if isinstance(answer, Exchange):
             if answer.answer is None:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     await self.ready.get()

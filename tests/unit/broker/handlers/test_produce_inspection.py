@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
 from tidelog.broker.handlers import produce_inspection
-from tidelog.broker.handlers.context import CloseConnection, LateEffect
+from tidelog.broker.handlers.context import CloseConnection, LateAnswer
 from tidelog.broker.storage import recompression
 from tidelog.broker.storage.log_types import Read
 from tidelog.broker.storage.recompression import inspect_to_store
@@ -55,7 +55,8 @@ async def test_a_batch_that_takes_long_is_inspected_in_a_thread(
     await asker.create("t")
     threads = Threads(monkeypatch)
     late = asker.send(("t", 0, bytes(long_batch())))
-    assert isinstance(late, LateEffect)
+    assert isinstance(late, LateAnswer)
+    assert not late.is_effective
     assert asker.replica("t").log.end_offset == 0
     assert (await late)[0][1][0].base_offset == 0
     assert asker.replica("t").high_watermark == 20_000
@@ -69,7 +70,8 @@ async def test_a_batch_that_takes_long_to_compress_is_compressed_in_a_thread(
     threads = Threads(monkeypatch)
     values = [bytes([number]) * 1000 for number in range(200)]
     late = asker.send(("t", 0, make_batch(*values)), ("t", 1, make_batch(b"v")))
-    assert isinstance(late, LateEffect)
+    assert isinstance(late, LateAnswer)
+    assert not late.is_effective
     assert [results[0].base_offset for _, results in await late] == [0, 0]
     assert threading.main_thread() not in threads.found[1:]
     for partition, expected in enumerate((values, [b"v"])):
@@ -157,5 +159,6 @@ async def test_what_yields_much_is_decompressed_in_a_thread(asker: Asker, codec:
     builder = RecordBatchBuilder()
     builder.append(NOW_MS, None, bytes(1 << 20))
     late = asker.send(("t", 0, bytes(builder.build(codec))))
-    assert isinstance(late, LateEffect)
+    assert isinstance(late, LateAnswer)
+    assert not late.is_effective
     assert (await late)[0][1][0].base_offset == 0

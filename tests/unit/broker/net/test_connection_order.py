@@ -8,7 +8,7 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_fr
 from tests.unit.broker.net.test_connection import Held
 from tests.waiting import until
 from tidelog.broker.handlers.connection_state import AuthenticationStep
-from tidelog.broker.handlers.context import CloseConnection, Handler, LateEffect
+from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.hot import FetchResponse, ProducePartitionResult
 from tidelog.protocol.schema import ApiKey
@@ -123,7 +123,7 @@ async def test_a_client_that_goes_while_a_change_is_under_way_is_noticed_at_once
         await until(lambda: server.metrics.connections == 0)
 
 
-def with_append(answer: LateEffect, behind: Calls) -> dict[ApiKey, Handler]:
+def with_append(answer: LateAnswer, behind: Calls) -> dict[ApiKey, Handler]:
     return {
         ApiKey.PRODUCE: lambda context, request: answer,
         ApiKey.API_VERSIONS: behind.handle,
@@ -133,7 +133,7 @@ def with_append(answer: LateEffect, behind: Calls) -> dict[ApiKey, Handler]:
 
 async def test_an_append_that_takes_effect_later_holds_back_those_behind_it_until_then() -> None:
     """Not until it is answered: what follows may be in flight with it."""
-    behind, late = Calls(), LateEffect(1)
+    behind, late = Calls(), LateAnswer(1, is_effective=False)
     async with serving(with_append(late, behind)) as server, await Peer.connect(server.port) as peer:
         append = produce_frame(9, [("t", [(0, b"x")])], correlation_id=1)
         peer.send(append + request_frame(ApiKey.API_VERSIONS, 3, {}, 2))
@@ -149,7 +149,7 @@ async def test_an_append_that_takes_effect_later_holds_back_those_behind_it_unti
 
 @pytest.mark.parametrize("answer", [None, CloseConnection()])
 async def test_an_append_without_an_answer_may_take_effect_later(answer: Exception | None) -> None:
-    behind, late = Calls(), LateEffect(1)
+    behind, late = Calls(), LateAnswer(1, is_effective=False)
     async with serving(with_append(late, behind)) as server, await Peer.connect(server.port) as peer:
         append = produce_frame(9, [("t", [(0, b"x")])], correlation_id=1, acks=0)
         peer.send(append + request_frame(ApiKey.API_VERSIONS, 3, {}, 2))

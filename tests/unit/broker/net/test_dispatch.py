@@ -15,8 +15,7 @@ from tidelog.broker.handlers.connection_state import AuthenticationStep, Connect
 from tidelog.broker.handlers.context import Handler, RequestContext
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.exchange import BadRequest
-from tidelog.broker.net.pending import Pending
+from tidelog.broker.net.exchange import BadRequest, Exchange
 from tidelog.broker.net.routes import RouteTable
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -34,15 +33,15 @@ REQUESTS = "kafka_network_requestmetrics_requests_total"
 
 
 class FakeClient:
-    """The plain facts of a connection, and the Pendings that became ready."""
+    """The plain facts of a connection, and its requests that became ready."""
 
     def __init__(self, routes: RouteTable) -> None:
         listener = Listener("OUTSIDE", "broker", 9092)
         self.state = ConnectionState(7, listener, SecurityProtocol.PLAINTEXT, "10.1.2.3")
         self.routes = routes
-        self.ready: asyncio.Queue[Pending] = asyncio.Queue()
+        self.ready: asyncio.Queue[Exchange] = asyncio.Queue()
 
-    def answer_ready(self, pending: Pending) -> None:
+    def answer_ready(self, pending: Exchange) -> None:
         self.ready.put_nowait(pending)
 
 
@@ -226,7 +225,7 @@ def test_each_partition_of_a_produce_counts_its_own_error() -> None:
 
 def test_acks_0_has_no_answer_and_counts() -> None:
     bench = Bench({ApiKey.PRODUCE: lambda context, request: None})
-    assert bench.send(produce_frame(9, [("t", [(0, b"x")])], acks=0)) is None
+    assert b"".join(bench.send(produce_frame(9, [("t", [(0, b"x")])], acks=0))) == b""
     assert value(bench.metrics, REQUESTS, request="Produce", version="9") == 1
 
 
@@ -235,7 +234,7 @@ async def test_a_future_is_waited_for_without_a_task() -> None:
     bench = Bench({ApiKey.PRODUCE: lambda context, request: future})
     tasks = asyncio.all_tasks()
     pending = bench.send(produce_frame(9, [("t", [(0, b"x")])]))
-    assert isinstance(pending, Pending)
+    assert isinstance(pending, Exchange)
     assert (pending.answer, asyncio.all_tasks()) == (None, tasks)
     future.set_result(produced(0))
     assert await bench.client.ready.get() is pending

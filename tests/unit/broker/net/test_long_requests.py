@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_frame, serving
 from tests.waiting import until
-from tidelog.broker.handlers.context import Handler, LateAnswer, Parked, RequestContext
+from tidelog.broker.handlers.context import Handler, LateAnswer, RequestContext
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import (
@@ -225,7 +225,7 @@ async def test_long_fetches_that_want_little_do_not_keep_their_connection_from_b
     """They reserve what they ask for. So the end of the connection is noticed, and ends them."""
     polled: list[asyncio.Event] = []
 
-    def fetch(context: RequestContext, request: FetchRequest) -> Parked:
+    def fetch(context: RequestContext, request: FetchRequest) -> LateAnswer:
         async def poll() -> None:
             polled.append(ended := asyncio.Event())
             try:
@@ -233,7 +233,7 @@ async def test_long_fetches_that_want_little_do_not_keep_their_connection_from_b
             finally:
                 ended.set()
 
-        return Parked(poll, 0)
+        return LateAnswer.of(poll(), 0)
 
     bounds = {"connection_queued_max_bytes": 100_000, "fetch_max_bytes": 60_000}
     async with serving(handlers(fetch=fetch), **bounds) as server:

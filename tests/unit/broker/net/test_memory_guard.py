@@ -10,7 +10,7 @@ from tests.unit.broker.net.peers import Peer, Running, produce_frame, request_fr
 from tests.unit.broker.net.test_connection import PRODUCED, Held, api_versions, handlers_with
 from tests.unit.broker.observability.test_metrics import value
 from tests.waiting import until
-from tidelog.broker.handlers.context import Parked
+from tidelog.broker.handlers.context import LateAnswer
 from tidelog.broker.limits import queued_memory
 from tidelog.protocol.hot import FetchResponse
 from tidelog.protocol.schema import ApiKey
@@ -94,7 +94,7 @@ async def test_a_long_poll_counts_with_what_waits_for_it() -> None:
         return FetchResponse(0, 0, 0, [])
 
     async with (
-        serving({ApiKey.FETCH: lambda *_: Parked(wait, 100_000)}) as server,
+        serving({ApiKey.FETCH: lambda *_: LateAnswer.of(wait(), 100_000)}) as server,
         await Peer.connect(server.port) as peer,
     ):
         for correlation_id in range(3):
@@ -171,10 +171,10 @@ async def test_what_is_above_a_share_waits_while_memory_is_short(monkeypatch: py
     async def wait() -> FetchResponse:
         return await asyncio.get_running_loop().create_future()
 
-    def park(*_: object) -> Parked:
+    def park(*_: object) -> LateAnswer:
         nonlocal parked
         parked += 1
-        return Parked(wait, 100 * KIB)
+        return LateAnswer.of(wait(), 100 * KIB)
 
     async with (
         serving({ApiKey.FETCH: park, ApiKey.API_VERSIONS: api_versions}, **SETTINGS) as server,
