@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.protocol.hot import FetchRequest
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
     from tidelog.broker.handlers.connection_state import ConnectionState
-    from tidelog.broker.net.answers import Answers
     from tidelog.broker.net.routes import Route, RouteTable
     from tidelog.protocol.framing import RequestHeader
 
@@ -69,6 +69,16 @@ class Client(Protocol):
         """The client is above a quota: do not read or serve it for this time."""
 
 
+class Framing(Protocol):
+    """What makes the frame of an answer: `broker.net.answers`."""
+
+    def answer(self, exchange: Exchange, given: Any) -> Steps[list[Buffer]]: ...
+
+    async def in_turns(self, exchange: Exchange, steps: Steps[list[Buffer]]) -> list[Buffer]: ...
+
+    def log_unexpected(self, exchange: Exchange, error: BaseException) -> None: ...
+
+
 class Waiting(ABC):
     """A request that is not answered yet, or some that arrived together: its place in the connection's queue.
 
@@ -112,7 +122,7 @@ class Exchange(RequestContext, Waiting):
     """What works on the answer, if that can be cancelled."""
 
     def __init__(
-        self, answers: Answers, client: Client, route: Route, header: RequestHeader, started: float
+        self, answers: Framing, client: Client, route: Route, header: RequestHeader, started: float
     ) -> None:
         self.header = header
         self.connection = client.state
