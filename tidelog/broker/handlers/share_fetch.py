@@ -20,7 +20,7 @@ from uuid import UUID
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.brokers import address_of
-from tidelog.broker.handlers.context import Parked, RequestContext
+from tidelog.broker.handlers.context import LateAnswer, RequestContext
 from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.share.partitions import Got, Wanted
@@ -49,8 +49,8 @@ class ShareFetchHandler(GuardedHandler):
         self._partitions = services.share.partitions
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def fetch(self, context: RequestContext, request: types.ShareFetchRequest) -> Any:
-        """The response, or a Parked one that waits for records."""
+    def fetch(self, context: RequestContext, request: types.ShareFetchRequest) -> LateAnswer:
+        """The response, when its acknowledgements are durable and there are records, or the wait is over."""
         group_id, member_id = _identity(request)
         asked = _acknowledgements(group_id, request)
         epoch = request.share_session_epoch
@@ -80,7 +80,7 @@ class ShareFetchHandler(GuardedHandler):
             )
         acknowledging = self._begin_acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * (len(session.partitions) + len(asked))
-        return Parked(partial(self._fetched, context, request, session, acknowledging), held_bytes)
+        return LateAnswer.of(self._fetched(context, request, session, acknowledging), held_bytes)
 
     async def _fetched(
         self,
