@@ -98,7 +98,7 @@ def _large(
     element = two[count_at + 1 : count_at + 1 + len(two) - len(one)]
     head = one[: count_at + 1 - (1 if is_compact else 4)]
     tail = one[count_at + 1 + len(element) :]
-    number = elements // _elements_each(api.request.fields, version, path) - len(path)
+    number = max(0, elements // _elements_each(api.request.fields, version, path) - len(path))
     count = unsigned_varint(number + 1) if is_compact else number.to_bytes(4, "big")
     pieces = element * number if is_repeated else b"".join(_numbered(element, each) for each in range(number))
     return Large(api.key, version, ".".join(path), is_repeated, number, head + count + pieces + tail)

@@ -7,6 +7,7 @@ the broker's own order stands between them.
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -29,6 +30,13 @@ UNSEEN = {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT}
 """What they change no request reads: a topic is there the second time, and a session ends later."""
 OF_GROUPS = {ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS}
 """They need more before them than a topic: a test of their own sends them all together."""
+OF_SHARE_GROUPS = {
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+}
+"""As those of groups."""
 OF_TRANSACTIONS = {
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
@@ -232,7 +240,8 @@ async def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 def test_every_api_that_changes_something_later_has_a_pair() -> None:
     changes = {key for key, served in SERVED_APIS.items() if served.kind is Kind.CHANGE}
-    assert set(PAIRS) | REFUSED | UNSEEN | OF_CLUSTERS | OF_ACLS | OF_GROUPS | OF_TRANSACTIONS == changes
+    of_groups = OF_GROUPS | OF_SHARE_GROUPS | OF_TRANSACTIONS
+    assert set(PAIRS) | REFUSED | UNSEEN | OF_CLUSTERS | OF_ACLS | of_groups == changes
 
 
 @pytest.mark.parametrize("api_key", PAIRS)
@@ -306,6 +315,61 @@ async def test_each_reader_behind_a_change_of_a_group_sees_it_and_nothing_that_c
         ]
         assert offsets == [7, -1]
         assert states == [("CompletingRebalance", 1), ("Empty", 0), ("Dead", 0)]
+
+
+def life_of_a_share_group(group_id: str, topic_id: UUID) -> list[tuple[ApiKey, int, Mapping[str, Any]]]:
+    """A member comes, gets a record, rejects it and leaves; the start is set and forgotten."""
+    identity = {"group_id": group_id, "member_id": "m"}
+    join = {**identity, "member_epoch": 0, "subscribed_topic_names": ["t"]}
+    describe = (ApiKey.SHARE_GROUP_DESCRIBE, 1, {"group_ids": [group_id]})
+    wanted = [{"topic_name": "t", "partitions": [0]}]
+    offsets = (
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        1,
+        {"groups": [{"group_id": group_id, "topics": wanted}]},
+    )
+    start = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+    rejected = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [3]}]
+    partition = {"partition_index": 0, "acknowledgement_batches": []}
+    fetch = {"max_wait_ms": 0, "min_bytes": 1, "max_records": 1, "batch_size": 1}
+    topics = [{"topic_id": topic_id, "partitions": [partition]}]
+    acknowledged = [
+        {"topic_id": topic_id, "partitions": [{**partition, "acknowledgement_batches": rejected}]}
+    ]
+    return [
+        (ApiKey.SHARE_GROUP_HEARTBEAT, 1, join),
+        describe,
+        (ApiKey.SHARE_GROUP_HEARTBEAT, 1, {**join, "member_epoch": -1}),
+        describe,
+        (ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, {"group_id": group_id, "topics": start}),
+        offsets,
+        (ApiKey.SHARE_FETCH, 2, {**identity, **fetch, "share_session_epoch": 0, "topics": topics}),
+        (ApiKey.SHARE_ACKNOWLEDGE, 2, {**identity, "share_session_epoch": 1, "topics": acknowledged}),
+        offsets,
+        (ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, {"group_id": group_id, "topics": [{"topic_name": "t"}]}),
+        offsets,
+    ]
+
+
+async def test_each_reader_behind_a_change_of_a_share_group_sees_it_and_nothing_that_comes_later(
+    client: RawClient,
+) -> None:
+    await client.create("t")
+    await client.produce(batch("x", -1, -1), topic="t")
+    await client.send_together([(ApiKey.METADATA, 12, {"topics": [{"name": "t"}]})])
+    topic_id = (await client.receive()).topics[0].topic_id
+    for number in range(TIMES):
+        requests = life_of_a_share_group(f"g{number}", topic_id)
+        await client.send_together(requests)
+        answers = [(key, await client.receive()) for key, _, _ in requests]
+        members = [len(each.groups[0].members) for key, each in answers if key == ApiKey.SHARE_GROUP_DESCRIBE]
+        offsets = [
+            each.groups[0].topics[0].partitions[0].start_offset
+            for key, each in answers
+            if key == ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+        ]
+        assert members == [1, 0]
+        assert offsets == [0, 1, -1]
 
 
 def appended(number: int, acks: int) -> Mapping[str, Any]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _LATEST = -1
+_STEP_COST_OFFSETS = 5
+"""A group or a partition counts as this many elements (see `protocol.steps`)."""
 NO_UUID = UUID(int=0)
 
 
@@ -205,7 +207,9 @@ class ShareGroupsHandler(GuardedHandler):
     async def describe_offsets(
         self, context: RequestContext, request: types.DescribeShareGroupOffsetsRequest
     ) -> types.DescribeShareGroupOffsetsResponseDict:
-        return {"groups": [await self._offsets_of(context, asked) for asked in request.groups]}
+        offsets_of = partial(self._offsets_of, context)
+        groups = await self._services.turns.together(offsets_of, request.groups, Pace(), _STEP_COST_OFFSETS)
+        return {"groups": groups}
 
     async def _offsets_of(self, context: RequestContext, asked: Any) -> Any:
         group_id = asked.group_id
@@ -224,12 +228,15 @@ class ShareGroupsHandler(GuardedHandler):
             ]
         else:
             wanted = [(each.topic_name, each.partitions) for each in asked.topics]
-        topics = [await self._topic_offsets(context, group, name, indexes) for name, indexes in wanted]
+        pace = Pace()
+        offsets_in = partial(self._topic_offsets, context, group, pace)
+        topics = await self._services.turns.together(offsets_in, wanted, pace)
         return {"group_id": group_id, "topics": topics}
 
     async def _topic_offsets(
-        self, context: RequestContext, group: ShareGroup, name: str, indexes: Sequence[int]
+        self, context: RequestContext, group: ShareGroup, pace: Pace, wanted: tuple[str, Sequence[int]]
     ) -> Any:
+        name, indexes = wanted
         topic = self._services.catalog.topic(name)
         code = ErrorCode.NONE
         if not self._access.allows(context, DESCRIBE_TOPIC, name):
@@ -264,7 +271,7 @@ class ShareGroupsHandler(GuardedHandler):
                 "lag": lag,
             }
 
-        partitions = await asyncio.gather(*map(offsets, indexes))
+        partitions = await self._services.turns.together(offsets, indexes, pace, _STEP_COST_OFFSETS)
         return {"topic_name": name, "topic_id": topic.topic_id, "partitions": partitions}
 
     async def _lag(self, topic: str, index: int, start_offset: int, complete_count: int) -> int:
@@ -301,7 +308,10 @@ class ShareGroupsHandler(GuardedHandler):
         offsets: dict[SharePartitionKey, int] = {}
         topics: dict[UUID, StatePartitions] = {}
         responses: list[Any] = []
+        pace = Pace()
         for asked in request.topics:
+            if pace.spent(1 + len(asked.partitions)):
+                await self._services.turns.next()
             topic = self._services.catalog.topic(asked.topic_name)
             is_allowed = self._access.allows(context, READ_TOPIC, asked.topic_name)
             partitions = []
@@ -344,7 +354,10 @@ class ShareGroupsHandler(GuardedHandler):
         )
         wanted: list[UUID] = []
         responses: list[Any] = []
+        pace = Pace()
         for asked in request.topics:
+            if pace.spent():
+                await self._services.turns.next()
             name = asked.topic_name
             topic = self._services.catalog.topic(name)
             answer: dict[str, object] = {"topic_name": name, "topic_id": NO_UUID}

@@ -19,7 +19,12 @@ from tidelog.broker.coordinator.share_states.records import batch_values, batche
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError
+from tidelog.protocol.steps import Pace
 
+STATES_AT_ONCE = 20
+"""They wait for one flush together."""
+_ELEMENTS_PER_STATE = 10
+"""See `protocol.steps`."""
 _Ask = Callable[[SharePartitionKey, Any], Callable[[ShareStates], Any]]
 
 
@@ -28,6 +33,7 @@ class ShareStatesHandler:
 
     def __init__(self, services: Services) -> None:
         self._coordinator = services.share.coordinator
+        self._turns = services.turns
 
     async def initialize(self, request: Any) -> Mapping[str, object]:
         return await self._each(
@@ -92,8 +98,15 @@ class ShareStatesHandler:
                 }
             return {"partition": each.partition, **found(state)}
 
-        results = []
+        results, pace = [], Pace()
         for topic in request.topics:
-            partitions = await asyncio.gather(*(answer(topic.topic_id, each) for each in topic.partitions))
+            partitions: list[dict[str, object]] = []
+            for first in range(0, len(topic.partitions), STATES_AT_ONCE):
+                some = topic.partitions[first : first + STATES_AT_ONCE]
+                partitions += await asyncio.gather(*(answer(topic.topic_id, each) for each in some))
+                if pace.spent(_ELEMENTS_PER_STATE * len(some)):
+                    await self._turns.next()
             results.append({"topic_id": topic.topic_id, "partitions": partitions})
+            if pace.spent():
+                await self._turns.next()
         return {"results": results}

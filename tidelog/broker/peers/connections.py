@@ -28,6 +28,12 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.ADD_PARTITIONS_TO_TXN: Versions(4, 4),
     ApiKey.WRITE_TXN_MARKERS: Versions(1, 2),
     ApiKey.ASK_CONSOLE: Versions(0, 0),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: Versions(0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE: Versions(0, 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: Versions(1, 1),
+    ApiKey.DELETE_SHARE_GROUP_STATE: Versions(0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Versions(1, 1),
+    ApiKey.LIST_OFFSETS: Versions(7, 7),
     # The first with topic ids, and with the start of a follower, that needs no more than Kafka 3.7.
     ApiKey.FETCH: Versions(17, 17),
 }

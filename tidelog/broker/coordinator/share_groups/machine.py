@@ -18,7 +18,12 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tidelog.broker.coordinator.consumer_groups.group import Assignment, Current, MemberState
+from tidelog.broker.coordinator.consumer_groups.group import (
+    Assignment,
+    Current,
+    MemberState,
+    SubscribedTopic,
+)
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.group_table import GroupTable
@@ -37,7 +42,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 ASSIGNOR = "simple"
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
-MAX_TOPIC_NAMES = 5_000
+MAX_TOPIC_NAMES = 1_000
 """Bound for one member, and so for the work of a request."""
 MAX_MEMBER_ID_LENGTH = 36
 """As Kafka: clients make them of a UUID."""
@@ -127,14 +132,28 @@ def check_request(request: ShareHeartbeat) -> None:
 class _Update:
     """One operation while it is decided. `group` is the group as it will be, a copy."""
 
-    def __init__(self, group: ShareGroup) -> None:
+    def __init__(self, group: ShareGroup, topics: TopicsView) -> None:
         self.group = group.copy()
+        self._view = topics
+        self._topics: dict[str, SubscribedTopic] | None = None
         self.records: list[Any] = []
         self.timers: dict[Hashable, Timer | None] = {}
 
     def write(self, record: records.ShareGroupRecord) -> None:
         record.apply_to(self.group)
         self.records.append(record)
+        if isinstance(record, records.ShareMemberRecord):
+            self._topics = None
+
+    @property
+    def topics(self) -> dict[str, SubscribedTopic]:
+        """Name -> topic, by their names, for all subscribed topics that exist."""
+        if self._topics is None:
+            found = (
+                (name, self._view.subscribed_topic(name)) for name in sorted(self.group.subscribed_names)
+            )
+            self._topics = {name: topic for name, topic in found if topic is not None}
+        return self._topics
 
     def decision(self, response: Any) -> Decision[Any, Any]:
         return Decision(self.records, response, self.timers)
@@ -165,7 +184,7 @@ class ShareGroups(GroupTable[ShareGroup]):
             group = ShareGroup(group_id)
         if member_id not in group.members and not is_joining:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id}")
-        update = _Update(group)
+        update = _Update(group, self._topics)
         if request.member_epoch == LEAVING_EPOCH:
             self._remove(update, member_id)
             return update.decision(ShareHeartbeatAnswer(LEAVING_EPOCH, 0, None, {}, {}, update.group.epoch))
@@ -192,7 +211,7 @@ class ShareGroups(GroupTable[ShareGroup]):
                 current.epoch,
                 request.heartbeat_interval_ms,
                 current.assigned if is_told else None,
-                self._without_state(update.group),
+                _without_state(update),
                 update.group.states.deleting,
                 update.group.epoch,
             )
@@ -217,32 +236,17 @@ class ShareGroups(GroupTable[ShareGroup]):
 
     def _raise_epoch(self, update: _Update) -> None:
         group = update.group
-        epoch = records.ShareGroupEpoch(group.epoch + 1, self._metadata_hash(group))
+        epoch = records.ShareGroupEpoch(group.epoch + 1, _metadata_hash(update))
         update.write(records.ShareGroupEpochRecord(group.group_id, epoch))
-
-    def _metadata_hash(self, group: ShareGroup) -> int:
-        """Of the subscribed topics: their ids and sizes, and which of their partitions have a state."""
-        hashed = blake2b(digest_size=8)
-        for name in sorted(group.subscribed_names):
-            topic = self._topics.subscribed_topic(name)
-            if topic is not None:
-                known = group.initialized.get(topic.topic_id)
-                count = 0 if known is None else len(known.partitions)
-                hashed.update(f"{topic.topic_id} {topic.partition_count} {count};".encode())
-        return int.from_bytes(hashed.digest(), "big", signed=True)
 
     def _assign(self, update: _Update) -> None:
         """Compute the targets of all members if the group or its topics changed since the last time."""
         group = update.group
-        if self._metadata_hash(group) != group.metadata_hash:
+        if _metadata_hash(update) != group.metadata_hash:
             self._raise_epoch(update)
         if group.epoch <= group.target_epoch:
             return
-        ids = {}
-        for name in group.subscribed_names:
-            topic = self._topics.subscribed_topic(name)
-            if topic is not None:
-                ids[name] = topic.topic_id
+        ids = {name: topic.topic_id for name, topic in update.topics.items()}
         read = {
             member_id: frozenset(ids[name] for name in each.topic_names if name in ids)
             for member_id, each in group.members.items()
@@ -266,18 +270,6 @@ class ShareGroups(GroupTable[ShareGroup]):
             return before
         update.write(records.ShareCurrentRecord(group.group_id, member_id, current))
         return current
-
-    def _without_state(self, group: ShareGroup) -> Mapping[UUID, StatePartitions]:
-        found = {}
-        for name in sorted(group.subscribed_names):
-            topic = self._topics.subscribed_topic(name)
-            if topic is None:
-                continue
-            known = group.initialized.get(topic.topic_id)
-            missing = frozenset(range(topic.partition_count)) - (known.partitions if known else frozenset())
-            if missing:
-                found[topic.topic_id] = StatePartitions(name, missing)
-        return found
 
     def _remove(self, update: _Update, member_id: str) -> None:
         update.timers[session_timer(update.group.group_id, member_id)] = None
@@ -345,7 +337,7 @@ class ShareGroups(GroupTable[ShareGroup]):
         return self._with_states(group, states)
 
     def _with_states(self, group: ShareGroup, states: GroupStates) -> Decision[Any, Any]:
-        update = _Update(group)
+        update = _Update(group, self._topics)
         if states != group.states:
             update.write(records.GroupStatesRecord(group.group_id, states))
             self._raise_epoch(update)
@@ -355,7 +347,7 @@ class ShareGroups(GroupTable[ShareGroup]):
         """The start offsets of a group without members are to change; returns the epoch of its new states.
 
         Raises ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
-        update = _Update(self.without_members(group_id))
+        update = _Update(self.without_members(group_id), self._topics)
         self._raise_epoch(update)
         return update.decision(update.group.epoch)
 
@@ -427,7 +419,7 @@ class ShareGroups(GroupTable[ShareGroup]):
         for group_id in group_ids:
             group = self._groups.get(group_id)
             if group is not None:
-                update = _Update(group)
+                update = _Update(group, self._topics)
                 for member_id in group.members:
                     self._keep_alive(update, member_id, self.settings.session_timeout_ms, now_ms)
                 timers.update(update.timers)
@@ -437,9 +429,29 @@ class ShareGroups(GroupTable[ShareGroup]):
         group = self._groups.get(group_id)
         if group is None or member_id not in group.members:
             return Decision((), None)
-        update = _Update(group)
+        update = _Update(group, self._topics)
         self._remove(update, member_id)
         return update.decision(None)
+
+
+def _metadata_hash(update: _Update) -> int:
+    """Of the subscribed topics: their ids and sizes, and which of their partitions have a state."""
+    hashed = blake2b(digest_size=8)
+    for topic in update.topics.values():
+        known = update.group.initialized.get(topic.topic_id)
+        count = 0 if known is None else len(known.partitions)
+        hashed.update(f"{topic.topic_id} {topic.partition_count} {count};".encode())
+    return int.from_bytes(hashed.digest(), "big", signed=True)
+
+
+def _without_state(update: _Update) -> Mapping[UUID, StatePartitions]:
+    found = {}
+    for name, topic in update.topics.items():
+        known = update.group.initialized.get(topic.topic_id)
+        missing = frozenset(range(topic.partition_count)) - (known.partitions if known else frozenset())
+        if missing:
+            found[topic.topic_id] = StatePartitions(name, missing)
+    return found
 
 
 def _check_epoch(request: ShareHeartbeat, current: Current) -> None:

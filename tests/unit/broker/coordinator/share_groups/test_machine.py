@@ -120,7 +120,7 @@ def test_a_member_may_repeat_its_last_heartbeat_and_no_other() -> None:
         (("a", 0, ()), ErrorCode.INVALID_REQUEST),
         (("a", -2), ErrorCode.INVALID_REQUEST),
         (("a", 0, ("jobs",), ""), ErrorCode.INVALID_REQUEST),
-        (("a", 0, ("t",) * 5_001), ErrorCode.INVALID_REQUEST),
+        (("a", 0, ("t",) * 1_001), ErrorCode.INVALID_REQUEST),
         (("a", 1), ErrorCode.UNKNOWN_MEMBER_ID),
         (("a", -1), ErrorCode.UNKNOWN_MEMBER_ID),
         (("c", 0), ErrorCode.GROUP_MAX_SIZE_REACHED),
