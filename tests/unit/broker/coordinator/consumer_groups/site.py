@@ -161,7 +161,7 @@ class Site(Coordinator):
             "g",
             member_id,
             instance_id,
-            f"classic-{next(self.numbers)}",
+            "" if member_id else f"classic-{next(self.numbers)}",
             CLASSIC_SESSION_MS,
             REBALANCE_MS,
             protocol_type,

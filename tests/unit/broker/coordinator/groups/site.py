@@ -106,6 +106,8 @@ class Site(Coordinator):
     def restarted(self) -> "Site":
         """A coordinator that knows of this one what it wrote."""
         site = Site(self.limits, self.now_ms)
+        site._numbers = self._numbers
+        site.records += self.records
         for record in self.records:
             site.machine.apply(record)
         site.run(partial(site.machine.loaded, [*site.machine.ids()]))
@@ -130,7 +132,7 @@ class Site(Coordinator):
             group_id,
             member_id,
             instance_id,
-            f"m{next(self._numbers)}",
+            "" if member_id else f"m{next(self._numbers)}",
             session_timeout_ms,
             rebalance_timeout_ms,
             protocol_type,

@@ -1,187 +1,222 @@
-"""A group over its life: joins, generations, assignments, silence, restarts, deletion."""
+"""A group over its life, and who may join it: `joining.txt`, `generations.txt`, `offsets.txt`."""
 
-import pytest
+import gc
+import tracemalloc
+from pathlib import Path
+from typing import Any
 
-from tests.unit.broker.coordinator.groups.site import DELAY_MS, LIMITS, REBALANCE_MS, SESSION_MS, Site
-from tidelog.broker.coordinator.groups.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
-from tidelog.broker.coordinator.groups.states import GroupState
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tests.scripts import Case, cases
+from tests.unit.broker.coordinator.groups.site import LIMITS, Asked, Site
+from tidelog.broker.coordinator.groups.joining import MAX_METADATA_BYTES, MAX_PROTOCOLS
+from tidelog.broker.coordinator.groups.messages import JoinAnswer, SyncAnswer
+from tidelog.broker.coordinator.offsets.committed_offsets import Committer
+from tidelog.protocol.errors import ErrorCode
 
-NONE = ErrorCode.NONE
-UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
-REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
-
-
-@pytest.fixture
-def site() -> Site:
-    return Site()
-
-
-def test_members_that_come_within_the_initial_delay_share_the_first_generation(site: Site) -> None:
-    first = site.join()
-    site.pass_ms(DELAY_MS - 1)
-    second = site.join()
-    assert first.answer is second.answer is None
-    site.pass_ms(DELAY_MS + 1)
-    assert first.answer.generation == second.answer.generation == 1
-    assert first.answer.leader == second.answer.leader == first.answer.member_id
-    assert [each.member_id for each in first.answer.members] == site.members()
-    assert not second.answer.members
+_SUBSCRIPTION = bytes.fromhex("0003 00000002 0001 61 0001 62 ffffffff 00000000 ffffffff ffff")
+"""Version 3, topics a and b, no user data, nothing owned, no generation, no rack."""
+_METADATA = {
+    "topics": b"topics",
+    "a-and-b": _SUBSCRIPTION,
+    "cut": _SUBSCRIPTION[:9],
+    "none": b"",
+    "too-much": bytes(MAX_METADATA_BYTES),
+}
 
 
-def test_a_member_alone_waits_for_the_initial_delay_and_no_longer(site: Site) -> None:
-    joined = site.join()
-    site.pass_ms(DELAY_MS - 1)
-    assert joined.answer is None
-    site.pass_ms(1)
-    assert (joined.answer.error_code, joined.answer.generation) == (NONE, 1)
+class Script:
+    """The commands. New members are m1, m2, … Below each command are its answer, the answers to requests that
+    waited, and the group if it changed."""
+
+    def __init__(self) -> None:
+        self.site = Site()
+        self.waiting: list[Asked] = []
+        self.shown = ""
+
+    def limit(self, name: str, value: str) -> None:
+        self.site.limits = self.site.limits._replace(**{name.replace("-", "_"): int(value)})
+        self.site.machine.limits = self.site.limits
+
+    def join(self, *words: str) -> str:
+        """Words: the id of the member, if it has one; `known`: it can get one first; `name=value`."""
+        member_id = "".join(word for word in words if "=" not in word and word != "known")
+        given = dict(word.split("=") for word in words if "=" in word)
+        more: dict[str, Any] = {"group_id": given.get("group", "g")}
+        if "static" in given:
+            more["instance_id"] = given["static"]
+        if "type" in given:
+            more["protocol_type"] = given["type"].strip("-")
+        names = given.get("protocols", "range").split(",")
+        if given.get("protocols") == "too-many":
+            names = [str(number) for number in range(MAX_PROTOCOLS + 1)]
+        metadata = given.get("metadata", "topics")
+        data = bytes(int(metadata)) if metadata.isdigit() else _METADATA[metadata]
+        more["protocols"] = dict.fromkeys(names, data)
+        more |= {f"{name}_timeout_ms": int(given[name]) for name in ("session", "rebalance") if name in given}
+        more["requires_known_member_id"] = "known" in words
+        more["can_skip_assignment"] = given.get("skip") != "no"
+        return self._answered(self.site.join(member_id, **more))
+
+    def join_many(self, count: str, *words: str) -> str:
+        for _ in range(int(count)):
+            self.join(*words)
+        return self._answered()
+
+    def sync(self, member_id: str, generation: str, *words: str) -> str:
+        """Words: `member=assignment`, where a number is so many bytes; `type=`, `protocol=`, `static=`."""
+        given = dict(word.split("=") for word in words)
+        more = {"protocol_type": given.pop("type", None), "protocol": given.pop("protocol", None)}
+        more["instance_id"] = given.pop("static", None)
+        sent = {name: bytes(int(text)) if text.isdigit() else text.encode() for name, text in given.items()}
+        return self._answered(self.site.sync(member_id, int(generation), sent, **more))
+
+    def stable(self, *instances: str) -> str:
+        """Make a stable group of so many members, or of these static ones."""
+        if instances[0].isdigit():
+            self.site.stable(int(instances[0]))
+        else:
+            self.site.stable(**{each: each for each in instances})
+        return self._answered()
+
+    def heartbeat(self, member_id: str, generation: str, instance: str | None = None) -> str:
+        return self._coded(self.site.heartbeat(member_id, int(generation), instance_id=instance))
+
+    def leave(self, *words: str) -> str:
+        """Words: members; `static=` for one; `-` for no member id."""
+        given = dict(word.split("=") for word in words if "=" in word)
+        ids = [word.strip("-") for word in words if "=" not in word]
+        return self._coded(*self.site.leave(*ids, instance_id=given.get("static")))
+
+    def commit(self, member_id: str, generation: str, instance: str | None = None) -> str:
+        committer = Committer(int(generation), member_id.strip("-"), instance)
+        self.site.timers.update(self.site.machine.check_commit("g", committer, self.site.now_ms))
+        return "NONE"
+
+    def reads(self, *topics: str) -> str:
+        return " ".join("yes" if self.site.machine.is_subscribed("g", each) else "no" for each in topics)
+
+    def may_delete_offsets(self) -> str:
+        self.site.machine.check_offset_delete("g")
+        return "yes"
+
+    def offsets_idle(self, committed_ms: str) -> str:
+        """How long an offset of that time has been idle."""
+        since_ms = self.site.machine.idle_since_ms("g", int(committed_ms))
+        return "in use" if since_ms is None else f"for {self.site.now_ms - since_ms} ms"
+
+    def delete(self) -> str:
+        for record in self.site.machine.deletion("g"):
+            self.site.write([record])
+            self.site.machine.apply(record)
+        return self._answered()
+
+    def writes(self, how: str) -> None:
+        self.site.journal_works = how == "succeed"
+
+    def wait(self, milliseconds: str) -> str:
+        self.site.pass_ms(int(milliseconds))
+        return self._answered()
+
+    def restart(self) -> str:
+        self.site = self.site.restarted()
+        return self._answered()
+
+    def describe(self, group_id: str = "g") -> str:
+        described = self.site.machine.describe(group_id)
+        members = [
+            f"{each.member_id} {each.client_host} {_short(each.metadata)} {_short(each.assignment)}"
+            for each in described.members
+        ]
+        return "\n".join(
+            (f"{described.state.value} {described.protocol_type} {described.protocol}", *members)
+        )
+
+    def timers(self) -> str:
+        return str(len(self.site.timers))
+
+    def bytes(self) -> str:
+        return str(self.site.machine.held_bytes)
+
+    def written(self) -> str:
+        """The last record."""
+        group = self.site.records[-1].group
+        return "deleted" if group is None else f"generation {group.generation}: {' '.join(group.members)}"
+
+    def _coded(self, *codes: ErrorCode) -> str:
+        return "\n".join((" ".join(code.name for code in codes), *self._news()))
+
+    def _answered(self, asked: Asked | None = None) -> str:
+        told = []
+        if asked is not None and asked.answer is None:
+            told.append("waits")
+            self.waiting.append(asked)
+        elif asked is not None:
+            told.append(_text(asked.answer))
+        return "\n".join((*told, *self._news()))
+
+    def _news(self) -> list[str]:
+        told = [_text(each.answer) for each in self.waiting if each.answer is not None]
+        self.waiting = [each for each in self.waiting if each.answer is None]
+        shown = " ".join((f"group {self.site.state().value}:", *self.site.members()))
+        if shown != self.shown:
+            self.shown = shown
+            told.append(shown)
+        return told
 
 
-def test_the_initial_delay_is_extended_while_members_come_but_not_beyond_the_rebalance_timeout(
-    site: Site,
-) -> None:
-    joins = [site.join()]
-    while joins[0].answer is None:
-        site.pass_ms(DELAY_MS // 2)
-        joins.append(site.join())
-        assert len(joins) < 100
-    assert site.now_ms <= 1_000 + REBALANCE_MS + DELAY_MS
+def _text(answer: Any) -> str:
+    match answer:
+        case JoinAnswer(ErrorCode.NONE):
+            told = f"{answer.member_id} joins generation {answer.generation}: {answer.protocol}"
+            if not answer.members:
+                return f"{told}, leader {answer.leader}"
+            known = ", ".join(
+                f"{each.member_id}{f' ({each.group_instance_id})' if each.group_instance_id else ''}"
+                f" {_short(each.metadata)}"
+                for each in answer.members
+            )
+            return f"{told}, {'leads without assigning' if answer.skip_assignment else 'leads'}: {known}"
+        case SyncAnswer(ErrorCode.NONE):
+            return f"assigned {_short(answer.assignment)}"
+        case ErrorCode():
+            return answer.name
+    return f"{answer.error_code.name} {getattr(answer, 'member_id', '')}"
 
 
-def test_a_member_that_the_leader_left_out_has_an_empty_assignment(site: Site) -> None:
-    leader, follower = (site.join() for _ in range(2))
-    site.pass_ms(2 * DELAY_MS)
-    waiting = site.sync(follower.answer.member_id, 1)
-    site.sync(leader.answer.member_id, 1, {leader.answer.member_id: b"all"})
-    assert (waiting.answer.error_code, waiting.answer.assignment) == (NONE, b"")
+def _short(data: bytes) -> str:
+    return repr(bytes(data))[1:] if len(data) < 20 else f"{len(data)} bytes"
 
 
-def test_an_assignment_that_could_not_be_written_is_sent_to_no_member(site: Site) -> None:
-    leader, follower = (site.join() for _ in range(2))
-    site.pass_ms(2 * DELAY_MS)
-    ids = [leader.answer.member_id, follower.answer.member_id]
-    waiting = site.sync(ids[1], 1)
-    site.journal_works = False
-    assert site.sync(ids[0], 1, {ids[1]: b"b"}).answer == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert waiting.answer is None
-    assert site.state() is GroupState.COMPLETING_REBALANCE
-    site.journal_works = True
-    site.sync(ids[0], 1, {ids[1]: b"again"})
-    assert waiting.answer.assignment == b"again"
+@cases(Path(__file__).parent / "joining.txt")
+def test_joining(case: Case, rewrite: bool) -> None:
+    case.play(Script(), rewrite)
 
 
-def test_a_group_whose_members_all_went_silent_is_empty_and_that_is_written(site: Site) -> None:
-    site.stable()
-    site.pass_ms(2 * SESSION_MS + REBALANCE_MS)
-    assert site.state() is GroupState.EMPTY
-    last = site.records[-1].group
-    assert last is not None
-    assert (last.generation, dict(last.members)) == (2, {})
+@cases(Path(__file__).parent / "generations.txt")
+def test_generations(case: Case, rewrite: bool) -> None:
+    case.play(Script(), rewrite)
 
 
-def test_a_new_member_whose_client_is_gone_does_not_stay_for_ever(site: Site) -> None:
-    site = Site(LIMITS._replace(initial_rebalance_delay_ms=10 * NEW_MEMBER_JOIN_TIMEOUT_MS))
-    gone = site.join(rebalance_timeout_ms=100 * NEW_MEMBER_JOIN_TIMEOUT_MS)
-    site.pass_ms(NEW_MEMBER_JOIN_TIMEOUT_MS)
-    assert gone.answer.error_code == UNKNOWN
-    assert site.members() == []
+@cases(Path(__file__).parent / "offsets.txt")
+def test_offsets(case: Case, rewrite: bool) -> None:
+    case.play(Script(), rewrite)
 
 
-def test_a_batch_of_members_leaves_and_each_has_its_own_answer(site: Site) -> None:
-    leader, follower = site.stable()
-    assert site.leave(leader, "stranger", leader) == [NONE, UNKNOWN, UNKNOWN]
-    assert site.members() == [follower]
+def test_what_is_counted_is_no_less_than_the_memory_that_is_held() -> None:
+    site = Site()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            site.stable(group_id=f"group-{number:0500d}")
+        site.records.clear()
+        gc.collect()
+        taken_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes <= site.machine.held_bytes <= 100 * 6_000
 
 
-def test_a_member_that_leaves_while_it_waits_is_answered(site: Site) -> None:
-    leader, follower = site.stable()
-    waiting = site.join(follower, protocols={"range": b"more topics"})
-    assert site.leave(follower) == [NONE]
-    assert waiting.answer.error_code == UNKNOWN
-    assert site.join(leader).answer.generation == 2
-
-
-def test_a_second_join_of_a_member_takes_the_place_of_its_first(site: Site) -> None:
-    leader, follower = site.stable()
-    first = site.join(follower, protocols={"range": b"1"})
-    second = site.join(follower, protocols={"range": b"2"})
-    assert first.answer.error_code == REBALANCING
-    answer = site.join(leader).answer
-    assert [each.metadata for each in answer.members] == [b"topics", b"2"]
-    assert second.answer.generation == 2
-
-
-def test_metadata_passes_through_as_it_was_sent(site: Site) -> None:
-    """Cooperative members put what they own into it, and their generation."""
-    owned = b"\0\3" + bytes(range(256))
-    joined = site.join(protocols={"cooperative-sticky": owned})
-    site.pass_ms(DELAY_MS)
-    assert joined.answer.members[0].metadata == owned
-    assert joined.answer.protocol == "cooperative-sticky"
-
-
-def test_a_generation_survives_a_restart_and_its_members_go_on(site: Site) -> None:
-    leader, follower = site.stable()
-    after = site.restarted()
-    assert after.state() is GroupState.STABLE
-    assert after.heartbeat(leader, 1) == after.heartbeat(follower, 1) == NONE
-    assert after.sync(follower, 1).answer.assignment == follower.encode()
-    assert [each.client_host for each in after.machine.describe("g").members] == ["/127.0.0.1"] * 2
-
-
-def test_members_that_do_not_come_back_after_a_restart_expire(site: Site) -> None:
-    leader, _ = site.stable()
-    after = site.restarted()
-    after.pass_ms(SESSION_MS - 1)
-    after.heartbeat(leader, 1)
-    after.pass_ms(1)
-    assert after.members() == [leader]
-
-
-def test_a_join_phase_is_forgotten_by_a_restart_and_its_members_begin_anew(site: Site) -> None:
-    (leader,) = site.stable(1)
-    joined = site.join()
-    site.join(leader)
-    after = site.restarted()
-    assert after.heartbeat(joined.answer.member_id, 2) == UNKNOWN
-    assert after.heartbeat(leader, 1) == NONE
-
-
-def test_only_a_group_without_members_can_be_deleted(site: Site) -> None:
-    leader, follower = site.stable()
-    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.NON_EMPTY_GROUP):
-        site.machine.deletion("g")
-    site.leave(leader, follower)
-    for record in site.machine.deletion("g"):
-        site.records.append(record)
-        site.machine.apply(record)
-    assert site.state() is site.restarted().state() is GroupState.DEAD
-    with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.GROUP_ID_NOT_FOUND):
-        site.machine.deletion("g")
-
-
-def test_a_stable_group_shows_what_its_members_said_and_got_and_any_other_does_not(site: Site) -> None:
-    leader, _ = site.stable()
-    described = site.machine.describe("g")
-    assert (described.protocol_type, described.protocol) == ("consumer", "range")
-    assert [(each.metadata, each.assignment) for each in described.members] == [
-        (b"topics", each.encode()) for each in site.members()
-    ]
-    site.join(leader)
-    described = site.machine.describe("g")
-    assert (described.protocol_type, described.protocol) == ("consumer", "")
-    assert {(each.metadata, each.assignment) for each in described.members} == {(b"", b"")}
-
-
-def test_what_groups_hold_is_given_back_to_the_last_byte(site: Site) -> None:
-    leader, follower = site.stable()
-    site.join(follower, protocols={"range": bytes(10_000)})
-    site.join(leader)
-    site.join(requires_known_member_id=True)
-    assert site.machine.held_bytes > 10_000
-    site.pass_ms(10 * REBALANCE_MS)
-    assert site.state() is GroupState.EMPTY
-    empty_bytes = site.machine.held_bytes
-    site.machine.apply(site.machine.deletion("g")[0])
-    assert 0 < empty_bytes < 2_000
-    assert site.machine.held_bytes == 0
+def test_the_ids_of_groups_count_too() -> None:
+    site = Site(LIMITS._replace(max_bytes=50_000))
+    assert site.join(group_id="a" * 20_000).answer is None
+    assert site.join(group_id="b" * 20_000).answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert 40_000 <= site.machine.held_bytes <= 50_000

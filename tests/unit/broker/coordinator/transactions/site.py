@@ -33,6 +33,7 @@ class Site:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.next_id = 100
         self.markers: list[tuple[Producer, bool, TopicPartition]] = []
+        self.limits = LIMITS
         self.machine = Transactions(LIMITS)
 
     def run(self, operation: Callable[[int], Any]) -> Any:
@@ -45,7 +46,7 @@ class Site:
     def restart(self, kept: int | None = None) -> None:
         """Lose all but the first `kept` records, and replay the others."""
         del self.log[len(self.log) if kept is None else kept :]
-        self.machine = Transactions(LIMITS)
+        self.machine = Transactions(self.limits)
         for key, value in self.log:
             self.machine.apply(TRANSACTION_RECORD_FORMATS.decode(key, value))
         self.machine.confirm_replayed(self.now_ms)
