@@ -2,7 +2,7 @@
 for value. Those of Produce and Fetch refuse what it refuses with the same ProtocolError."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -224,9 +224,9 @@ def fetch_response_values(response: hot.FetchResponse) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A decoded message as plain dicts and lists, without what construct adds of its own."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items() if not str(key).startswith("_")}
+    """A decoded message as plain dicts and lists."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return bytes(value) if isinstance(value, memoryview | bytearray) else value

@@ -139,7 +139,7 @@ async def asker_of(client: RawClient, key: ApiKey, number: int) -> dict[str, Any
 
 
 def codes(answer: Any) -> Iterator[int]:
-    for name, value in answer.items() if isinstance(answer, dict) else enumerate(answer):
+    for name, value in answer.items() if isinstance(answer, Mapping) else enumerate(answer):
         if str(name).endswith("error_code"):
             yield value
         elif isinstance(value, dict | list):

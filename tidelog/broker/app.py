@@ -39,7 +39,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.opening import open_services
 from tidelog.broker.security.signing_keys import KeysError
 from tidelog.broker.security.tls import ListenerTls
-from tidelog.broker.served_apis import build_handlers, unsupported_api_versions_body
+from tidelog.broker.served_apis import build_handlers
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import HANDLES_ADVICE, Disk, is_out_of_handles
 from tidelog.broker.storage.manager import DataFolderError
@@ -430,9 +430,6 @@ async def serve_until_asked(
             "faults_enabled",
             advice="all who can connect to the HTTP port can break this broker: for tests only",
         )
-    _ = loop.run_in_executor(
-        None, unsupported_api_versions_body
-    )  # Loads construct before the first client asks.
     collector = Collector()
     while not (await asyncio.wait((asked,), timeout=PERIOD_SECONDS))[0]:
         collector.collect_old()

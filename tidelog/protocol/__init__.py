@@ -1,23 +1,24 @@
 """Kafka's protocol: bytes to values and back. No I/O, no clock, no event loop.
 
 - `acls`: access control entries (ACLs): who may do what with which resource, as values that both sides share
-- `codecs`: builds, from a declaration and a version, the construct type that reads and writes the message
+- `codecs`: the codec of one message in one version, which is made when it is first used
 - `compression`: compression codecs, with a limit on the decompressed size
 - `coordinator_records`: keys and values of coordinators' records in the logs of internal topics
+- `emitter`: writes the functions that decode and encode a message in a version, as Python source
 - `errors`: the error table of the Kafka protocol, and the two exceptions of this project for the wire
 - `framing`: frames and headers: it splits received bytes into frames and headers, and encodes them
 - `json_lines`: a record as one line of JSON
 - `murmur2`: the hash by which a key gets its partition
-- `primitives`: the types of the wire as construct types
+- `primitives`: what emitted codecs call: lengths, strings, bytes, tagged fields, and all their errors
 - `quotas`: quotas as Kafka names them: who they hold for, and which there are
 - `schema`: the table of APIs, and one cached codec per message and version
 - `scram`: the keys of SCRAM, for both sides of the wire: what a password becomes, and what is stored of it
 - `sequences`: sequence arithmetic of the idempotent producer: after 2147483647 comes 0
 - `settings`: how a table of settings is declared, and the errors for wrong values
 - `steps`: long work in steps, so that other requests run between them
-- `structs`: a struct of the wire: construct's Struct, with tagged fields when the version is flexible
 - `types`: types for Kafka's terms, and the values that mean "none" on the wire
-- `varint`: unsigned varints in a buffer, for code that reads bytes without construct
+- `values`: the values of a decoded struct: an object with a slot per declared field, which is a mapping too
+- `varint`: unsigned varints in a buffer
 - `hot/`: hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews
 - `messages/`: every message, declared once as plain data
 - `records/`: record batches, version 2: bytes to header views and records, and back

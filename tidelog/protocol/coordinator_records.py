@@ -9,14 +9,12 @@ Source: Kafka's CoordinatorRecordSerde.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.types import Buffer
-
-if TYPE_CHECKING:
-    from tidelog.protocol.codecs import Codec
 
 MAX_ELEMENTS: Final = 1_000_000
 """Array elements and tagged fields of one key or value, such as the members in a group's metadata."""
@@ -47,16 +45,14 @@ class RecordSchema:
         return version.to_bytes(_VERSION_BYTES, "big") + self._codec(version).encode(values)
 
     def decode(self, data: Buffer) -> Any:
-        """The message as a construct Container with every declared field. Raises ProtocolError."""
+        """The message as `protocol.values` with every declared field. Raises ProtocolError."""
         return self._codec(record_version(data)).decode(data[_VERSION_BYTES:])
 
-    def _codec(self, version: int) -> "Codec":
+    def _codec(self, version: int) -> Codec:
         codec = self._codecs.get(version)
         if codec is None:
             if not self.has(version):
                 expected = f"expected {self.first} to {self.last}"
                 raise ProtocolError(f"{self.message.name} version {version}: {expected}")
-            from tidelog.protocol.codecs import Codec
-
             codec = self._codecs[version] = Codec(self.message, version, MAX_ELEMENTS)
         return codec

@@ -1,113 +1,117 @@
-"""The types of the wire as construct types: construct's numbers, and our strings, bytes, uuids and arrays.
+"""What emitted codecs call: lengths, strings, bytes, uuids and tagged fields, and the errors of all of them.
 
-Owns: how one value is encoded and decoded, in the classic and the compact form, nullable or not, and the
-limits on lengths and counts.
+Owns: how one value is encoded and decoded where `protocol.emitter` does not write it into the codec itself,
+the limits on lengths and counts, and which error a byte or a value gets that does not fit.
 
 Invariants: a length or a count is compared with the remaining bytes before memory is allocated. A message has
-a budget of elements, because an element of two bytes becomes an object of hundreds. For any bytes, a compiled
-codec raises only `WireError`. A `WireError` collects the path of the field while it propagates, so valid
-messages pay nothing for paths. construct's context is here the Pace of the message: types count in it their
-work beyond one element.
+a budget of elements, because an element of two bytes becomes an object of hundreds. Every error is a
+`WireError`, which says what was expected and what came; the codec adds the path of the field.
 
-Importing it imports construct, which takes tens of milliseconds, so only `protocol.schema`'s lazy codecs do.
 Source: the protocol guide's "Protocol Primitive Types"; KIP-482 for the compact forms.
 """
 
 import struct
-from collections.abc import Callable, Mapping
-from io import BytesIO
-from struct import Struct as Packer
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Set
+from struct import Struct
+from typing import Any, Final, NamedTuple
 from uuid import UUID
-
-from construct import (
-    Construct,
-    ConstructError,
-    Float64b,
-    FormatField,
-    Int8sb,
-    Int16sb,
-    Int16ub,
-    Int32sb,
-    Int64sb,
-)
 
 from tidelog.protocol import varint
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.messages.declaration import ZERO, Field
 
 MAX_STRING_BYTES: Final = 32767
 MAX_BYTES: Final = 2147483647
 NULL: Final = -1
-_TEXT_BYTES_PER_ELEMENT: Final = 1024
+_SMALLEST_TAGGED_FIELD_BYTES: Final = 2
 
-# construct's compiled Flag reads true at the end of the message.
-NUMBERS: Final[Mapping[str, FormatField]] = {
-    "bool": FormatField(">", "?"),
-    "int8": Int8sb,
-    "int16": Int16sb,
-    "uint16": Int16ub,
-    "int32": Int32sb,
-    "int64": Int64sb,
-    "float64": Float64b,
+NUMBERS: Final[Mapping[str, str]] = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+}
+"""The formats of `struct` by the name of the type."""
+ZEROS: Final[Mapping[str, object]] = {
+    **dict.fromkeys(NUMBERS, 0),
+    "bool": False,
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "uuid": UUID(int=0),
 }
 
-_INT16 = Packer(">h")
-_INT32 = Packer(">i")
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
 
 
-class WireError(ConstructError):  # type: ignore[misc]
-    """Says what was expected and what came. `within` adds the path, innermost step first."""
+class WireError(Exception):
+    """Says what was expected and what came. `within` is the path from where the codec is to the fault."""
 
-    def __init__(self, fault: str) -> None:
+    def __init__(self, fault: str, *within: str) -> None:
         super().__init__(fault)
         self.fault = fault
-        self.steps: list[str | int] = []
-
-    def within(self, step: str | int) -> None:
-        self.steps.append(step)
-
-    def __str__(self) -> str:
-        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.steps))
-        return f"{where.removeprefix('.')}: {self.fault}" if where else self.fault
+        self.within = within
 
 
-FAULTS: Final = (ConstructError, struct.error)
-"""The exceptions of compiled code for bytes or values that do not fit."""
+FAULTS: Final = (WireError, struct.error, IndexError, UnicodeError)
+"""The exceptions of an emitted codec for bytes or values that do not fit."""
 
 
-class WireType(Construct):  # type: ignore[misc]
-    """A construct type that knows the smallest size of its values.
+class Place(NamedTuple):
+    """What a statement of an emitted codec reads or writes.
 
-    With `is_long` only the message limits a value, and the compiled code is a generator of steps.
+    A number in `path` is that of a variable, the index of a loop. `numbers` are read or written together; the
+    variable `of` is the mapping that has them. `read_length` raises the error of a length that is cut off.
     """
 
-    minimum_size: int = 1
-    is_long: bool = False
+    path: tuple[str | int, ...]
+    numbers: tuple[Field, ...] = ()
+    of: int | None = None
+    read_length: Callable[[bytes, int], object] | None = None
 
 
-class WireStream(BytesIO):
-    """The bytes of one message, and how many array elements and tagged fields may still be read from them."""
+def located(
+    label: str, error: Exception, place: Place, variables: tuple[Any, ...], data: bytes, at: int
+) -> ProtocolError:
+    """The error with the path of the field. `at` is a position in the `data` that is decoded."""
+    within: tuple[str, ...] = ()
+    match error:
+        case WireError():
+            fault, within = error.fault, error.within
+        case UnicodeDecodeError():
+            fault = f"expected UTF-8, got {shown(error.object)} ({error.reason})"
+        case UnicodeEncodeError():
+            fault = f"expected text that UTF-8 can encode, got {shown(error.object)} ({error.reason})"
+        case _:
+            fault, within = _misfit(place, variables, data, at)
+    steps = (f"[{variables[step]}]" if isinstance(step, int) else f".{step}" for step in place.path)
+    path = "".join((*steps, *(f".{name}" for name in within))).removeprefix(".")
+    return ProtocolError(f"{label}: {path}: {fault}" if path else f"{label}: {fault}")
 
-    def __init__(self, data: Buffer, max_elements: int) -> None:
-        super().__init__(data)
-        self.elements_left = max_elements
 
-
-def claim_elements(stream: WireStream, count: int, smallest: int) -> None:
-    """Raise WireError if the remaining bytes or the message's budget cannot hold so many elements."""
-    rest = remaining(stream)
-    if count * smallest > rest:
-        raise WireError(f"expected {count} elements of {smallest} bytes or more, {rest} bytes remain")
-    if count > stream.elements_left:
-        raise WireError(f"expected at most {stream.elements_left} more elements in the message, got {count}")
-    stream.elements_left -= count
-
-
-def remaining(stream: BytesIO) -> int:
-    """The number of bytes after the position."""
-    return stream.getbuffer().nbytes - stream.tell()
+def _misfit(place: Place, variables: tuple[Any, ...], data: bytes, at: int) -> tuple[str, tuple[str, ...]]:
+    """What is wrong with the first number that does not fit, and its name; or with a length."""
+    try:
+        if place.read_length is not None:
+            place.read_length(data, at)
+    except WireError as error:
+        return error.fault, ()
+    for field in place.numbers:
+        if place.of is None:
+            at += struct.calcsize(NUMBERS[field.type])
+            if at > len(data):
+                return f"expected {field.type}, got the end of the message", (field.name,)
+        else:
+            value = variables[place.of].get(field.name, default_of(field))
+            try:
+                struct.pack(NUMBERS[field.type], value)
+            except struct.error:
+                return f"expected {field.type}, got {shown(value)}", (field.name,)
+    raise AssertionError(place)
 
 
 def shown(value: object) -> str:
@@ -116,265 +120,214 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def read_unsigned_varint(stream: BytesIO) -> int:
-    """0 to 4294967295 in at most five bytes."""
-    octets = stream.read(1)
-    if octets and octets < b"\x80":
-        return octets[0]
-    octets += stream.read(4)
+def default_of(field: Field) -> object:
+    """The value of a missing field, which nobody may change. {} is a struct of defaults."""
+    if field.default is not ZERO:
+        return field.default
+    if field.is_array:
+        return []
+    return {} if field.type == "struct" else ZEROS[field.type]
+
+
+def is_default(field: Field, value: object) -> bool:
+    """Whether the value means the same as a missing field."""
+    if field.default is ZERO and field.is_array:
+        return value is not None and not value
+    if field.default is ZERO and field.type == "struct":
+        inner = {inner.name: inner for inner in field.fields}
+        return isinstance(value, Mapping) and all(
+            name in inner and is_default(inner[name], element) for name, element in value.items()
+        )
+    return value == default_of(field)
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """0 to 4294967295 in at most five bytes, and the position after it."""
     try:
-        value, size = varint.read_unsigned_varint(octets, 0)
+        return varint.read_unsigned_varint(data, at)
     except ProtocolError as error:
         raise WireError(str(error)) from None
-    stream.seek(size - len(octets), 1)
-    return value
 
 
-def _read_packed_length(packer: Packer) -> Callable[[BytesIO], int]:
-    def read(stream: BytesIO) -> int:
-        data = stream.read(packer.size)
-        if len(data) != packer.size:
-            raise WireError(f"expected a length of {packer.size} bytes, {len(data)} bytes remain")
-        length: int = packer.unpack(data)[0]
-        return length
-
-    return read
+def read_compact_length(data: bytes, at: int) -> tuple[int, int]:
+    """A varint of length + 1; and the position after it, as with the other lengths."""
+    length, at = read_varint(data, at)
+    return length - 1, at
 
 
-def _read_compact_length(stream: BytesIO) -> int:
-    return read_unsigned_varint(stream) - 1
+def read_int16_length(data: bytes, at: int) -> tuple[int, int]:
+    return _read_length(_INT16, data, at)
 
 
-def _compact_length(length: int) -> bytes:
+def read_int32_length(data: bytes, at: int) -> tuple[int, int]:
+    return _read_length(_INT32, data, at)
+
+
+def _read_length(packer: Struct, data: bytes, at: int) -> tuple[int, int]:
+    remain = len(data) - at
+    if remain < packer.size:
+        raise WireError(f"expected a length of {packer.size} bytes, {remain} bytes remain")
+    return packer.unpack_from(data, at)[0], at + packer.size
+
+
+def read_text(data: bytes, length: int, at: int, nullable: bool) -> tuple[str | None, int]:
+    """A UTF-8 string of at most 32767 bytes, or None; and the position after it."""
+    if length < 0:
+        check_null("a string", length, nullable)
+        return None, at
+    if length > MAX_STRING_BYTES:
+        raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, got length {length}")
+    end = at + length
+    if end > len(data):
+        raise WireError(f"expected a string of {length} bytes, {len(data) - at} bytes remain")
+    return data[at:end].decode(), end
+
+
+def read_bytes(data: bytes, length: int, at: int, nullable: bool) -> tuple[bytes | None, int]:
+    """Bytes or records, or None; and the position after them."""
+    if length < 0:
+        check_null("bytes", length, nullable)
+        return None, at
+    end = at + length
+    if end > len(data):
+        raise WireError(f"expected {length} bytes, {len(data) - at} bytes remain")
+    return data[at:end], end
+
+
+def check_null(noun: str, length: int, nullable: bool) -> None:
+    """Raise WireError if the negative length is not that of null, or null is not allowed."""
+    if length != NULL or not nullable:
+        came = "null" if length == NULL else f"length {length}"
+        raise WireError(f"expected {noun}{' or null' if nullable else ''}, got {came}")
+
+
+def read_uuid(data: bytes, at: int) -> UUID:
+    """Sixteen bytes. The zero uuid means none."""
+    octets = data[at : at + 16]
+    if len(octets) != 16:
+        raise WireError(f"expected a uuid of 16 bytes, {len(octets)} bytes remain")
+    return UUID(bytes=octets)
+
+
+def check_count(count: int, smallest: int, remain: int, left: int) -> None:
+    """Raise WireError if the remaining bytes or the message's budget cannot hold so many elements."""
+    if count * smallest > remain:
+        raise WireError(f"expected {count} elements of {smallest} bytes or more, {remain} bytes remain")
+    if count > left:
+        raise WireError(f"expected at most {left} more elements in the message, got {count}")
+
+
+def read_tag_count(data: bytes, at: int, left: int) -> tuple[int, int]:
+    """The number of tagged fields, and the position of the first. `left` elements may still be read."""
+    count, at = read_varint(data, at)
+    if count > varint.MAX_SKIPPED_TAGGED_FIELDS:
+        raise WireError(f"expected at most {varint.MAX_SKIPPED_TAGGED_FIELDS} tagged fields, got {count}")
+    check_count(count, _SMALLEST_TAGGED_FIELD_BYTES, len(data) - at, left)
+    return count, at
+
+
+def read_tag(data: bytes, at: int, previous: int) -> tuple[int, int, int]:
+    """The next tag, and where its value begins and ends."""
+    tag, at = read_varint(data, at)
+    size, at = read_varint(data, at)
+    if tag <= previous:
+        raise WireError(f"expected tags in ascending order, got {tag} after {previous}")
+    remain = len(data) - at
+    if size > remain:
+        raise WireError(f"expected {size} bytes of tagged field {tag}, {remain} bytes remain")
+    return tag, at, at + size
+
+
+def check_tag(begin: int, at: int, end: int) -> None:
+    """Raise WireError unless the value of a tagged field, which was read up to `at`, is the whole of it."""
+    if at != end:
+        raise WireError(f"expected {at - begin} bytes of tagged field, got {end - begin}")
+
+
+def skip_tags(data: bytes, at: int, left: int) -> tuple[int, int]:
+    """The number of tagged fields that begin here, none of them known, and the position after them."""
+    count, at = read_tag_count(data, at, left)
+    tag = -1
+    for _ in range(count):
+        tag, _, at = read_tag(data, at, tag)
+    return count, at
+
+
+def compact_length(length: int) -> bytes:
+    """-1 is null, as with the other lengths."""
     return varint.unsigned_varint(length + 1)
 
 
-class _Sized(WireType):
-    """A value after its length: classic (int16 or int32, -1 is null) or compact (varint of length + 1)."""
-
-    noun = "value"
-
-    def __init__(self, classic: Packer, *, compact: bool, nullable: bool) -> None:
-        super().__init__()
-        self.nullable = nullable
-        self.minimum_size = 1 if compact else classic.size
-        self._read_length = _read_compact_length if compact else _read_packed_length(classic)
-        self._length = _compact_length if compact else classic.pack
-
-    def _length_or_null(self, stream: BytesIO) -> int:
-        length = self._read_length(stream)
-        if length < 0 and not (length == NULL and self.nullable):
-            came = "null" if length == NULL else f"length {length}"
-            raise WireError(f"expected {self.noun}{' or null' if self.nullable else ''}, got {came}")
-        return length
-
-    def _build_null(self, stream: BytesIO) -> None:
-        if not self.nullable:
-            raise WireError(f"expected {self.noun}, got None")
-        stream.write(self._length(NULL))
+int16_length: Final = _INT16.pack
+int32_length: Final = _INT32.pack
 
 
-class Text(_Sized):
-    """A UTF-8 string of at most 32767 bytes as str, or None."""
-
-    noun = "a string"
-
-    def __init__(self, *, compact: bool, nullable: bool) -> None:
-        super().__init__(_INT16, compact=compact, nullable=nullable)
-
-    def _parse(self, stream: BytesIO, context: Pace, path: str) -> str | None:
-        length = self._length_or_null(stream)
-        if length < 0:
-            return None
-        if length > MAX_STRING_BYTES:
-            raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, got length {length}")
-        data = stream.read(length)
-        if len(data) != length:
-            raise WireError(f"expected a string of {length} bytes, {len(data)} bytes remain")
-        if length >= _TEXT_BYTES_PER_ELEMENT:
-            context.left -= length // _TEXT_BYTES_PER_ELEMENT
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            raise WireError(f"expected UTF-8, got {shown(data)} ({error.reason})") from None
-
-    def _build(self, obj: Any, stream: BytesIO, context: Pace, path: str) -> Any:
-        if obj is None:
-            self._build_null(stream)
-            return obj
-        if not isinstance(obj, str):
-            raise WireError(f"expected str, got {shown(obj)}")
-        try:
-            data = obj.encode()
-        except UnicodeEncodeError as error:
-            raise WireError(
-                f"expected text that UTF-8 can encode, got {shown(obj)} ({error.reason})"
-            ) from None
-        if len(data) > MAX_STRING_BYTES:
-            raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, got {len(data)} bytes")
-        if len(data) >= _TEXT_BYTES_PER_ELEMENT:
-            context.left -= len(data) // _TEXT_BYTES_PER_ELEMENT
-        stream.write(self._length(len(data)))
-        stream.write(data)
-        return obj
+def text_bytes(value: object, length: Callable[[int], bytes], nullable: bool) -> bytes:
+    """The length and the UTF-8 of a string, or a null."""
+    if value is None:
+        return _null_bytes("a string", length, nullable)
+    if not isinstance(value, str):
+        raise WireError(f"expected str, got {shown(value)}")
+    data = value.encode()
+    if len(data) > MAX_STRING_BYTES:
+        raise WireError(f"expected a string of at most {MAX_STRING_BYTES} bytes, got {len(data)} bytes")
+    return length(len(data)) + data
 
 
-class Blob(_Sized):
-    """Bytes or records as bytes, or None."""
-
-    noun = "bytes"
-
-    def __init__(self, *, compact: bool, nullable: bool) -> None:
-        super().__init__(_INT32, compact=compact, nullable=nullable)
-
-    def _parse(self, stream: BytesIO, context: Pace, path: str) -> bytes | None:
-        length = self._length_or_null(stream)
-        if length < 0:
-            return None
-        data = stream.read(length)
-        if len(data) != length:
-            raise WireError(f"expected {length} bytes, {len(data)} bytes remain")
-        return data
-
-    def _build(self, obj: Any, stream: BytesIO, context: Pace, path: str) -> Any:
-        if obj is None:
-            self._build_null(stream)
-            return obj
-        if not isinstance(obj, bytes | bytearray | memoryview):
-            raise WireError(f"expected bytes, bytearray or memoryview, got {shown(obj)}")
-        size = obj.nbytes if isinstance(obj, memoryview) else len(obj)
-        if size > MAX_BYTES:
-            raise WireError(f"expected at most {MAX_BYTES} bytes, got {size}")
-        stream.write(self._length(size))
-        stream.write(obj)
-        return obj
+def bytes_length(value: object, length: Callable[[int], bytes], nullable: bool) -> bytes:
+    """The length of bytes, bytearray or memoryview, or a null."""
+    if value is None:
+        return _null_bytes("bytes", length, nullable)
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise WireError(f"expected bytes, bytearray or memoryview, got {shown(value)}")
+    size = value.nbytes if isinstance(value, memoryview) else len(value)
+    if size > MAX_BYTES:
+        raise WireError(f"expected at most {MAX_BYTES} bytes, got {size}")
+    return length(size)
 
 
-class Uuid(WireType):
-    """Sixteen bytes as uuid.UUID. The zero uuid means none."""
-
-    minimum_size = 16
-
-    def _parse(self, stream: BytesIO, context: Pace, path: str) -> UUID:
-        data = stream.read(16)
-        if len(data) != 16:
-            raise WireError(f"expected a uuid of 16 bytes, {len(data)} bytes remain")
-        return UUID(bytes=data)
-
-    def _build(self, obj: Any, stream: BytesIO, context: Pace, path: str) -> Any:
-        if not isinstance(obj, UUID):
-            raise WireError(f"expected uuid.UUID, got {shown(obj)}")
-        stream.write(obj.bytes)
-        return obj
+def _null_bytes(noun: str, length: Callable[[int], bytes], nullable: bool) -> bytes:
+    if not nullable:
+        raise WireError(f"expected {noun}, got None")
+    return length(NULL)
 
 
-class _Array(_Sized):
-    """A list of elements, or None. A count too large for the remaining bytes is an error before any read."""
-
-    noun = "an array"
-
-    def __init__(self, smallest_element: int, *, compact: bool, nullable: bool) -> None:
-        super().__init__(_INT32, compact=compact, nullable=nullable)
-        self._smallest_element = max(1, smallest_element)
-
-    def _count_or_null(self, stream: WireStream) -> int:
-        count = self._length_or_null(stream)
-        if count > 0:
-            claim_elements(stream, count, self._smallest_element)
-        return count
-
-    def _build_count(self, obj: Any, stream: BytesIO) -> int:
-        if obj is None:
-            self._build_null(stream)
-            return 0
-        if not isinstance(obj, list | tuple):
-            raise WireError(f"expected a list, got {shown(obj)}")
-        stream.write(self._length(len(obj)))
-        return len(obj)
+def uuid_bytes(value: object) -> bytes:
+    if not isinstance(value, UUID):
+        raise WireError(f"expected uuid.UUID, got {shown(value)}")
+    return value.bytes
 
 
-class ArrayOf(_Array):
-    """An array of structs, strings, bytes or uuids, which is read and written in steps."""
-
-    is_long = True
-
-    def __init__(self, element: WireType, *, compact: bool, nullable: bool) -> None:
-        super().__init__(element.minimum_size, compact=compact, nullable=nullable)
-        self.element = element
-
-    def _emitparse(self, code: Any) -> str:
-        code.linkedinstances[id(self)] = self
-        parse = f"lambda io, this: {self.element._compileparse(code)}"
-        return f"(yield from linkedinstances[{id(self)}].parse_steps(io, this, {parse}))"
-
-    def _emitbuild(self, code: Any) -> str:
-        code.linkedinstances[id(self)] = self
-        build = f"lambda obj, io, this: {self.element._compilebuild(code)}"
-        return f"(yield from linkedinstances[{id(self)}].build_steps(obj, io, this, {build}))"
-
-    def parse_steps(
-        self, stream: WireStream, pace: Pace, parse: Callable[[WireStream, Pace], Any]
-    ) -> Steps[list[Any] | None]:
-        """Read the array at this position; `parse` reads its elements. Raises WireError."""
-        count = self._count_or_null(stream)
-        if count < 0:
-            return None
-        values: list[Any] = []
-        is_long = self.element.is_long
-        try:
-            for _ in range(count):
-                value = parse(stream, pace)
-                values.append((yield from value) if is_long else value)
-                if pace.spent():
-                    yield
-        except WireError as error:
-            error.within(len(values))
-            raise
-        return values
-
-    def build_steps(
-        self, obj: Any, stream: BytesIO, pace: Pace, build: Callable[[Any, BytesIO, Pace], Any]
-    ) -> Steps[None]:
-        """Write an array; `build` writes its elements. Raises WireError."""
-        if not self._build_count(obj, stream):
-            return
-        is_long = self.element.is_long
-        index = 0
-        try:
-            for index, value in enumerate(obj):  # noqa: B007
-                steps = build(value, stream, pace)
-                if is_long:
-                    yield from steps
-                if pace.spent():
-                    yield
-        except WireError as error:
-            error.within(index)
-            raise
+def check_array(value: object) -> None:
+    """Raise WireError unless `value` is a list or a tuple."""
+    if value is None:
+        raise WireError("expected an array, got None")
+    if not isinstance(value, list | tuple):
+        raise WireError(f"expected a list, got {shown(value)}")
 
 
-class NumberArray(_Array):
-    """An array of numbers, read and written together, at a tenth of a microsecond per number."""
+def number_bytes(values: list[Any], kind: str) -> bytes:
+    """The numbers of an array, without their count, at a tenth of a microsecond per number."""
+    try:
+        return struct.pack(f">{len(values)}{NUMBERS[kind]}", *values)
+    except (struct.error, TypeError):
+        raise WireError(f"expected {kind} elements, got {shown(values)}") from None
 
-    def __init__(self, kind: str, *, compact: bool, nullable: bool) -> None:
-        number = NUMBERS[kind]
-        super().__init__(number.length, compact=compact, nullable=nullable)
-        self._kind = kind
-        self._format = number.fmtstr[1:]
 
-    def _parse(self, stream: WireStream, context: Pace, path: str) -> list[Any] | None:
-        count = self._count_or_null(stream)
-        if count < 0:
-            return None
-        packer = Packer(f">{count}{self._format}")
-        context.left -= count // NUMBERS_PER_ELEMENT
-        return list(packer.unpack(stream.read(packer.size)))
+def check_names(values: Any, label: str, names: Set[str]) -> None:
+    """Raise WireError unless `values` is a mapping, TypeError if `label` lacks one of its names."""
+    if not isinstance(values, Mapping):
+        raise WireError(f"expected a mapping for {label}, got {shown(values)}")
+    unknown = values.keys() - names
+    if unknown:
+        said = ", ".join(sorted(map(str, unknown)))
+        raise TypeError(f"{label} has no field {said}; it has {', '.join(sorted(names))}")
 
-    def _build(self, obj: Any, stream: BytesIO, context: Pace, path: str) -> Any:
-        count = self._build_count(obj, stream)
-        if count:
-            context.left -= count // NUMBERS_PER_ELEMENT
-            try:
-                stream.write(struct.pack(f">{count}{self._format}", *obj))
-            except (struct.error, TypeError):
-                raise WireError(f"expected {self._kind} elements, got {shown(obj)}") from None
-        return obj
+
+def check_absent(values: Mapping[str, object], absent: Iterable[Field]) -> None:
+    """Raise WireError if a field that the version lacks has another value than its default."""
+    for field in absent:
+        if field.name in values and not is_default(field, values[field.name]):
+            came = shown(values[field.name])
+            fault = f"expected the default, because this version lacks the field, got {came}"
+            raise WireError(fault, field.name)

@@ -2,17 +2,18 @@
 
 Owns: `ApiKey`, `APIS` and the four functions that convert between bodies and values.
 
-Invariants: importing this module imports only plain data. construct is loaded with the first codec, and a
-codec is built once. Decoding raises only ProtocolError, also for bytes after the last field of a response. A
-decoded value has every declared field, so a handler never needs to know the version.
+Invariants: a codec is made once, when its message is first read or written. Decoding raises only
+ProtocolError, also for bytes after the last field of a response. A decoded value has every declared field, so
+a handler never needs to know the version.
 """
 
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages import (
     acls,
@@ -40,10 +41,6 @@ from tidelog.protocol.messages import (
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
-
-if TYPE_CHECKING:
-    from tidelog.protocol.codecs import Codec
-
 
 MAX_REQUEST_ELEMENTS: Final = 100_000
 """Array elements and tagged fields of one request: 50 MB and half a second of decoding, in steps."""
@@ -235,7 +232,7 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
-    """The request body as a construct Container (items and attributes, snake_case names).
+    """The request body as `protocol.values` (items and attributes, snake_case names).
 
     Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Bytes after the last
     field are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
@@ -243,13 +240,13 @@ def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     return _request_codec(api_key, version).decode(body, whole=False)
 
 
-def decode_request_steps(api_key: int, version: int, body: Buffer) -> Steps[Any]:
-    """`decode_request` in steps."""
+def decode_request_steps(api_key: int, version: int, body: Buffer) -> Any:
+    """`decode_request` in steps, or its result if there can be only one step."""
     return _request_codec(api_key, version).decode_steps(body, whole=False)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Any:
-    """The response body as a construct Container, as in `decode_request`. Raises ProtocolError."""
+    """The response body as `protocol.values`, as in `decode_request`. Raises ProtocolError."""
     return _response_codec(api_key, version).decode(body)
 
 
@@ -267,19 +264,19 @@ def encode_response(api_key: int, version: int, values: Mapping[str, object]) ->
     return _response_codec(api_key, version).encode(values)
 
 
-def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> Steps[bytes]:
-    """`encode_response` in steps."""
+def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> bytes | Steps[bytes]:
+    """`encode_response` in steps, or its result if there can be only one step."""
     return _response_codec(api_key, version).encode_steps(values)
 
 
 @cache
-def _request_codec(api_key: int, version: int) -> "Codec":
-    return _codec(_supported(api_key, version).request, version, MAX_REQUEST_ELEMENTS)
+def _request_codec(api_key: int, version: int) -> Codec:
+    return Codec(_supported(api_key, version).request, version, MAX_REQUEST_ELEMENTS)
 
 
 @cache
-def _response_codec(api_key: int, version: int) -> "Codec":
-    return _codec(_supported(api_key, version).response, version, MAX_RESPONSE_ELEMENTS)
+def _response_codec(api_key: int, version: int) -> Codec:
+    return Codec(_supported(api_key, version).response, version, MAX_RESPONSE_ELEMENTS)
 
 
 def _supported(api_key: int, version: int) -> Api:
@@ -290,9 +287,3 @@ def _supported(api_key: int, version: int) -> Api:
         expected = f"expected {api.min_version} to {api.max_version}"
         raise ProtocolError(f"{api.name} version {version}: {expected}")
     return api
-
-
-def _codec(message: Message, version: int, max_elements: int) -> "Codec":
-    from tidelog.protocol.codecs import Codec
-
-    return Codec(message, version, max_elements)

@@ -10,7 +10,7 @@ no event loop. `broker.limits.turns` runs the steps of many requests in turn.
 
 from collections.abc import Callable, Generator, Iterable
 from types import GeneratorType
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, cast, overload
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -67,6 +67,13 @@ def finish(outcome: Any) -> Any:
     while isinstance(outcome, GeneratorType):
         outcome = begin(outcome)
     return outcome
+
+
+def in_steps(outcome: Steps[T] | T) -> Steps[T]:
+    """The steps of a generator; none for a result."""
+    if isinstance(outcome, GeneratorType):
+        outcome = yield from outcome
+    return cast("T", outcome)
 
 
 def each(handle: Callable[[T], R], items: Iterable[T], pace: Pace, elements: int = 1) -> Steps[list[R]]:

@@ -1,4 +1,4 @@
-"""Unsigned varints in a buffer, for code that reads bytes without construct.
+"""Unsigned varints in a buffer.
 
 Owns: the 7-bit groups, least significant first, and their limit: 32 bits in at most five bytes.
 

@@ -1,6 +1,7 @@
 """Long work in steps: a message of any shape is read and written with a yield for each step's worth of it."""
 
 from collections.abc import Mapping
+from types import GeneratorType
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tidelog.protocol.schema import (
     encode_response,
     encode_response_steps,
 )
-from tidelog.protocol.steps import ELEMENTS_PER_STEP, Pace, Steps, begin, each, finish
+from tidelog.protocol.steps import ELEMENTS_PER_STEP, Pace, Steps, begin, each, finish, in_steps
 from tidelog.protocol.varint import unsigned_varint
 
 STEPS = 5
@@ -84,8 +85,19 @@ def test_a_long_request_is_read_in_steps_whatever_its_shape(
 
 
 def test_a_short_request_is_read_in_its_first_step() -> None:
-    body = encode_request(ApiKey.METADATA, 12, {"topics": [{"name": "t"}] * 20})
-    assert begin(decode_request_steps(ApiKey.METADATA, 12, body)) == decode_request(ApiKey.METADATA, 12, body)
+    for count in (2, 20):
+        body = encode_request(ApiKey.METADATA, 12, {"topics": [{"name": "t"}] * count})
+        request = decode_request(ApiKey.METADATA, 12, body)
+        assert begin(decode_request_steps(ApiKey.METADATA, 12, body)) == request
+
+
+def test_a_message_without_long_arrays_has_no_steps() -> None:
+    join = encode_request(ApiKey.JOIN_GROUP, 9, {"protocols": [{"name": "range", "metadata": b"x"}]})
+    sync = encode_request(ApiKey.SYNC_GROUP, 5, {"group_id": "g" * 20_000, "assignments": []})
+    assert not isinstance(decode_request_steps(ApiKey.JOIN_GROUP, 9, join), GeneratorType)
+    assert isinstance(decode_request_steps(ApiKey.SYNC_GROUP, 5, sync), GeneratorType)
+    assert encode_response_steps(ApiKey.HEARTBEAT, 4, {"error_code": 27}) == bytes.fromhex("00000000 001b 00")
+    assert finish(in_steps("a result already")) == "a result already"
 
 
 def test_a_long_response_is_written_in_steps() -> None:

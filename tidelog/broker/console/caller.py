@@ -24,6 +24,7 @@ from tidelog.protocol.acls import CLUSTER_NAME
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.schema import ApiKey, decode_request_steps, encode_request
+from tidelog.protocol.steps import in_steps
 
 CLIENT_ID: Final = "tidelog-console"
 _NO_CONNECTION: Final = -1
@@ -68,9 +69,8 @@ class Caller:
         """As `request`; fields that are left out have their defaults."""
         version = SERVED_APIS[api_key].last
         body = encode_request(api_key, version, fields)
-        return await self.request(
-            api_key, await self._turns.run(decode_request_steps(api_key, version, body))
-        )
+        steps = in_steps(decode_request_steps(api_key, version, body))
+        return await self.request(api_key, await self._turns.run(steps))
 
     async def request(self, api_key: ApiKey, values: Any) -> Any:
         """What the handler of a Kafka API answers, in its latest version here.

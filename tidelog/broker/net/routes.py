@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never
+from typing import Any, Final, Never
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep
 from tidelog.broker.handlers.context import CloseConnection, Handler, RequestContext
@@ -19,6 +19,7 @@ from tidelog.broker.net.error_counts import ErrorCount, declared_error_count, er
 from tidelog.broker.net.gate import closes, refusal
 from tidelog.broker.observability.metrics import Metrics, RequestTally
 from tidelog.broker.served_apis import SERVED_APIS
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import (
     FetchResponse,
@@ -35,11 +36,8 @@ from tidelog.protocol.schema import (
     decode_request_steps,
     encode_response_steps,
 )
-from tidelog.protocol.steps import Pace, Steps, each
+from tidelog.protocol.steps import Pace, Steps, each, in_steps
 from tidelog.protocol.types import Buffer
-
-if TYPE_CHECKING:
-    from tidelog.protocol.codecs import Codec
 
 MOST_EARLY_REQUESTS: Final = 16
 """Requests of a client before it is authenticated: ApiVersions in some versions, a handshake, the tokens."""
@@ -110,8 +108,6 @@ class OldProduceRoute(Route):
     """A version of Produce that is advertised (see `broker.served_apis`) but not served."""
 
     def __init__(self, version: int, tally: RequestTally) -> None:
-        from tidelog.protocol.codecs import Codec
-
         super().__init__(ApiKey.PRODUCE, version, _refuse_old_produce, tally)
         api = APIS[ApiKey.PRODUCE]
         self.is_hot = False
@@ -123,7 +119,7 @@ class OldProduceRoute(Route):
 
 
 def _decode_old_produce(codec: Codec, body: memoryview) -> Steps[Any]:
-    request = yield from codec.decode_steps(body)
+    request = yield from in_steps(codec.decode_steps(body))
     if request.acks == 0:
         raise ProtocolError(
             f"{codec.label} is not supported, and with acks=0 the connection is closed instead of an answer"

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.client.groups.steps import NO_GENERATION
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
@@ -23,7 +24,6 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
-    from tidelog.protocol.codecs import Codec
     from tidelog.protocol.messages.declaration import Message
 
 _SUBSCRIPTION_VERSION: Final = 3
@@ -147,6 +147,4 @@ def _decode(message: Message, data: bytes, newest: int) -> Any:
 
 @cache
 def _codec(message: Message, version: int) -> Codec:
-    from tidelog.protocol.codecs import Codec
-
     return Codec(message, version, _MAX_ELEMENTS)

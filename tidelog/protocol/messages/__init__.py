@@ -12,6 +12,6 @@
 Owns: the parts of Kafka's message definitions that this project uses. `protocol.schema` builds a codec of a
 declaration only when it is first used. `protocol/message_types.pyi` is made from them: types for mypy.
 
-Invariants: field names are Kafka's own, in snake case and in wire order. No module here imports construct,
-computes anything or handles bytes.
+Invariants: field names are Kafka's own, in snake case and in wire order. No module here computes anything or
+handles bytes.
 """

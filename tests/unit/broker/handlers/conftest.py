@@ -129,7 +129,7 @@ class Asker:
                 }
             ],
         )
-        assert answer.topics[0].error_code == 0, answer
+        assert answer.topics[0].error_code == 0, answer.topics[0].error_message
 
     def replica(self, topic: str, partition: int = 0) -> Replica:
         return self.services.replicas[topic, partition]

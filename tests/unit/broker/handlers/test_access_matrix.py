@@ -3,7 +3,7 @@
 With exactly what the table of required access says, it is served. Bytes in, bytes out, through dispatch.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -62,7 +62,7 @@ def codes_in(values: Any) -> set[int]:
     """All error codes of an answer."""
     if isinstance(values, list):
         return set().union(*map(codes_in, values))
-    if not isinstance(values, dict):
+    if not isinstance(values, Mapping):
         return set()
     own = {int(each) for key, each in values.items() if key.endswith("error_code")}
     return own.union(*(codes_in(each) for each in values.values()))

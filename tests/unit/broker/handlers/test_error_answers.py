@@ -1,5 +1,6 @@
 """What each API answers when its request fails as a whole."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 from uuid import UUID
@@ -195,7 +196,7 @@ def request_of(api_key: ApiKey, version: int) -> Any:
 
 def codes_in(value: Any) -> list[int]:
     """Every error_code in a decoded response, however deep."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         own = [value[name] for name in ("error_code", "partition_error_code") if name in value]
         return own + [code for inner in value.values() for code in codes_in(inner)]
     return [code for inner in value for code in codes_in(inner)] if isinstance(value, list) else []

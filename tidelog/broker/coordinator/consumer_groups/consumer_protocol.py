@@ -15,6 +15,7 @@ from uuid import UUID
 
 from tidelog.broker.coordinator.consumer_groups.group import Assignment
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.coordinator_records import record_version
 from tidelog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
@@ -23,7 +24,6 @@ from tidelog.protocol.messages.consumer_protocol import (
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
-    from tidelog.protocol.codecs import Codec
     from tidelog.protocol.messages.declaration import Message
 
 _LAST_VERSION = 3
@@ -97,6 +97,4 @@ def _by_id(
 
 @cache
 def _codec(message: Message, version: int) -> Codec:
-    from tidelog.protocol.codecs import Codec
-
     return Codec(message, version, _MAX_ELEMENTS)

@@ -6,17 +6,15 @@ unknown, never empty. Pure. Source: ConsumerProtocolSubscription.json, versions 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group
+from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.group_records import CONSUMER_SUBSCRIPTION
 
-if TYPE_CHECKING:
-    from tidelog.protocol.codecs import Codec
-
 _MAX_TOPICS: Final = 100_000
+_CODEC: Final = Codec(CONSUMER_SUBSCRIPTION, 0, _MAX_TOPICS)
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
@@ -27,14 +25,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
     for member in group.members.values():
         try:
             # Topics come first in every version.
-            topics.update(_codec().decode(member.metadata(group.protocol)[2:], whole=False).topics)
+            topics.update(_CODEC.decode(member.metadata(group.protocol)[2:], whole=False).topics)
         except ProtocolError:
             return None
     return frozenset(topics)
-
-
-@cache
-def _codec() -> Codec:
-    from tidelog.protocol.codecs import Codec
-
-    return Codec(CONSUMER_SUBSCRIPTION, 0, _MAX_TOPICS)
