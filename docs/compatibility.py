@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS
 from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS
 from tidelog.broker.configuration.kafka_settings import not_here
-from tidelog.broker.configuration.resource_settings import GROUPS
+from tidelog.broker.configuration.resource_settings import CLIENT_METRICS, GROUPS
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.client.consumer.config import ConsumerConfig
@@ -36,7 +36,6 @@ MISSING_APIS: _Reasons = (
         _KRAFT,
     ),
     (r"AssignReplicasToDirs", "several log folders are decided against: a broker has one disk, or a RAID"),
-    (r"GetTelemetrySubscriptions|PushTelemetry", "client telemetry (KIP-714) comes later"),
 )
 """Why an API of Kafka is not served, by patterns of names; the first counts."""
 NEWER_VERSIONS: Mapping[str, str] = {
@@ -218,8 +217,8 @@ def group_settings() -> list[Row]:
 
 
 def client_metrics_settings() -> list[Row]:
-    later = "client telemetry (KIP-714) comes later"
-    return [Row(name, "without effect", later) for name in KAFKA["settings"]["client-metrics"]]
+    kafkas = KAFKA["settings"]["client-metrics"]
+    return [_own(CLIENT_METRICS.settings[name], default) for name, default in kafkas.items()]
 
 
 def client_settings() -> list[tuple[str, ...]]:

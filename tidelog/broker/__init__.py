@@ -26,6 +26,7 @@
 - `security/`: who a peer is, and what it may do
 - `share/`: share groups on the broker that leads a partition
 - `storage/`: the log on disk
+- `telemetry/`: the metrics that clients push to this broker (KIP-714)
 - `tiering/`: closed segments in remote storage. It is imported only if remote.log.storage.system.enable is
   set
 - `testing/`: a broker inside a test

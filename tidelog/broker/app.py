@@ -311,7 +311,10 @@ async def _offset_metrics(services: Services) -> bytes:
         services.replicas,
         services.config.metrics_max_offset_series,
     )
-    return await services.turns.run(offsets.exposition())
+    text = await services.turns.run(offsets.exposition())
+    if services.telemetry is not None:
+        text += await services.turns.run(services.telemetry.exposition())
+    return text
 
 
 def http_host(config: BrokerConfig) -> str:

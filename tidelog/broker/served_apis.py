@@ -43,6 +43,7 @@ from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.sasl import SaslHandler
 from tidelog.broker.handlers.share import ShareHandler
 from tidelog.broker.handlers.snapshots import SnapshotsHandler
+from tidelog.broker.handlers.telemetry import TelemetryHandler
 from tidelog.broker.handlers.topic_partitions import TopicPartitionsHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.handlers.transaction_markers import TransactionMarkersHandler
@@ -314,6 +315,9 @@ ROWS: Final = (
             each(right.DESCRIBE_TOPIC,
                  when="topics are assigned to members of the group; the group is refused"),
         )),
+    _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, Kind.READ, TelemetryHandler.get_telemetry_subscriptions,
+        failed.top_level, NOTHING),
+    _api(ApiKey.PUSH_TELEMETRY, Kind.LONG_POLL, TelemetryHandler.push_telemetry, failed.top_level, NOTHING),
     _api(ApiKey.LIST_CONFIG_RESOURCES, Kind.READ, ClusterAdminHandler.list_config_resources,
         failed.top_level, (whole(right.DESCRIBE_CLUSTER_CONFIGS),)),
     _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Kind.READ, TopicPartitionsHandler.describe_topic_partitions,

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.in_sync_sets import InSyncSets
     from tidelog.broker.replicas.replication_quota import ReplicationQuota
     from tidelog.broker.share.share import Share
+    from tidelog.broker.telemetry.telemetry import Telemetry
     from tidelog.broker.tiering.tiering import Tiering
     from tidelog.protocol import message_types as types
 
@@ -102,6 +103,8 @@ class Services:
     events: PeerEvents
     handles: HandleBudget
     turns: Turns
+    telemetry: Telemetry | None = None
+    """None: no client has asked for its subscription yet."""
     console: Console | None = None
     """None: this broker has no console."""
 
@@ -144,6 +147,14 @@ class Services:
     def config(self) -> BrokerConfig:
         """The settings in force. Some may change at run time: ask again, do not keep it."""
         return self.settings.config
+
+    def made_telemetry(self) -> Telemetry:
+        """What clients push, from the first client on that asks."""
+        if self.telemetry is None:
+            from tidelog.broker.telemetry.telemetry import Telemetry
+
+            self.telemetry = Telemetry(self.cluster, self.settings, self.clock_ms)
+        return self.telemetry
 
     @property
     def share(self) -> Share:

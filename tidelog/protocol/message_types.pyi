@@ -1876,6 +1876,31 @@ class FetchSnapshotResponseNodeEndpointDict(TypedDict, total=False):
     host: str
     port: int
 
+class GetTelemetrySubscriptionsRequest:
+    client_instance_id: UUID
+
+class GetTelemetrySubscriptionsResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+    client_instance_id: UUID
+    subscription_id: int
+    accepted_compression_types: Sequence[int]
+    push_interval_ms: int
+    telemetry_max_bytes: int
+    delta_temporality: bool
+    requested_metrics: Sequence[str]
+
+class PushTelemetryRequest:
+    client_instance_id: UUID
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
+
+class PushTelemetryResponseDict(TypedDict, total=False):
+    throttle_time_ms: int
+    error_code: int
+
 class DescribeClusterRequest:
     include_cluster_authorized_operations: bool
     endpoint_type: int

@@ -33,6 +33,7 @@ from tidelog.protocol.messages import (
     share_fetch,
     share_group_state,
     share_groups,
+    telemetry,
     topics,
     transaction_markers,
     transactions,
@@ -105,6 +106,8 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
@@ -205,6 +208,8 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
         _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_groups),
         _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, consumer_groups),
         _api(ApiKey.FETCH_SNAPSHOT, 0, 1, fetch),
+        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, telemetry),
+        _api(ApiKey.PUSH_TELEMETRY, 0, 0, telemetry),
         _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, metadata),
         _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, metadata),
         _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, topics),

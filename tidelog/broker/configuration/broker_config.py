@@ -109,6 +109,15 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
         low=0,
         dynamic=True,
     )
+    metrics_max_client_series: int = int32_setting(
+        10_000,
+        "Most series on /metrics that clients push (client telemetry). Further ones are left out.",
+        low=0,
+        dynamic=True,
+    )
+    telemetry_max_bytes: int = int32_setting(
+        1 << 20, "Size of the largest push of a client's metrics, compressed and decompressed."
+    )
     data_dir: Path = _setting(
         Path("tidelog-data"), "Folder of logs and catalog. It is created if it is missing."
     )

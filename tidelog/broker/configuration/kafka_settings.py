@@ -47,7 +47,6 @@ _REASONS: Final = tuple(
             r"(group\.)?share\..+|errors\.deadletterqueue\..+",
             NotHere("share groups (KIP-932) have one assignor, no dead letters and no threads of their own"),
         ),
-        (r"telemetry\..+", NotHere("client telemetry (KIP-714) comes later")),
         (
             r"group\.streams\..+",
             NotHere("streams groups (KIP-1071) come later; Kafka Streams uses classic groups"),

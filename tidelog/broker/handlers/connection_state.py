@@ -67,9 +67,9 @@ class ConnectionState:
     """
 
     __slots__ = (
-        "_principal", "above_mutation_quota", "access", "authentication", "client_host", "client_id",
-        "client_software", "connection_id", "early_requests", "fetch_max_bytes", "listener", "sends_files",
-        "session", "session_lifetime_ms", "when_closed", "when_moved",
+        "_closers", "_principal", "above_mutation_quota", "access", "authentication", "client_host",
+        "client_id", "client_port", "client_software", "connection_id", "early_requests", "fetch_max_bytes",
+        "listener", "sends_files", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,7 @@ class ConnectionState:
         self.connection_id = connection_id
         self.listener = listener
         self.client_host = client_host
+        self.client_port = 0
         self.principal = ANONYMOUS
         has_sasl = security_protocol.has_sasl
         self.authentication = AuthenticationStep.HANDSHAKE if has_sasl else AuthenticationStep.NOT_REQUIRED
@@ -88,8 +89,7 @@ class ConnectionState:
         """Requests before the client was authenticated."""
         self.when_moved: Callable[[AuthenticationStep], None] | None = None
         """Called with each new step."""
-        self.when_closed: Callable[[], None] | None = None
-        """Called once when the connection is gone."""
+        self._closers: dict[str, Callable[[], None]] | None = None
         self.client_software = ""
         """Name and version that the client gives itself (ApiVersions 3 and newer, KIP-511)."""
         self.client_id = ""
@@ -106,6 +106,18 @@ class ConnectionState:
         self.authentication = step
         if self.when_moved is not None:
             self.when_moved(step)
+
+    def when_closed(self, name: str, call: Callable[[], None]) -> None:
+        """Call once when the connection is gone; a later call of this name replaces it."""
+        if self._closers is None:
+            self._closers = {}
+        self._closers[name] = call
+
+    def close(self) -> None:
+        """The connection is gone."""
+        closers, self._closers = self._closers, None
+        for call in (closers or {}).values():
+            call()
 
     @property
     def principal(self) -> Principal:

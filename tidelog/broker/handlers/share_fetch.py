@@ -61,7 +61,7 @@ class ShareFetchHandler(GuardedHandler):
                 )
             connection = context.connection
             session = self._share.begin_session(group_id, member_id, connection.connection_id)
-            connection.when_closed = partial(self._share.connection_closed, connection.connection_id)
+            connection.when_closed("share", partial(self._share.connection_closed, connection.connection_id))
         else:
             session = self._share.sessions.of(group_id, member_id, epoch)
         if epoch != FINAL_EPOCH:

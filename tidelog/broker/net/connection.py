@@ -154,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         listener = self._endpoint.listener_at(transport.get_extra_info("sockname"))
         protocol = self._endpoint.config.security_protocol
         self.state = ConnectionState(self.connection_id, listener, protocol, client_host)
+        self.state.client_port = peer[1] if isinstance(peer, tuple) else 0
         self.state.sends_files = raw is not None and not protocol.has_tls and sys.platform == "linux"
         if user := transport.get_extra_info(CLIENT_USER):
             self.state.principal = Principal(USER, user)
@@ -600,9 +601,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self.state.when_moved = None
-        when_closed, self.state.when_closed = self.state.when_closed, None
-        if when_closed is not None:
-            when_closed()
+        self.state.close()
         self.stream = None  # It refers to this.
         self._backlog = None
         self._holder = None

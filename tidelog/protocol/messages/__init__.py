@@ -2,8 +2,8 @@
 
 - `acls`, `admin`, `client_quotas`, `cluster_admin`, `console`, `consumer_groups`, `fetch`, `group_admin`,
   `group_membership`, `group_offsets`, `groups`, `metadata`, `produce`, `sasl`, `share_fetch`,
-  `share_group_state`, `share_groups`, `topics`, `transaction_markers`, `transactions`, `users`: requests and
-  responses
+  `share_group_state`, `share_groups`, `telemetry`, `topics`, `transaction_markers`, `transactions`,
+  `users`: requests and responses
 - `consumer_group_records`, `group_records`, `offset_records`, `share_group_records`, `share_state_records`,
   `transaction_records`: records in the logs of internal topics
 - `consumer_protocol`: what consumers of a classic group write into JoinGroup and SyncGroup

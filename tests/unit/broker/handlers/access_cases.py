@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from tests.unit.broker.handlers.access_world import (
     ACL,
@@ -490,6 +491,14 @@ CASES = [
         0,
         fixed(user="somebody", host="127.0.0.1", method="GET", path="/api/v1/broker", parameters=b"{}"),
         tolerated=(ErrorCode.UNSUPPORTED_VERSION,),  # There is no console.
+    ),
+    Case(K.GET_TELEMETRY_SUBSCRIPTIONS, 0, fixed(), needs=()),
+    Case(
+        K.PUSH_TELEMETRY,
+        0,
+        fixed(client_instance_id=UUID(int=1)),
+        needs=(),
+        tolerated=(ErrorCode.UNKNOWN_SUBSCRIPTION_ID,),
     ),
     Case(K.API_VERSIONS, SERVED_APIS[K.API_VERSIONS].last, fixed(), needs=()),
 ]

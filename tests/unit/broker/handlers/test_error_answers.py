@@ -55,6 +55,8 @@ ANSWERED_WITHOUT_NAMES = (
     ApiKey.DESCRIBE_QUORUM,
     ApiKey.UPDATE_FEATURES,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+    ApiKey.PUSH_TELEMETRY,
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.END_TXN,
@@ -165,6 +167,8 @@ REQUESTS: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_QUORUM: {"topics": []},
     ApiKey.UPDATE_FEATURES: {"feature_updates": []},
     ApiKey.UNREGISTER_BROKER: {"broker_id": 2},
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: {},
+    ApiKey.PUSH_TELEMETRY: {},
     ApiKey.LIST_CONFIG_RESOURCES: {},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": TOPIC, "partition_indexes": [3]}]},
 }

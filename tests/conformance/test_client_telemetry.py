@@ -1,0 +1,62 @@
+"""Clients push their metrics (KIP-714), so an operator sees how they fare without access to them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from confluent_kafka import Consumer, Producer
+
+from tests.conformance.client_site import TOPIC, Site
+from tests.conformance.telemetry import subscribe, until_gone, until_shown
+
+OF_PRODUCER = "kafka_client_producer_"
+DELAY_MS = 500
+
+
+@asynccontextmanager
+async def working(producer: Producer) -> AsyncIterator[None]:
+    """It sends records until the block ends."""
+    is_over = False
+
+    def send() -> None:
+        while not is_over:
+            producer.produce(TOPIC, b"x")
+            producer.poll(0.01)
+
+    work = asyncio.create_task(asyncio.to_thread(send))
+    try:
+        yield
+    finally:
+        is_over = True
+        await work
+
+
+async def test_an_operator_sees_how_slow_the_network_of_librdkafka_is(site: Site) -> None:
+    await site.create()
+    async with site.admin() as admin:
+        await subscribe(admin)
+    settings = {"bootstrap.servers": site.address, "client.id": "orders"}
+    producer, port = Producer(settings), site.broker.http_port
+    async with working(producer):
+        await until_shown(port, "orders", f"{OF_PRODUCER}node_request_latency_max", 0)
+        site.proxy.delay_ms = DELAY_MS
+        site.proxy.cut_connections()
+        await until_shown(port, "orders", f"{OF_PRODUCER}node_request_latency_max", DELAY_MS)
+        site.proxy.heal()
+    await asyncio.to_thread(producer.flush)
+
+
+async def test_a_consumer_of_librdkafka_shows_its_group_and_ends_with_its_last_push(site: Site) -> None:
+    await site.create()
+    async with site.admin() as admin:
+        await subscribe(admin, "org.apache.kafka.consumer.coordinator.")
+    settings = {"bootstrap.servers": site.address, "client.id": "billing", "group.id": "g"}
+    consumer, port = Consumer(settings), site.broker.http_port
+    consumer.subscribe([TOPIC])
+    reading = asyncio.create_task(asyncio.to_thread(consumer.poll, 5.0))
+    found = await until_shown(port, "billing", "kafka_client_consumer_coordinator_assigned_partitions", 1)
+    assert all(each.startswith("kafka_client_consumer_coordinator_") for each in found)
+    await reading
+    await asyncio.to_thread(consumer.close)
+    del consumer
+    await until_gone(port, "billing")
