@@ -2350,6 +2350,76 @@ class ShareAcknowledgeRequestAcknowledgementBatche:
     last_offset: Offset
     acknowledge_types: list[int]
 
+class InitializeShareGroupStateRequest:
+    group_id: str
+    topics: list[InitializeShareGroupStateRequestTopic]
+
+class InitializeShareGroupStateRequestTopic:
+    topic_id: UUID
+    partitions: list[InitializeShareGroupStateRequestPartition]
+
+class InitializeShareGroupStateRequestPartition:
+    partition: int
+    state_epoch: int
+    start_offset: Offset
+
+class ReadShareGroupStateRequest:
+    group_id: str
+    topics: list[ReadShareGroupStateRequestTopic]
+
+class ReadShareGroupStateRequestTopic:
+    topic_id: UUID
+    partitions: list[ReadShareGroupStateRequestPartition]
+
+class ReadShareGroupStateRequestPartition:
+    partition: int
+    leader_epoch: LeaderEpoch
+
+class WriteShareGroupStateRequest:
+    group_id: str
+    topics: list[WriteShareGroupStateRequestTopic]
+
+class WriteShareGroupStateRequestTopic:
+    topic_id: UUID
+    partitions: list[WriteShareGroupStateRequestPartition]
+
+class WriteShareGroupStateRequestPartition:
+    partition: int
+    state_epoch: int
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: int
+    state_batches: list[WriteShareGroupStateRequestStateBatche]
+
+class WriteShareGroupStateRequestStateBatche:
+    first_offset: Offset
+    last_offset: Offset
+    delivery_state: int
+    delivery_count: int
+
+class DeleteShareGroupStateRequest:
+    group_id: str
+    topics: list[DeleteShareGroupStateRequestTopic]
+
+class DeleteShareGroupStateRequestTopic:
+    topic_id: UUID
+    partitions: list[DeleteShareGroupStateRequestPartition]
+
+class DeleteShareGroupStateRequestPartition:
+    partition: int
+
+class ReadShareGroupStateSummaryRequest:
+    group_id: str
+    topics: list[ReadShareGroupStateSummaryRequestTopic]
+
+class ReadShareGroupStateSummaryRequestTopic:
+    topic_id: UUID
+    partitions: list[ReadShareGroupStateSummaryRequestPartition]
+
+class ReadShareGroupStateSummaryRequestPartition:
+    partition: int
+    leader_epoch: LeaderEpoch
+
 class DescribeShareGroupOffsetsRequest:
     groups: list[DescribeShareGroupOffsetsRequestGroup]
 

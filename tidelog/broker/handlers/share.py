@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidelog.broker.handlers.share_fetch import ShareFetchHandler
     from tidelog.broker.handlers.share_groups import ShareGroupsHandler
     from tidelog.broker.handlers.share_states import ShareStatesHandler
+    from tidelog.protocol import message_types as types
 
 
 class ShareHandler(GuardedHandler):
@@ -38,38 +39,40 @@ class ShareHandler(GuardedHandler):
 
         return ShareStatesHandler(self._services)
 
-    def heartbeat(self, context: RequestContext, request: Any) -> Any:
+    def heartbeat(self, context: RequestContext, request: types.ShareGroupHeartbeatRequest) -> Any:
         return self._groups.heartbeat(context, request)
 
-    def describe(self, context: RequestContext, request: Any) -> Any:
+    def describe(self, context: RequestContext, request: types.ShareGroupDescribeRequest) -> Any:
         return self._groups.describe(context, request)
 
-    def fetch(self, context: RequestContext, request: Any) -> Any:
+    def fetch(self, context: RequestContext, request: types.ShareFetchRequest) -> Any:
         return self._fetches.fetch(context, request)
 
-    def acknowledge(self, context: RequestContext, request: Any) -> Any:
+    def acknowledge(self, context: RequestContext, request: types.ShareAcknowledgeRequest) -> Any:
         return self._fetches.acknowledge(context, request)
 
-    def initialize(self, context: RequestContext, request: Any) -> Any:
+    def initialize(self, context: RequestContext, request: types.InitializeShareGroupStateRequest) -> Any:
         return self._states.initialize(request)
 
-    def read(self, context: RequestContext, request: Any) -> Any:
+    def read(self, context: RequestContext, request: types.ReadShareGroupStateRequest) -> Any:
         return self._states.read(request)
 
-    def write(self, context: RequestContext, request: Any) -> Any:
+    def write(self, context: RequestContext, request: types.WriteShareGroupStateRequest) -> Any:
         return self._states.write(request)
 
-    def delete(self, context: RequestContext, request: Any) -> Any:
+    def delete(self, context: RequestContext, request: types.DeleteShareGroupStateRequest) -> Any:
         return self._states.delete(request)
 
-    def summary(self, context: RequestContext, request: Any) -> Any:
+    def summary(self, context: RequestContext, request: types.ReadShareGroupStateSummaryRequest) -> Any:
         return self._states.summary(request)
 
-    def describe_offsets(self, context: RequestContext, request: Any) -> Any:
+    def describe_offsets(
+        self, context: RequestContext, request: types.DescribeShareGroupOffsetsRequest
+    ) -> Any:
         return self._groups.describe_offsets(context, request)
 
-    def alter_offsets(self, context: RequestContext, request: Any) -> Any:
+    def alter_offsets(self, context: RequestContext, request: types.AlterShareGroupOffsetsRequest) -> Any:
         return self._groups.alter_offsets(context, request)
 
-    def delete_offsets(self, context: RequestContext, request: Any) -> Any:
+    def delete_offsets(self, context: RequestContext, request: types.DeleteShareGroupOffsetsRequest) -> Any:
         return self._groups.delete_offsets(context, request)

@@ -31,6 +31,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
+    _Request = types.ShareFetchRequest | types.ShareAcknowledgeRequest
 PARKED_BYTES = 4_000
 """Memory of a waiting ShareFetch, without its partitions."""
 PARKED_PARTITION_BYTES = 800
@@ -243,14 +244,14 @@ class ShareFetchHandler(GuardedHandler):
         return {"leader_id": assigned.leader_id, "leader_epoch": assigned.leader_epoch}
 
 
-def _identity(request: Any) -> tuple[str, str]:
+def _identity(request: _Request) -> tuple[str, str]:
     """Group and member of a request. Raises ApiError(INVALID_REQUEST)."""
     if not request.group_id or not request.member_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, "expected a group id and a member id, got none")
     return request.group_id, request.member_id
 
 
-def _acknowledgements(group_id: str, request: Any) -> _Asked:
+def _acknowledgements(group_id: str, request: _Request) -> _Asked:
     """Copies: the request refers to a received frame."""
     asked: dict[SharePartitionKey, list[Acknowledgement]] = {}
     for topic in request.topics:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.coordinator.share_states.machine import ShareStates, StateWrite
 from tidelog.broker.coordinator.share_states.records import batch_values, batches_of
@@ -25,6 +25,16 @@ STATES_AT_ONCE = 20
 """They wait for one flush together."""
 _ELEMENTS_PER_STATE = 10
 """See `protocol.steps`."""
+if TYPE_CHECKING:
+    from tidelog.protocol import message_types as types
+
+    _Request = (
+        types.InitializeShareGroupStateRequest
+        | types.ReadShareGroupStateRequest
+        | types.WriteShareGroupStateRequest
+        | types.DeleteShareGroupStateRequest
+        | types.ReadShareGroupStateSummaryRequest
+    )
 _Ask = Callable[[SharePartitionKey, Any], Callable[[ShareStates], Any]]
 
 
@@ -35,7 +45,7 @@ class ShareStatesHandler:
         self._coordinator = services.share.coordinator
         self._turns = services.turns
 
-    async def initialize(self, request: Any) -> Mapping[str, object]:
+    async def initialize(self, request: types.InitializeShareGroupStateRequest) -> Mapping[str, object]:
         return await self._each(
             request,
             lambda key, each: (
@@ -43,7 +53,7 @@ class ShareStatesHandler:
             ),
         )
 
-    async def read(self, request: Any) -> Mapping[str, object]:
+    async def read(self, request: types.ReadShareGroupStateRequest) -> Mapping[str, object]:
         return await self._each(
             request,
             lambda key, each: lambda machine: partial(machine.read, key, each.leader_epoch),
@@ -54,7 +64,7 @@ class ShareStatesHandler:
             },
         )
 
-    async def write(self, request: Any) -> Mapping[str, object]:
+    async def write(self, request: types.WriteShareGroupStateRequest) -> Mapping[str, object]:
         def ask(key: SharePartitionKey, each: Any) -> Callable[[ShareStates], Any]:
             batches = batches_of(each.state_batches)
             asked = StateWrite(
@@ -68,10 +78,10 @@ class ShareStatesHandler:
 
         return await self._each(request, ask)
 
-    async def delete(self, request: Any) -> Mapping[str, object]:
+    async def delete(self, request: types.DeleteShareGroupStateRequest) -> Mapping[str, object]:
         return await self._each(request, lambda key, each: lambda machine: partial(machine.delete, key))
 
-    async def summary(self, request: Any) -> Mapping[str, object]:
+    async def summary(self, request: types.ReadShareGroupStateSummaryRequest) -> Mapping[str, object]:
         return await self._each(
             request,
             lambda key, each: lambda machine: partial(machine.summary, key),
@@ -84,7 +94,7 @@ class ShareStatesHandler:
         )
 
     async def _each(
-        self, request: Any, ask: _Ask, found: Callable[[Any], Mapping[str, object]] = lambda _: {}
+        self, request: _Request, ask: _Ask, found: Callable[[Any], Mapping[str, object]] = lambda _: {}
     ) -> Mapping[str, object]:
         async def answer(topic_id: Any, each: Any) -> dict[str, object]:
             key = SharePartitionKey(request.group_id, topic_id, each.partition)
