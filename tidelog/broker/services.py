@@ -305,10 +305,14 @@ class Services:
         if self.fetchers is not None:
             await self.fetchers.close()
         await self.peers.close()
-        if self._share is not None:
-            await self._share.close()
         if self.in_sync_sets is not None:
             await self.in_sync_sets.stop()
+        if not clean:
+            # What coordinators wrote last waits for followers, which cannot ask any more.
+            for replica in list(self.replicas.values()):
+                replica.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._share is not None:
+            await self._share.close()
         await self.transactions.close()
         await self.groups.close()
         await self.producer_ids.close()

@@ -75,5 +75,6 @@ class Share:
         """Wait until what began is done."""
         for task in list(self._tasks):
             task.cancel()
+        self.states.stop_waiting()
         await self.partitions.close()
         await self.coordinator.close()

@@ -44,6 +44,11 @@ class ShareStatesClient:
         self._coordinator = coordinator
         self._peers = peers
         self._node_id = node_id
+        self._is_closing = False
+
+    def stop_waiting(self) -> None:
+        """Ask nothing again from now on: the broker stops."""
+        self._is_closing = True
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         await self._asked(
@@ -138,7 +143,7 @@ class ShareStatesClient:
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
                 return read(await self._answer(node_id, key, api_key, values))
             except ApiError as error:
-                if error.code not in _RETRIABLE or loop.time() >= deadline:
+                if error.code not in _RETRIABLE or loop.time() >= deadline or self._is_closing:
                     raise
             await asyncio.sleep(_RETRY_SECONDS)
 
