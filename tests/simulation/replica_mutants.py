@@ -14,7 +14,7 @@ from tests.simulation.scenarios import Scenario, Stage
 from tests.simulation.world import Shape
 from tidelog.broker.cluster import controller, membership, reassignment
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.handlers import fetch, fetch_sessions
+from tidelog.broker.handlers import fetch, fetch_reading, fetch_sessions
 from tidelog.broker.replicas import topics
 from tidelog.broker.replicas.in_sync_sets import InSyncSets
 from tidelog.broker.replicas.leadership import Leadership
@@ -170,7 +170,7 @@ MUTANTS: Final = {
     ),
     "diverging": Mutant(
         "a follower cuts back what its leader does not have",
-        ((fetch, "_diverging", _nothing),),
+        ((fetch, "diverging", _nothing), (fetch_reading, "diverging", _nothing)),
         _LACKS,
         _played(replica_scenarios.leader_comes_back_with_what_nobody_else_has),
     ),
@@ -207,7 +207,7 @@ MUTANTS: Final = {
     ),
     "readable": Mutant(
         "consumers read what is committed, at a follower too",
-        ((fetch, "_level_of", _all_that_is_written),),
+        ((fetch, "level_of", _all_that_is_written), (fetch_reading, "level_of", _all_that_is_written)),
         "a record is read that is not committed",
         Scenario(replica_scenarios.follower_has_what_is_not_committed, brokers=2, replicas=2, has_racks=True),
     ),

@@ -92,7 +92,7 @@ class Client:
     [
         pytest.param([fetch], produce, 35, 55, id="Produce"),
         pytest.param([produce, produce], produce, 31, 44, id="Produce in a stream"),
-        pytest.param([produce], fetch, 29, 38, id="Fetch"),
+        pytest.param([produce], fetch, 31, 40, id="Fetch"),
     ],
 )
 async def test_a_request_passes_few_files_and_seldom_returns_to_one(

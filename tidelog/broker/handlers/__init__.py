@@ -13,6 +13,8 @@
 - `error_answers`: the answers to requests that fail as a whole: one error in every place of a response where
   it can be
 - `fetch`: Fetch: whole batches from the page cache; the high watermark wakes long polls
+- `fetch_budget`: what one pass over the partitions of a Fetch may still read, and what it has read
+- `fetch_reading`: reads the partitions of a Fetch, one after the other
 - `fetch_sessions`: incremental fetch sessions (KIP-227): the broker remembers what a consumer requested
 - `followed`: which partitions of a follower's session its next answer has to look at
 - `leader_hints`: the new leaders, in answers of Produce and Fetch that refuse (KIP-951)

@@ -4,11 +4,8 @@ Owns the answer to a FetchRequest. Available data is answered at once. Otherwise
 high watermark of a partition moves (no timer except max_wait_ms, no disk access meanwhile) and reads again.
 
 Invariants:
-- records are never decoded, and a batch is never cut;
 - what was appended before the request arrived may have been acknowledged with acks=1: an answer that lacks it
   waits for its flush, also beyond max_wait_ms, but at most `FLUSH_PATIENCE_SECONDS`;
-- the first partition with data gives at least one batch, whatever the limits, so that a consumer with a limit
-  below the batch size makes progress (KIP-74); after it both limits apply;
 - a consumer of committed records gets what lies before the last stable offset, aborted records and markers
   included, and the aborted transactions among them: it leaves those out itself;
 - a follower gets what is written, which the leader flushes at the same time; it has durably what lies before
@@ -32,33 +29,24 @@ import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
-from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions, PartitionKey
+from tidelog.broker.handlers.fetch_budget import FetchBudget
+from tidelog.broker.handlers.fetch_reading import FetchPass, diverging, level_of, name_of, replica_of
+from tidelog.broker.handlers.fetch_sessions import NO_SESSION, FetchContext, FetchSessions
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replica_log import all_flushed
 from tidelog.broker.security.required_access import CLUSTER_ACTION, READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.broker.storage.disk import ColdRead
-from tidelog.broker.storage.log_types import READ_COMMITTED, READ_WRITTEN, LogEnds, Read, ReadResult
 from tidelog.broker.storage.readable_log import ReadableLog, RemoteFound, RemoteRead
 from tidelog.protocol.acls import CLUSTER_NAME
-from tidelog.protocol.errors import ApiError, ErrorCode, again
-from tidelog.protocol.hot import (
-    FIRST_BY_ID,
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequest,
-    FetchResponse,
-    TopicKey,
-)
-from tidelog.protocol.records import BATCH_HEADER_SIZE, read_batch_header
+from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.hot import FIRST_BY_ID, FetchPartitionResult, FetchRequest, FetchResponse, TopicKey
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, finish
-from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
 
 if TYPE_CHECKING:
     from tidelog.broker.handlers.followed import Followed
@@ -72,30 +60,6 @@ SESSION_PARTITION_BYTES = 550
 """Memory of each partition of a fetch session, in a topic of its own that is named by id."""
 _SESSIONS_PART = 4
 """Sessions may take this part of `queued.max.bytes`: they remain after their connections have closed."""
-_MOST_EMPTY_FILES = 64
-"""Read for one partition in one step."""
-STEP_COST_READ = 4
-"""Reading one partition counts as this many elements (see `protocol.steps`)."""
-_NO_REPLICA: Final = -1
-_Remote: TypeAlias = Mapping[tuple[ReadableLog, int], RemoteFound | ApiError]
-"""What remote storage gave, by log and offset."""
-
-
-class _Reading(NamedTuple):
-    """What one pass over the partitions of a request has read."""
-
-    results: list[tuple[TopicKey, FetchPartitionResult, bool]]
-    size_bytes: int
-    sizes: dict[str, int]
-    """Record bytes by topic."""
-    must_answer: bool
-    """A partition has an error, which is always answered at once."""
-    throttled_bytes: int
-    """Of replicas that the quota of replication holds for."""
-    left: list[PartitionKey]
-    """What a follower's next request has to check again: errors, and what did not fit into this answer."""
-    remote: Sequence[RemoteRead] = ()
-    """What has to be read from remote storage before this is complete."""
 
 
 class FetchHandler(GuardedHandler):
@@ -147,7 +111,9 @@ class FetchHandler(GuardedHandler):
             fetch = yield from self._note_follower(fetch, request)
         by_range = context.connection.sends_files
         try:
-            reading = yield from self._read(fetch, request, nowait=True, by_range=by_range)
+            reading = yield from FetchPass(
+                self._services, fetch, request, nowait=True, by_range=by_range
+            ).read()
         except ColdRead:
             return self._parked(fetch, request, is_cold=True, by_range=by_range)
         if reading.remote:
@@ -185,7 +151,7 @@ class FetchHandler(GuardedHandler):
         unknown ones. A follower reads all topics or none."""
         pace = Pace(CHECKS_PER_STEP)
         refused = []
-        names = dict.fromkeys(_name_of(topic, fetch) for topic, _ in fetch.partitions)
+        names = dict.fromkeys(name_of(topic, fetch) for topic, _ in fetch.partitions)
         if replica_id >= 0:
             if self._access.allows(context, CLUSTER_ACTION, CLUSTER_NAME):
                 return frozenset()
@@ -213,7 +179,7 @@ class FetchHandler(GuardedHandler):
             session.due = Followed(
                 config.replica_lag_time_max_ms,
                 config.broker_session_timeout_ms,
-                sees_marks=self._selects_replicas,
+                sees_marks=bool(self._services.config.replica_selector_class),
             )
         followed = _followed(fetch)
         partitions = fetch.partitions
@@ -225,10 +191,10 @@ class FetchHandler(GuardedHandler):
             key = topic, wanted.partition
             is_due = False
             try:
-                replica = self._replica(fetch, topic, wanted.partition)
+                replica = replica_of(self._services, fetch, topic, wanted.partition)
                 if followed is not None:
                     followed.watch(key, replica)
-                is_due = _diverging(replica, wanted, request) is not None
+                is_due = diverging(replica, wanted, request) is not None
                 if is_known and not is_due and in_sync_sets is not None:
                     offset, start_offset = wanted.fetch_offset, wanted.log_start_offset
                     if replica.fetched_by(
@@ -238,7 +204,7 @@ class FetchHandler(GuardedHandler):
                 if looks_at_all and session is not None:
                     is_due |= session.is_outdated(key, replica.high_watermark, replica.log.start_offset)
             except ApiError:
-                is_due = True  # `_read` answers with it.
+                is_due = True  # `FetchPass` answers with it.
             if followed is not None and looks_at_all and is_due:
                 followed.come_again(key)
             if pace.spent():
@@ -253,7 +219,7 @@ class FetchHandler(GuardedHandler):
         looked_at = [(topic, wanted.partition) for topic, wanted in fetch.partitions]
         due = followed.take((), ())
         for topic, partition in due:
-            replica = self._replicas.get((_name_of(topic, fetch) or "", partition))
+            replica = self._replicas.get((name_of(topic, fetch) or "", partition))
             if replica is not None:
                 followed.watch((topic, partition), replica)
         return fetch._replace(partitions=session.requested(dict.fromkeys((*due, *looked_at))))
@@ -264,7 +230,7 @@ class FetchHandler(GuardedHandler):
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
         return LateAnswer.of(self._wait_and_read(fetch, request, is_cold, by_range), held_bytes)
 
-    def _is_enough(self, reading: _Reading, fetch: FetchContext, request: FetchRequest) -> bool:
+    def _is_enough(self, reading: FetchBudget, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer now, without waiting for more records."""
         if reading.size_bytes >= (request.min_bytes or 1) or reading.must_answer:
             return True
@@ -287,142 +253,6 @@ class FetchHandler(GuardedHandler):
                 yield
         return behind
 
-    def _read(
-        self,
-        fetch: FetchContext,
-        request: FetchRequest,
-        *,
-        nowait: bool,
-        by_range: bool,
-        remote: _Remote | None = None,
-    ) -> Steps[_Reading]:
-        """Read every partition in order under the limits. Raises ColdRead when `nowait`. `remote` is what
-        remote storage gave of what an earlier reading lacked."""
-        pace, level = Pace(), _level_of(request)
-        is_cut_off = request.replica_id < 0 and self._services.is_cut_off
-        # Only who says its rack is sent to a follower.
-        may_follow = bool(request.rack_id and self._selects_replicas and not is_cut_off)
-        # Else what consumers read there would come with the next records only (KIP-392).
-        tells_marks = request.replica_id >= 0 and self._selects_replicas
-        left = min(request.max_bytes, self._max_bytes)
-        if self._memory.is_short:
-            left = min(left, self._memory.share_bytes)
-        size = 0
-        sizes: dict[str, int] = {}
-        must_answer = False
-        throttled_bytes = 0
-        quota = self._services.leader_quota if request.replica_id >= 0 else None
-        wanted_remote: list[RemoteRead] = []
-        results = []
-        left_over: list[PartitionKey] = []
-        for topic, wanted in fetch.partitions:
-            if pace.spent(STEP_COST_READ):
-                yield
-            try:
-                replica = self._replica(fetch, topic, wanted.partition)
-                if is_cut_off:
-                    self._services.check_not_replaced(replica)
-                diverging = _diverging(replica, wanted, request)
-                if diverging is not None:
-                    must_answer = True
-                    left_over.append((topic, wanted.partition))
-                    results.append((topic, diverging, False))
-                    continue
-                ends = replica.ends
-                if tells_marks and fetch.is_behind(topic, wanted.partition, ends.high_watermark):
-                    must_answer = True
-                if (
-                    may_follow
-                    and (preferred := self._preferred_replica(replica, wanted, request)) is not None
-                ):
-                    must_answer = True
-                    result = _found(replica, ends, level, (), None)._replace(preferred_read_replica=preferred)
-                    results.append((topic, result, False))
-                    continue
-                is_throttled = quota is not None and quota.holds_for(
-                    replica.log.config.leader_replication_throttled_replicas, replica.partition
-                )
-                is_exceeded = quota is not None and is_throttled and quota.delay_seconds(throttled_bytes) > 0
-                if is_exceeded and not replica.has_in_sync(request.replica_id):
-                    left_over.append((topic, wanted.partition))
-                    results.append((topic, _found(replica, ends, level, (), None), False))
-                    continue
-                most_bytes = min(wanted.partition_max_bytes, max(left, 0))
-                upper_offset = ends.visible(level)
-                read = Read(wanted.fetch_offset, most_bytes, upper_offset, size == 0, nowait, by_range)
-                is_before = level == READ_WRITTEN and wanted.fetch_offset < replica.log.start_offset
-                aborted = None
-                try:
-                    if is_before:
-                        found = _read_over_start(replica, read)
-                    else:
-                        found = replica.read(read, may_follow=may_follow)
-                        if level != READ_WRITTEN:
-                            found = _past_empty_files(replica, read, found)
-                    if request.isolation_level == READ_COMMITTED:
-                        aborted = replica.aborted_transactions(read, found)
-                except ApiError as error:
-                    if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
-                        raise
-                    found, aborted = _remote_found(replica.log, read, remote)
-                    if remote is None and (most_bytes or not wanted_remote):
-                        wanted_remote.append(_remote_read(replica, read, request, is_first=not wanted_remote))
-                        left -= most_bytes
-            except ApiError as error:
-                must_answer = True
-                left_over.append((topic, wanted.partition))
-                results.append((topic, _failed(wanted.partition, error.code, request), False))
-                continue
-            read_bytes = sum(map(len, found.records))
-            if read_bytes:
-                # A read ends with its segment or at a limit, so waiting adds nothing of this partition.
-                must_answer = must_answer or found.next_offset < upper_offset
-                size += read_bytes
-                throttled_bytes += read_bytes if is_throttled else 0
-                if level != READ_WRITTEN:  # As in Kafka, copies are not what clients read.
-                    sizes[replica.topic] = sizes.get(replica.topic, 0) + read_bytes
-            elif wanted.fetch_offset < upper_offset:
-                left_over.append((topic, wanted.partition))
-            left -= read_bytes
-            if aborted:
-                pace.left -= len(aborted)
-            answer = _found(replica, ends, level, found.records, aborted)
-            results.append((topic, answer, read_bytes > 0))
-        left_out = wanted_remote if remote is None else ()
-        return _Reading(results, size, sizes, must_answer, throttled_bytes, left_over, left_out)
-
-    @property
-    def _selects_replicas(self) -> bool:
-        return bool(self._services.config.replica_selector_class)
-
-    def _preferred_replica(
-        self, replica: Replica, wanted: FetchPartition, request: FetchRequest
-    ) -> int | None:
-        """The broker that a consumer is to read instead of this leader (KIP-392)."""
-        if replica.leadership is None or request.replica_id >= 0:
-            return None
-        from tidelog.broker.replicas.replica_selector import preferred_replica
-
-        catalog = self._services.catalog
-        live = [node_id for node_id in replica.leadership.assigned.isr if self._services.is_live(node_id)]
-        return preferred_replica(
-            replica.leadership, request.rack_id, catalog.racks(), live, wanted.fetch_offset
-        )
-
-    def _replica(self, fetch: FetchContext, topic: TopicKey, partition: int) -> Replica:
-        """The replica to read. Raises ApiError."""
-        name = _name_of(topic, fetch)
-        if name in fetch.refused:
-            raise ApiError(READ_TOPIC.refusal)
-        if name is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        replica = self._replicas.get((name, partition))
-        if replica is None:
-            raise self._services.missing(name, partition)
-        if topic is not name and replica.topic_id != topic:
-            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        return replica
-
     async def _wait_and_read(
         self, fetch: FetchContext, request: FetchRequest, is_cold: bool, by_range: bool
     ) -> FetchResponse:
@@ -432,14 +262,16 @@ class FetchHandler(GuardedHandler):
         deadline = loop.time() + self._patience_ms(request) / 1000
         has_all = False
         followed = _followed(fetch)
-        reading: _Reading | None
+        reading: FetchBudget | None
         while True:
             # Watched before it is read, so that no change of a watermark is missed between the two.
             with _LongPoll(loop, request) as poll:
                 if followed is None:
                     await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
-                    reading = await loop.run_in_executor(None, self._read_cold, fetch, request, by_range)
+                    reading = await loop.run_in_executor(
+                        None, finish, self._read(fetch, request, nowait=False, by_range=by_range)
+                    )
                 else:
                     reading = await in_turns(self._read_or_none(fetch, request, by_range))
                 is_cold = reading is None
@@ -467,15 +299,15 @@ class FetchHandler(GuardedHandler):
 
     async def _with_remote(
         self, fetch: FetchContext, request: FetchRequest, reads: Sequence[RemoteRead]
-    ) -> _Reading:
+    ) -> FetchBudget:
         """Everything, with the data that remote storage returns within remote.fetch.max.wait.ms."""
         tiering = self._services.tiering
-        found: _Remote = {}
+        found: Mapping[tuple[ReadableLog, int], RemoteFound | ApiError] = {}
         if tiering is not None:
             found = await tiering.fetches.fetch(reads, self._services.config.remote_fetch_max_wait_ms)
         loop = asyncio.get_running_loop()
-        read = partial(self._read, fetch, request, by_range=False, remote=found)
-        return await loop.run_in_executor(None, lambda: finish(read(nowait=False)))
+        again = FetchPass(self._services, fetch, request, nowait=False, by_range=False, remote=found)
+        return await loop.run_in_executor(None, finish, again.read())
 
     async def _flushed(self, fetch: FetchContext, request: FetchRequest) -> None:
         """Return when what is appended now is visible, or when the disk takes too long for that."""
@@ -483,26 +315,30 @@ class FetchHandler(GuardedHandler):
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
                 await all_flushed(await self._services.turns.run(self._behind(fetch, request)))
 
+    def _read(
+        self, fetch: FetchContext, request: FetchRequest, *, nowait: bool, by_range: bool
+    ) -> Steps[FetchBudget]:
+        return FetchPass(self._services, fetch, request, nowait=nowait, by_range=by_range).read()
+
     def _read_or_none(
         self, fetch: FetchContext, request: FetchRequest, by_range: bool
-    ) -> Steps[_Reading | None]:
+    ) -> Steps[FetchBudget | None]:
         try:
-            return (yield from self._read(fetch, request, nowait=True, by_range=by_range))
+            return (
+                yield from FetchPass(self._services, fetch, request, nowait=True, by_range=by_range).read()
+            )
         except ColdRead:
             return None
-
-    def _read_cold(self, fetch: FetchContext, request: FetchRequest, by_range: bool) -> _Reading:
-        return finish(self._read(fetch, request, nowait=False, by_range=by_range))
 
     def _watched(self, fetch: FetchContext) -> Iterator[tuple[Replica, int]]:
         """The replicas of the requested partitions, and the most bytes that are wanted of each."""
         for topic, wanted in fetch.partitions:
-            name = _name_of(topic, fetch)
+            name = name_of(topic, fetch)
             replica = None if name is None else self._replicas.get((name, wanted.partition))
             if replica is not None:
                 yield replica, wanted.partition_max_bytes
 
-    def _respond(self, fetch: FetchContext, reading: _Reading) -> Steps[FetchResponse]:
+    def _respond(self, fetch: FetchContext, reading: FetchBudget) -> Steps[FetchResponse]:
         topics: list[tuple[TopicKey, list[FetchPartitionResult]]] = []
         for start in range(0, len(reading.results), CHECKS_PER_STEP):
             if start:
@@ -527,14 +363,6 @@ class FetchHandler(GuardedHandler):
         return FetchResponse(0, ErrorCode.NONE, session_id, topics)
 
 
-def _level_of(request: FetchRequest) -> int:
-    return READ_WRITTEN if request.replica_id >= 0 else request.isolation_level
-
-
-def _name_of(topic: TopicKey, fetch: FetchContext) -> str | None:
-    return topic if isinstance(topic, str) else fetch.names.get(topic)
-
-
 def _followed(fetch: FetchContext) -> Followed | None:
     return None if fetch.session is None else fetch.session.due  # type: ignore[return-value]
 
@@ -544,7 +372,7 @@ class _LongPoll:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, request: FetchRequest) -> None:
         self._loop = loop
-        self._level = _level_of(request)
+        self._level = level_of(request)
         self._limits: dict[Replica, int] = {}
         self._seen: dict[Replica, int] = {}
         self._gained: dict[Replica, int] = {}
@@ -596,94 +424,3 @@ class _LongPoll:
     def _wake(self) -> None:
         if not self._woken.done():
             self._woken.set_result(None)
-
-
-def _remote_read(replica: Replica, wanted: Read, request: FetchRequest, *, is_first: bool) -> RemoteRead:
-    wanted = wanted._replace(nowait=False, by_range=False, at_least_one=wanted.at_least_one and is_first)
-    return RemoteRead(replica.log, wanted, request.isolation_level == READ_COMMITTED)
-
-
-def _remote_found(log: ReadableLog, wanted: Read, remote: _Remote | None) -> RemoteFound:
-    """Nothing, while remote storage has not given it. Raises ApiError."""
-    found = None if remote is None else remote.get((log, wanted.offset))
-    if isinstance(found, ApiError):
-        raise again(found)
-    return found or (ReadResult([], wanted.offset), [])
-
-
-def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
-    """For a follower that ends before the log's start, within which DeleteRecords put that, the batch that it
-    needs next. Raises ApiError (OFFSET_OUT_OF_RANGE where that batch is not here)."""
-    found = replica.read(wanted._replace(offset=replica.log.start_offset, by_range=False))
-    if not found.records or read_batch_header(found.records[0]).base_offset != wanted.offset:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    return found
-
-
-def _past_empty_files(replica: Replica, wanted: Read, found: ReadResult) -> ReadResult:
-    """What was found for a consumer, or the batches after it if it is one batch without records: all that
-    compaction left of a file. kafka-go reads the topic again from offset 1 after such an answer."""
-    for _ in range(_MOST_EMPTY_FILES):
-        if found.next_offset >= wanted.upper_offset or sum(map(len, found.records)) != BATCH_HEADER_SIZE:
-            break
-        found = replica.read(wanted._replace(offset=found.next_offset), may_follow=True)
-    return found
-
-
-def _diverging(
-    replica: Replica, wanted: FetchPartition, request: FetchRequest
-) -> FetchPartitionResult | None:
-    """Where the reader's log diverges from this one, if it does (KIP-595), so that it can truncate there.
-
-    Raises ApiError if this replica does not serve that reader.
-    """
-    replica.check_leader_epoch(wanted.current_leader_epoch)
-    if request.replica_id >= 0:
-        replica.check_follower(request.replica_id)
-    if wanted.last_fetched_epoch == NO_LEADER_EPOCH:
-        return None
-    epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
-        return None
-    if epoch == NO_LEADER_EPOCH:
-        raise ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"leader epoch {wanted.last_fetched_epoch} is not known here"
-        )
-    ends = replica.ends
-    return FetchPartitionResult(
-        wanted.partition,
-        ErrorCode.NONE,
-        ends.high_watermark,
-        ends.last_stable,
-        replica.log.start_offset,
-        records=(),
-        diverging_epoch=(epoch, end_offset),
-    )
-
-
-def _found(
-    replica: Replica,
-    ends: LogEnds,
-    level: int,
-    records: Sequence[Buffer],
-    aborted: Sequence[tuple[int, int]] | None,
-) -> FetchPartitionResult:
-    return FetchPartitionResult(
-        replica.partition,
-        ErrorCode.NONE,
-        ends.high_watermark,
-        ends.last_stable,
-        replica.log.start_offset if level == READ_WRITTEN else replica.log.log_start_offset,
-        aborted,
-        _NO_REPLICA,
-        records,
-    )
-
-
-def _failed(index: int, code: int, request: FetchRequest) -> FetchPartitionResult:
-    return FetchPartitionResult(
-        index,
-        code,
-        aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
-        records=(),
-    )
