@@ -24,7 +24,7 @@ class _Without(Tidelog):
 class _NoStream(_Without):
     name = "no stream"
     statements = (
-        "from tidelog.broker.net.dispatch import Dispatcher as d; d._look_for_stream = lambda *_: None",
+        "from tidelog.broker.net.produce_stream import ProduceStream as s; s.after = lambda *_: None",
     )
 
 

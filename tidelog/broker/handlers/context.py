@@ -32,21 +32,21 @@ class LateAnswer:
     Not a Future, which costs more than all else that a one-record request does between disk and wire.
     """
 
-    __slots__ = ("_call", "_effect_call", "_value", "held_bytes", "is_effective", "is_given", "task")
+    # Class attributes until one is set: most answers need one of them.
+    held_bytes = 0
+    """How much memory the request holds until it takes effect."""
+    is_effective = True
+    """While it is not, later requests of its connection wait."""
+    is_given = False
+    task: asyncio.Future[Any] | None = None
+    """What gives it; None if that cannot be cancelled."""
+    _value: Any = None
+    _call: Callable[[Any], None] | None = None
+    _effect_call: Callable[[], None] | None = None
 
     def __init__(self, held_bytes: int = 0, *, is_effective: bool = True) -> None:
-        """`held_bytes` is how much memory the request holds until it takes effect.
-
-        If it is not effective yet, later requests of its connection wait for `take_effect`.
-        """
-        self.is_given = False
         self.held_bytes = held_bytes
         self.is_effective = is_effective
-        self.task: asyncio.Future[Any] | None = None
-        """What gives it; None if that cannot be cancelled."""
-        self._value: Any = None
-        self._call: Callable[[Any], None] | None = None
-        self._effect_call: Callable[[], None] | None = None
 
     @classmethod
     def of(cls, answering: Awaitable[Any], held_bytes: int = 0) -> Self:

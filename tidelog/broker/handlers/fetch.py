@@ -340,6 +340,7 @@ class FetchHandler(GuardedHandler):
 
     def _respond(self, fetch: FetchContext, reading: FetchBudget) -> Steps[FetchResponse]:
         topics: list[tuple[TopicKey, list[FetchPartitionResult]]] = []
+        followed = _followed(fetch)
         for start in range(0, len(reading.results), CHECKS_PER_STEP):
             if start:
                 yield
@@ -353,7 +354,7 @@ class FetchHandler(GuardedHandler):
                 topics[-1][1].append(result)
         if reading.throttled_bytes and self._services.leader_quota is not None:
             self._services.leader_quota.moved(reading.throttled_bytes)
-        if (followed := _followed(fetch)) is not None:
+        if followed is not None:
             for key in reading.left:
                 followed.come_again(key)
         for name, size_bytes in reading.sizes.items():

@@ -36,13 +36,8 @@ class FetchBudget:
         """What has to be read from remote storage before this is complete."""
 
     def most_bytes(self, partition_max_bytes: int) -> int:
-        """What may be read of the next partition; more if `needs_one`."""
+        """What may be read of the next partition; the first with data may give more."""
         return min(partition_max_bytes, max(self._left_bytes, 0))
-
-    @property
-    def needs_one(self) -> bool:
-        """The next partition may give one batch of any size."""
-        return self.size_bytes == 0
 
     def answer_without_records(
         self, topic: TopicKey, result: FetchPartitionResult, *, comes_again: bool, at_once: bool = True

@@ -112,7 +112,7 @@ class FetchPass:
             wanted.fetch_offset,
             budget.most_bytes(wanted.partition_max_bytes),
             ends.visible(level),
-            budget.needs_one,
+            not budget.size_bytes,
             self._nowait,
             self._by_range,
         )

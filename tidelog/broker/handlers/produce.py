@@ -92,7 +92,7 @@ class ProduceHandler(GuardedHandler):
         self._refused_batches = RefusedBatches()
         self.clock_ms = services.clock_ms
         self._loop = asyncio.get_running_loop()
-        self._batch_appended = self._metrics.batch_appended
+        self.batch_appended = self._metrics.batch_appended
         self.deadlines = Deadlines()
         self._inspection = BatchInspection(services)
         self._transactions = ProduceTransactions(services, self._access)
@@ -139,7 +139,10 @@ class ProduceHandler(GuardedHandler):
             pending = self._append(context, request, topic, index, records, Effort(), results, response, None)
         except TooMuchError:
             return self._append_late(context, copied(request))
-        return self._answer(context, request, response, pending)
+        if request.acks == 0:
+            self._close_if_refused(context, response)
+            return None
+        return response if pending is None or pending.is_given else pending
 
     def _append_many(
         self, context: RequestContext, request: ProduceRequest
@@ -230,7 +233,10 @@ class ProduceHandler(GuardedHandler):
                 yield
         if pending is not None:
             pending.all_appended()
-        return self._answer(context, request, response, pending)
+        if request.acks == 0:
+            self._close_if_refused(context, response)
+            return None
+        return response if pending is None or pending.is_given else pending
 
     def _append(
         self,
@@ -274,34 +280,18 @@ class ProduceHandler(GuardedHandler):
         # Not by the constructor, whose defaults cost as much as all the rest.
         fields = index, code, base_offset, append_time_ms, start_offset, None, (), NO_LEADER
         results.append(_new_tuple(ProducePartitionResult, fields))
-        self.count_append(topic, replica, result, records, len(records))
+        if result.duplicate:
+            self.count_duplicate(replica, result, records)
+        else:
+            self.batch_appended(topic, result.last_offset - base_offset + 1, len(records))
         return pending
 
-    def count_append(
-        self, topic: str, replica: Replica, result: AppendResult, batch: Buffer, size_bytes: int
-    ) -> None:
-        """Count a batch that was stored, or was stored before; or some that were stored, of which `batch` is
-        the first."""
-        base_offset, last_offset, _, _, is_duplicate = result
-        if is_duplicate:
-            in_window = base_offset >= 0
-            self._metrics.duplicate("in_window" if in_window else "below_window")
-            producer_id = read_batch_header(batch).producer_id
-            self._outcomes.duplicate(_place(replica), producer_id, self.clock_ms(), in_window=in_window)
-        else:
-            self._batch_appended(topic, last_offset - base_offset + 1, size_bytes)
-
-    def _answer(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        response: ProduceResponse,
-        pending: PendingProduce | None,
-    ) -> ProduceResponse | PendingProduce | None:
-        if request.acks == 0:
-            self._close_if_refused(context, response)
-            return None
-        return response if pending is None or pending.is_given else pending
+    def count_duplicate(self, replica: Replica, result: AppendResult, batch: Buffer) -> None:
+        """Count a batch that was stored before."""
+        in_window = result.base_offset >= 0
+        self._metrics.duplicate("in_window" if in_window else "below_window")
+        producer_id = read_batch_header(batch).producer_id
+        self._outcomes.duplicate(_place(replica), producer_id, self.clock_ms(), in_window=in_window)
 
     def _close_if_refused(self, context: RequestContext, response: ProduceResponse) -> None:
         """Raise CloseConnection when anything of an acks=0 request was not stored."""

@@ -85,10 +85,7 @@ class Deadlines:
 class PendingProduce(LateAnswer):
     """A ProduceRequest whose batches are written and not yet durable: a CommitWaiter for all of them."""
 
-    __slots__ = ("_deadlines", "_parts", "_remaining", "deadline", "response")
-
     def __init__(self, response: ProduceResponse, timeout_ms: int, deadlines: Deadlines) -> None:
-        super().__init__()
         self.response = response
         self.deadline = 0.0
         self._deadlines = deadlines

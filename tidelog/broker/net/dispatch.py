@@ -22,7 +22,6 @@ from typing import Final, Never, Protocol
 
 from tidelog.broker.handlers.connection_state import AuthenticationStep, ConnectionState
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
-from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.net.answers import Answers
@@ -33,7 +32,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.served_apis import SERVED_APIS, unsupported_api_versions_body
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.framing import RequestHeader, decode_request_header, encode_response_frame
-from tidelog.protocol.hot import ProduceRequest, ProduceShape
+from tidelog.protocol.hot import ProduceRequest
 from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 from tidelog.protocol.types import Buffer
@@ -115,18 +114,28 @@ class Dispatcher:
             raise BadRequest(str(error), exchange.header) from None
         exchange.request = request
         if route.produces is not None and request.__class__ is ProduceRequest:
-            self._look_for_stream(client, exchange, route.produces, frame, request)
+            # Begun with the second of two like requests, so that no time is lost where each differs.
+            transactional_id, acks, timeout_ms, topics = request
+            topic = topics[0][0] if topics else ""
+            likeness = (route, exchange.header.client_id, transactional_id, acks, timeout_ms, topic)
+            if likeness != client.last_produce:
+                client.last_produce = likeness
+            elif acks:
+                client.stream = ProduceStream.after(self.answers, exchange, route.produces, frame)
         try:
             result = route.handle(exchange, request)
             if result.__class__ is GeneratorType:
                 result = yield from result
         except Exception as error:
             return (yield from self.answers.answer(exchange, error))
-        if not isinstance(result, _LATE):
-            exchange.handled(None)
+        exchange.is_handled = True
+        late = None
+        if isinstance(result, _LATE):
+            late = result if isinstance(result, LateAnswer) else LateAnswer.of(result)
+        if exchange.task is not None:
+            exchange.handled(late)
+        if late is None:
             return (yield from self.answers.answer(exchange, result))
-        late = result if isinstance(result, LateAnswer) else LateAnswer.of(result)
-        exchange.handled(late)
         if len(frame) > _PINNABLE_FRAME_BYTES and isinstance(request, ProduceRequest):
             exchange.request = yield from _without_records(request)
         return late
@@ -137,26 +146,6 @@ class Dispatcher:
         """The other steps of a request of many elements."""
         async with nullcontext() if exchange.route.is_hot else self._long_requests:
             return await self.answers.in_turns(exchange, steps)
-
-    def _look_for_stream(
-        self,
-        client: ProducingClient,
-        exchange: Exchange,
-        handler: ProduceHandler,
-        frame: memoryview,
-        request: ProduceRequest,
-    ) -> None:
-        """Begin a stream with the second of two like requests, so that no time is lost where each differs."""
-        route = exchange.route
-        transactional_id, acks, timeout_ms, topics = request
-        topic = topics[0][0] if topics else ""
-        likeness = (route, exchange.header.client_id, transactional_id, acks, timeout_ms, topic)
-        if likeness != client.last_produce:
-            client.last_produce = likeness
-        elif acks:
-            shape = ProduceShape.of(route.version, frame, request)
-            if shape is not None:
-                client.stream = ProduceStream(self.answers, exchange, handler, shape)
 
     def dispatch_metered(
         self, client: ProducingClient, frame: memoryview, started: float

@@ -118,7 +118,7 @@ class Exchange(RequestContext, Waiting):
     is_handled = False
     """The handler has returned, or its steps are done."""
     _is_over = False
-    _task: asyncio.Future[Any] | None = None
+    task: asyncio.Future[Any] | None = None
     """What works on the answer, if that can be cancelled."""
 
     def __init__(
@@ -158,9 +158,8 @@ class Exchange(RequestContext, Waiting):
         self._work(work)
 
     def handled(self, late: LateAnswer | None) -> None:
-        """The handler has given the answer, or gives it `late`; a long request may have waited for this."""
-        self.is_handled = True
-        if self._task is None or self._is_over:
+        """The handler of a long request has given the answer, or gives it `late`."""
+        if self._is_over:
             return
         if late is not None and not late.is_effective:
             self._hold(late)
@@ -191,28 +190,29 @@ class Exchange(RequestContext, Waiting):
         return max(self.request.max_bytes, 0) if isinstance(self.request, FetchRequest) else 0
 
     def _wait_on(self, late: LateAnswer) -> None:
-        self._task = late.task
+        self.task = late.task
         late.then(self._given)
 
     def _given(self, value: Any) -> None:
         """The late answer has its value. Raises nothing: other callbacks run after this one."""
         if self._is_over:
             return
-        self._task = None
+        self.task = None
         try:
             steps = self._answers.answer(self, value)
             try:
                 next(steps)
             except StopIteration as end:
-                self._end(end.value)
+                self._is_over, self.answer = True, end.value
+                self.client.answer_ready(self)
             else:
                 self._work(self._answers.in_turns(self, steps))
         except Exception as error:
             self._answers.log_unexpected(self, error)
 
     def _work(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task = asyncio.ensure_future(work)
-        self._task.add_done_callback(self._worked)
+        self.task = asyncio.ensure_future(work)
+        self.task.add_done_callback(self._worked)
 
     def _worked(self, task: asyncio.Future[list[Buffer] | LateAnswer]) -> None:
         """The steps of a long request or of a long answer are done."""
@@ -237,9 +237,9 @@ class Exchange(RequestContext, Waiting):
     def abandon(self) -> None:
         """The client has disconnected: a task (a long poll) is cancelled, an append is completed."""
         self._is_over = True
-        if self._task is not None and self.route.api_key != ApiKey.PRODUCE:
-            self._task.cancel()
+        if self.task is not None and self.route.api_key != ApiKey.PRODUCE:
+            self.task.cancel()
 
     def interrupt(self) -> None:
-        if self._task is not None and self.route.may_be_long:
-            self._task.cancel()
+        if self.task is not None and self.route.may_be_long:
+            self.task.cancel()

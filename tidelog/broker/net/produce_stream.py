@@ -56,6 +56,14 @@ class ProduceStream:
         self._match = shape.match
         self._topic = named(shape.topic, handler.name_of)
 
+    @classmethod
+    def after(
+        cls, answers: Answers, exchange: Exchange, handler: ProduceHandler, frame: memoryview
+    ) -> ProduceStream | None:
+        """A stream of requests like this one; None if they can be of none."""
+        shape = ProduceShape.of(exchange.route.version, frame, exchange.request)
+        return None if shape is None else cls(answers, exchange, handler, shape)
+
     def serve(
         self, frames: list[memoryview], started: float, most: int = MOST_AT_ONCE
     ) -> list[Buffer] | AwaitedProduce | None:
@@ -92,18 +100,25 @@ class ProduceStream:
                 waiting = AwaitedProduce(self, ids, index, replica, started)
                 result = replica.when(awaited, written, waiting, 0)
                 if not waiting.is_durable:
-                    handler.count_append(topic, replica, result, batches[0], sum(map(len, batches)))
+                    self._count(replica, result, batches)
                     # From here on they are answered when they are durable, before by `_failed`.
                     waiting.result = result
                     handler.deadlines.begin(waiting, shape.timeout_ms)
                     del frames[-count:]
                     return waiting
-            handler.count_append(topic, replica, result, batches[0], sum(map(len, batches)))
+            self._count(replica, result, batches)
             answer = self.answer(ids, index, result, started)
             del frames[-count:]
             return [answer]
         except Exception as error:
             return self._failed(frames, len(ids), error, started)
+
+    def _count(self, replica: Replica, result: AppendResult, batches: list[memoryview]) -> None:
+        if result.duplicate:
+            self.handler.count_duplicate(replica, result, batches[0])
+        else:
+            size_bytes, count = sum(map(len, batches)), result.last_offset - result.base_offset + 1
+            self.handler.batch_appended(self._topic, count, size_bytes)
 
     def _add_later(
         self, frames: list[memoryview], index: int, ids: list[int], batches: list[memoryview], most: int

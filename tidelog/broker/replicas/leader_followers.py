@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.replicas.replica_log import ReplicaLog
+from tidelog.broker.replicas.leader_writes import LeaderWrites
 from tidelog.broker.storage.invariants import InvariantError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.leadership import Leadership
 
 
-class LeaderFollowers(ReplicaLog):
+class LeaderFollowers(LeaderWrites):
     """Takes the fetches of one replica's followers while it leads; their progress moves the committed end."""
 
     @property

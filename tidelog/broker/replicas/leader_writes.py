@@ -60,6 +60,11 @@ class LeaderWrites(ReplicaLog):
 
     _marker_watches: WeakSet[MarkerWatch] | None = None
 
+    @property
+    def acks_all_durable(self) -> bool:
+        """Whether acks=all means durable: always with followers, which report nothing else."""
+        return self.log.config.acks_all_durable or self.leadership is not None
+
     def append_as_leader(
         self,
         batch: Buffer,

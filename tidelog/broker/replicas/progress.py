@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final, Protocol
 
-from tidelog.broker.storage.invariants import check_last_stable
+from tidelog.broker.storage.invariants import broken_last_stable
 from tidelog.broker.storage.open_transactions import OpenTransactions
 from tidelog.protocol.errors import ErrorCode
 
@@ -119,7 +119,8 @@ class Progress:
             end = limit
         if end > committed.offset:
             committed.offset = end
-            self._transactions.settle(end)
+            if self._transactions.ended:
+                self._transactions.settle(end)
         if (shown_end := self._shown_end) > end:
             end = shown_end if shown_end < limit else limit
         if end > self.high_watermark:
@@ -135,7 +136,8 @@ class Progress:
     def check(self, start_offset: int) -> None:
         """Raise InvariantError if the last stable offset has fallen since the last call."""
         last_stable = self.last_stable(start_offset)
-        check_last_stable(self._last_stable, last_stable, self.high_watermark)
+        if not self._last_stable <= last_stable <= self.high_watermark:
+            raise broken_last_stable(self._last_stable, last_stable, self.high_watermark)
         self._last_stable = last_stable
 
     def answer(self) -> None:

@@ -11,11 +11,10 @@ from __future__ import annotations
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.replicas.follower_writes import FollowerWrites
 from tidelog.broker.replicas.leader_followers import LeaderFollowers
-from tidelog.broker.replicas.leader_writes import LeaderWrites
 from tidelog.protocol.errors import ErrorCode
 
 
-class Replica(LeaderWrites, LeaderFollowers, FollowerWrites):
+class Replica(LeaderFollowers, FollowerWrites):
     """The copy of one partition. It is the leader's until `follow` says that another broker leads it."""
 
     def lead(self, assigned: PartitionAssignment) -> None:

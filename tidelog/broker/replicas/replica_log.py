@@ -147,11 +147,6 @@ class ReplicaLog:
             group_commit.request(self)
 
     @property
-    def acks_all_durable(self) -> bool:
-        """Whether acks=all means durable: always with followers, which report nothing else."""
-        return self.log.config.acks_all_durable or self.leadership is not None
-
-    @property
     def ends(self) -> LogEnds:
         """Where the log ends now. An answer to a consumer uses one of these values, not several reads."""
         progress, log = self.progress, self.log
@@ -313,7 +308,8 @@ class ReplicaLog:
         if self._has_moved:
             self._has_moved = False
             self.progress.answer()
-            self._tell_watchers()
+            if self._watchers:
+                self._tell_watchers()
 
     def fail(self: Self, error: BaseException) -> None:
         """Take the partition offline: its state in memory can no longer be trusted."""
@@ -371,9 +367,8 @@ class ReplicaLog:
             watcher.replica_changed(self)
 
     def _tell_watchers(self: Self) -> None:
-        if self._watchers:
-            for watcher in list(self._watchers):
-                watcher.replica_changed(self)
+        for watcher in list(self._watchers or ()):
+            watcher.replica_changed(self)
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raise ApiError when the client knows another leader epoch than this replica (KIP-320)."""

@@ -22,16 +22,14 @@ from tidelog.protocol.records import (
     LOG_OVERHEAD,
     MOST_KEYLESS,
     BatchHeader,
-    Inspection,
     batch_crc_is_valid,
     read_batch_header,
     read_magic,
 )
-from tidelog.protocol.types import NO_TIMESTAMP, Buffer
+from tidelog.protocol.types import Buffer
 
 _NO_KEY = "Compacted topic cannot accept message without key."
 _CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
 _CONTROL = 0x20
 _LAST_CODEC = max(Compression).value
 
@@ -78,7 +76,7 @@ def checked_header(batch: Buffer, config: LogConfig, origin: AppendOrigin = CLIE
         )
     if base_offset != 0 and origin is not AppendOrigin.LEADER:
         raise _invalid(f"base offset {base_offset}; a producer's batch must have 0")
-    if origin is not AppendOrigin.LEADER:
+    if size > min(config.max_message_bytes, config.segment_bytes) and origin is not AppendOrigin.LEADER:
         check_size(size, config)
     if not batch_crc_is_valid(batch, header):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch is not {header.crc:08x}, as it says")
@@ -147,29 +145,6 @@ def keyless_refused(keyless: Sequence[int]) -> ApiError:
     )
     error.record_errors = [(position, _NO_KEY) for position in keyless[:MOST_KEYLESS]]
     return error
-
-
-def check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:
-    """Raise ApiError unless all records that have a timestamp have one that the topic takes."""
-    if header.attributes & _LOG_APPEND_TIME:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
-    if config.message_timestamp_type != "CreateTime":
-        return
-    oldest, latest, _ = records
-    ahead_ms = latest - now_ms
-    if ahead_ms > config.message_timestamp_after_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {latest} is {ahead_ms} ms ahead of the broker's clock,"
-            f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
-        )
-    behind_ms = now_ms - oldest
-    if oldest != NO_TIMESTAMP and behind_ms > config.message_timestamp_before_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {oldest} is {behind_ms} ms behind the broker's clock,"
-            f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
-        )
 
 
 def _no_header(batch: Buffer, error: ProtocolError) -> ApiError:

@@ -19,16 +19,15 @@ class InvariantError(Exception):
         self.numbers = numbers
 
 
-def check_ends(start: int, flushed_end: int, end: int, last_file_end: int) -> None:
-    """Raise InvariantError unless the offsets are in this order, and the last file ends with the log."""
-    if not start <= flushed_end <= end == last_file_end:
-        raise InvariantError(
-            "start <= flushed end <= end, where the last file ends",
-            start_offset=start,
-            flushed_end_offset=flushed_end,
-            end_offset=end,
-            last_file_end_offset=last_file_end,
-        )
+def broken_ends(start: int, flushed_end: int, end: int, last_file_end: int) -> InvariantError:
+    """The offsets are not in this order, or the last file does not end with the log."""
+    return InvariantError(
+        "start <= flushed end <= end, where the last file ends",
+        start_offset=start,
+        flushed_end_offset=flushed_end,
+        end_offset=end,
+        last_file_end_offset=last_file_end,
+    )
 
 
 def check_leader_epoch(latest: int, leader_epoch: int) -> None:
@@ -38,16 +37,15 @@ def check_leader_epoch(latest: int, leader_epoch: int) -> None:
         raise InvariantError("leader epochs never go back", written=latest, now=leader_epoch)
 
 
-def check_last_stable(before: int, now: int, high_watermark: int) -> None:
-    """Raise InvariantError if the last stable offset went back, or passed the high watermark: consumers
-    would miss records, or read some that are not committed."""
-    if not before <= now <= high_watermark:
-        raise InvariantError(
-            "last stable offset never goes back, and never passes the high watermark",
-            last_stable_before=before,
-            last_stable_offset=now,
-            high_watermark=high_watermark,
-        )
+def broken_last_stable(before: int, now: int, high_watermark: int) -> InvariantError:
+    """The last stable offset went back, or passed the high watermark: consumers would miss records, or read
+    some that are not committed."""
+    return InvariantError(
+        "last stable offset never goes back, and never passes the high watermark",
+        last_stable_before=before,
+        last_stable_offset=now,
+        high_watermark=high_watermark,
+    )
 
 
 def check_producers(latest: ProducerEntry | None, transactions: OpenTransactions, end: int) -> None:

@@ -113,7 +113,8 @@ class FlushWork:
         try:
             self._sync(each)
         finally:
-            self._release()
+            for file in self.files:
+                file.release()
 
     def attempt(self, each: SyncEach = map) -> OSError | None:
         """`run`, with the error as the answer."""
@@ -138,11 +139,8 @@ class FlushWork:
         except OSError as gone:
             return gone
         finally:
-            self._release()
-
-    def _release(self) -> None:
-        for file in self.files:
-            file.release()
+            for file in self.files:
+                file.release()
 
     def _sync(self, each: SyncEach) -> None:
         for step in self.before:

@@ -39,7 +39,7 @@ class EndedTransaction(NamedTuple):
 class OpenTransactions:
     """Tracks the transactions of one partition that hold its last stable offset back."""
 
-    __slots__ = ("_ended", "_open", "_unstable", "bytes_before", "first_unstable")
+    __slots__ = ("_open", "_unstable", "bytes_before", "ended", "first_unstable")
 
     def __init__(self, known: Iterable[tuple[int, int]] = ()) -> None:
         """`known` holds (first offset, producer id) in any order."""
@@ -51,7 +51,7 @@ class OpenTransactions:
         """Producer id -> first offset, in ascending order of the offsets."""
         self._unstable = _NONE
         """First offset -> bytes appended before it, ascending. An OrderedDict finds its first in one step."""
-        self._ended = _NONE_ENDED
+        self.ended = _NONE_ENDED
         """(offset of the marker, first offset) of those that are unstable only because of their marker."""
         for first_offset, producer_id in sorted(known):
             self.begin(producer_id, first_offset)
@@ -72,7 +72,7 @@ class OpenTransactions:
         if producer_id in self._open:
             return False
         if self._open is _NONE:
-            self._open, self._unstable, self._ended = OrderedDict(), OrderedDict(), deque()
+            self._open, self._unstable, self.ended = OrderedDict(), OrderedDict(), deque()
         self._open[producer_id] = first_offset
         self._unstable[first_offset] = _BEFORE_THE_START
         if first_offset < self.first_unstable:
@@ -92,7 +92,7 @@ class OpenTransactions:
         if producer_id not in self._open:
             return None
         first_offset = self._open.pop(producer_id)
-        self._ended.append((marker_offset, first_offset))
+        self.ended.append((marker_offset, first_offset))
         last_stable = next(iter(self._open.values()), marker_offset + 1)
         return EndedTransaction(producer_id, first_offset, marker_offset, last_stable)
 
@@ -103,7 +103,7 @@ class OpenTransactions:
 
     def settle(self, high_watermark: int) -> None:
         """Markers below the high watermark are final."""
-        ended = self._ended
+        ended = self.ended
         while ended and ended[0][0] < high_watermark:
             self._remove(ended.popleft()[1])
 

@@ -28,7 +28,7 @@ from tidelog.broker.storage.batch_rules import CLIENT, AppendOrigin, Permit, che
 from tidelog.broker.storage.compaction.compactable import Compactable
 from tidelog.broker.storage.disk import FULL, Disk, is_out_of_handles
 from tidelog.broker.storage.holes import Hole, holding, raise_if_lost
-from tidelog.broker.storage.invariants import check_ends, check_leader_epoch, check_producers, check_segments
+from tidelog.broker.storage.invariants import broken_ends, check_leader_epoch, check_producers, check_segments
 from tidelog.broker.storage.leader_epochs import LeaderEpochs
 from tidelog.broker.storage.local_segment import PREFIX_SIZE, LocalSegment
 from tidelog.broker.storage.log_config import LogConfig
@@ -299,7 +299,9 @@ class PartitionLog(ReadableLog):
     def _check_ends(self) -> None:
         """Raises InvariantError."""
         _, last_file_end = self._segments.active.tail
-        check_ends(self.start_offset, self.flushed_end_offset, self.end_offset, last_file_end)
+        start, flushed_end, end = self.start_offset, self.flushed_end_offset, self.end_offset
+        if not start <= flushed_end <= end == last_file_end:
+            raise broken_ends(start, flushed_end, end, last_file_end)
 
     def _admit_own(
         self, batch: Buffer, header: BatchHeader, origin: AppendOrigin, leader_epoch: int

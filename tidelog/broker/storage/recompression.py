@@ -19,10 +19,10 @@ from tidelog.broker.storage.batch_inspection import (
     inspect_batch,
     refusal,
 )
-from tidelog.broker.storage.batch_rules import check_size, check_timestamps, keyless_refused
+from tidelog.broker.storage.batch_rules import check_size, keyless_refused
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.compression import LZ4_FAST_LEVEL, Compression, compress
-from tidelog.protocol.errors import ApiError, ProtocolError, again
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
     COMPRESSION_MASK,
@@ -32,7 +32,8 @@ from tidelog.protocol.records import (
     read_batch_header,
     write_header,
 )
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.records.header import LOG_APPEND_TIME_BIT
+from tidelog.protocol.types import NO_TIMESTAMP, Buffer
 
 AS_SENT = "producer"
 """The compression.type of topics whose batches are stored as they were sent."""
@@ -97,11 +98,34 @@ def admitted(
         inspected = inspect_to_store(batch, header, config, inspected)
     if isinstance(inspected, Recompressed):
         inspected, batch = inspected
-    check_timestamps(header, inspected, config, now_ms)
+    _check_timestamps(header, inspected, config, now_ms)
     _, latest, keyless = inspected
     if keyless and "compact" in config.cleanup_policy:
         raise keyless_refused(keyless)
     return latest, batch
+
+
+def _check_timestamps(header: BatchHeader, records: Inspection, config: LogConfig, now_ms: int) -> None:
+    """Raise ApiError unless all records that have a timestamp have one that the topic takes."""
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
+    if config.message_timestamp_type != "CreateTime":
+        return
+    oldest, latest, _ = records
+    ahead_ms = latest - now_ms
+    if ahead_ms > config.message_timestamp_after_max_ms:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {latest} is {ahead_ms} ms ahead of the broker's clock,"
+            f" message.timestamp.after.max.ms={config.message_timestamp_after_max_ms}",
+        )
+    behind_ms = now_ms - oldest
+    if oldest != NO_TIMESTAMP and behind_ms > config.message_timestamp_before_max_ms:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {oldest} is {behind_ms} ms behind the broker's clock,"
+            f" message.timestamp.before.max.ms={config.message_timestamp_before_max_ms}",
+        )
 
 
 def header_to_store(batch: Buffer, config: LogConfig) -> BatchHeader:

@@ -234,7 +234,7 @@ async def test_a_fault_in_a_stream_is_answered_and_logged_as_one(
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(line.stream.handler, "count_append", fails)
+    monkeypatch.setattr(line.stream.handler, "batch_appended", fails)
     with capture_logs() as logs:
         answer = await line.ready(line.serve(frame))
     assert result_of(answer) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
