@@ -58,11 +58,6 @@ class _NoLanes(_Without):
     statements = (f"{_INSPECTION}inspect_in_lanes = lambda *_: None",)
 
 
-class _NoFiles(_Without):
-    name = "no files"
-    statements = ("from tidelog.broker.storage import file_range as f; f.LEAST_BYTES = 1 << 60",)
-
-
 def _saves(without: str, of: str = SUBJECT) -> Requirement:
     """A twentieth of the CPU at least: less is not worth a path of its own."""
     return Requirement(0.95, without, at_least=False, of=of)
@@ -78,7 +73,7 @@ _BATCHES = {"connections": 1, "in_flight": 5, "records_per_batch": 200}
 
 FAST_PATHS = Comparison(
     "Without one fast path each",
-    (Tidelog, _NoStream, _OnlyMany, _NoRun, _NoSingle, _NoUniform, _NoLanes, _NoFiles),
+    (Tidelog, _NoStream, _OnlyMany, _NoRun, _NoSingle, _NoUniform, _NoLanes),
     (
         *(
             _case(
@@ -91,13 +86,5 @@ FAST_PATHS = Comparison(
         ),
         _case("200 records of 100 B", _BATCHES, _saves(_NoUniform.name)),
         _case("200 records of 68 to 100 B", {**_BATCHES, "uneven_bytes": 32}, _saves(_NoLanes.name)),
-        Case(
-            "consume, 1 KB",
-            "librdkafka_consumer",
-            {},
-            speed(cpu=(_saves(_NoFiles.name),)),
-            {"requests": 4000, "records_per_batch": 100, "value_bytes": 1000},
-            is_timed=False,
-        ),
     ),
 )

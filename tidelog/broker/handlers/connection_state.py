@@ -69,7 +69,7 @@ class ConnectionState:
     __slots__ = (
         "_closers", "_principal", "above_mutation_quota", "access", "authentication", "client_host",
         "client_id", "client_port", "client_software", "connection_id", "early_requests", "fetch_max_bytes",
-        "listener", "sends_files", "session", "session_lifetime_ms", "when_moved",
+        "listener", "session", "session_lifetime_ms", "when_moved",
     )  # fmt: skip
 
     def __init__(
@@ -96,8 +96,6 @@ class ConnectionState:
         """That of its last ApiVersions request, which nearly all clients send first."""
         self.fetch_max_bytes = sys.maxsize
         """The most that one answer of Fetch may return, so that its client's quota is kept."""
-        self.sends_files = False
-        """Whether answers may hold a FileRange instead of a buffer."""
         self.above_mutation_quota: RequestHeader | None = None
         """The last request that changed topics, if it was above `controller_mutation_rate`."""
 

@@ -109,20 +109,17 @@ class FetchHandler(GuardedHandler):
             fetch = fetch._replace(refused=(yield from self._refused(context, fetch, request.replica_id)))
         if request.replica_id >= 0 and not fetch.refused:
             fetch = yield from self._note_follower(fetch, request)
-        by_range = context.connection.sends_files
         try:
-            reading = yield from FetchPass(
-                self._services, fetch, request, nowait=True, by_range=by_range
-            ).read()
+            reading = yield from FetchPass(self._services, fetch, request, nowait=True).read()
         except ColdRead:
-            return self._parked(fetch, request, is_cold=True, by_range=by_range)
+            return self._parked(fetch, request, is_cold=True)
         if reading.remote:
-            return self._parked(fetch, request, is_cold=False, by_range=by_range)
+            return self._parked(fetch, request, is_cold=False)
         if self._is_enough(reading, fetch, request):
             return (yield from self._respond(fetch, reading))
         if self._patience_ms(request) == 0 and not (yield from self._behind(fetch, request)):
             return (yield from self._respond(fetch, reading))
-        return self._parked(fetch, request, is_cold=False, by_range=by_range)
+        return self._parked(fetch, request, is_cold=False)
 
     def _names(self, fetch: FetchContext) -> Steps[dict[UUID, str]]:
         """The names of the topics, as the session found them first."""
@@ -224,11 +221,9 @@ class FetchHandler(GuardedHandler):
                 followed.watch((topic, partition), replica)
         return fetch._replace(partitions=session.requested(dict.fromkeys((*due, *looked_at))))
 
-    def _parked(
-        self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool, by_range: bool
-    ) -> LateAnswer:
+    def _parked(self, fetch: FetchContext, request: FetchRequest, *, is_cold: bool) -> LateAnswer:
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * len(fetch.partitions)
-        return LateAnswer.of(self._wait_and_read(fetch, request, is_cold, by_range), held_bytes)
+        return LateAnswer.of(self._wait_and_read(fetch, request, is_cold), held_bytes)
 
     def _is_enough(self, reading: FetchBudget, fetch: FetchContext, request: FetchRequest) -> bool:
         """Whether to answer now, without waiting for more records."""
@@ -254,7 +249,7 @@ class FetchHandler(GuardedHandler):
         return behind
 
     async def _wait_and_read(
-        self, fetch: FetchContext, request: FetchRequest, is_cold: bool, by_range: bool
+        self, fetch: FetchContext, request: FetchRequest, is_cold: bool
     ) -> FetchResponse:
         """Wait for enough data, for max_wait_ms at most; with `is_cold` read the disk first."""
         loop = asyncio.get_running_loop()
@@ -270,10 +265,10 @@ class FetchHandler(GuardedHandler):
                     await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
                     reading = await loop.run_in_executor(
-                        None, finish, self._read(fetch, request, nowait=False, by_range=by_range)
+                        None, finish, self._read(fetch, request, nowait=False)
                     )
                 else:
-                    reading = await in_turns(self._read_or_none(fetch, request, by_range))
+                    reading = await in_turns(self._read_or_none(fetch, request))
                 is_cold = reading is None
                 if reading is None:
                     continue
@@ -306,7 +301,7 @@ class FetchHandler(GuardedHandler):
         if tiering is not None:
             found = await tiering.fetches.fetch(reads, self._services.config.remote_fetch_max_wait_ms)
         loop = asyncio.get_running_loop()
-        again = FetchPass(self._services, fetch, request, nowait=False, by_range=False, remote=found)
+        again = FetchPass(self._services, fetch, request, nowait=False, remote=found)
         return await loop.run_in_executor(None, finish, again.read())
 
     async def _flushed(self, fetch: FetchContext, request: FetchRequest) -> None:
@@ -315,18 +310,12 @@ class FetchHandler(GuardedHandler):
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
                 await all_flushed(await self._services.turns.run(self._behind(fetch, request)))
 
-    def _read(
-        self, fetch: FetchContext, request: FetchRequest, *, nowait: bool, by_range: bool
-    ) -> Steps[FetchBudget]:
-        return FetchPass(self._services, fetch, request, nowait=nowait, by_range=by_range).read()
+    def _read(self, fetch: FetchContext, request: FetchRequest, *, nowait: bool) -> Steps[FetchBudget]:
+        return FetchPass(self._services, fetch, request, nowait=nowait).read()
 
-    def _read_or_none(
-        self, fetch: FetchContext, request: FetchRequest, by_range: bool
-    ) -> Steps[FetchBudget | None]:
+    def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> Steps[FetchBudget | None]:
         try:
-            return (
-                yield from FetchPass(self._services, fetch, request, nowait=True, by_range=by_range).read()
-            )
+            return (yield from FetchPass(self._services, fetch, request, nowait=True).read())
         except ColdRead:
             return None
 

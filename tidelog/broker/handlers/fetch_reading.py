@@ -46,7 +46,6 @@ class FetchPass:
         request: FetchRequest,
         *,
         nowait: bool,
-        by_range: bool,
         remote: Remote | None = None,
     ) -> None:
         """`remote` is what remote storage gave of what an earlier pass lacked."""
@@ -54,7 +53,6 @@ class FetchPass:
         self._fetch = fetch
         self._request = request
         self._nowait = nowait
-        self._by_range = by_range
         self._remote = remote
         self._level = level_of(request)
         is_follower = request.replica_id >= 0
@@ -114,7 +112,6 @@ class FetchPass:
             ends.visible(level),
             not budget.size_bytes,
             self._nowait,
-            self._by_range,
         )
         found, aborted = self._read_replica(replica, read)
         result = _found(replica, ends, level, found.records, aborted)
@@ -184,7 +181,7 @@ def name_of(topic: TopicKey, fetch: FetchContext) -> str | None:
 
 
 def _remote_read(replica: Replica, wanted: Read, request: FetchRequest, *, is_first: bool) -> RemoteRead:
-    wanted = wanted._replace(nowait=False, by_range=False, at_least_one=wanted.at_least_one and is_first)
+    wanted = wanted._replace(nowait=False, at_least_one=wanted.at_least_one and is_first)
     return RemoteRead(replica.log, wanted, request.isolation_level == READ_COMMITTED)
 
 
@@ -199,7 +196,7 @@ def _remote_found(log: ReadableLog, wanted: Read, remote: Remote | None) -> Remo
 def _read_over_start(replica: Replica, wanted: Read) -> ReadResult:
     """For a follower that ends before the log's start, within which DeleteRecords put that, the batch that it
     needs next. Raises ApiError (OFFSET_OUT_OF_RANGE where that batch is not here)."""
-    found = replica.read(wanted._replace(offset=replica.log.start_offset, by_range=False))
+    found = replica.read(wanted._replace(offset=replica.log.start_offset))
     if not found.records or read_batch_header(found.records[0]).base_offset != wanted.offset:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     return found

@@ -8,7 +8,6 @@
 - `error_counts`: how often each error code is in a response, as Kafka's `errorCounts` counts them for
   ErrorsPerSec
 - `exchange`: one request of a client until its answer, and its place in the queue of its connection
-- `file_transport`: answers whose records the kernel sends from the page cache
 - `gate`: which API is allowed at which step of authentication: the check before the handlers
 - `handshakes`: connections that have not finished their TLS handshake: how many, how long, and how they end
 - `http`: /metrics, /healthz, /readyz and the other routes

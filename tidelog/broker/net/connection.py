@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -36,7 +35,6 @@ from tidelog.broker.limits.queued_memory import Held
 from tidelog.broker.net.exchange import BadRequest, Waiting
 from tidelog.broker.net.memory_guard import has_ended, unread_bytes
 from tidelog.broker.net.writing import CLIENT_USER, RECEIVED_BYTES, WRITE_HIGH_WATER_BYTES, write_all
-from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
 from tidelog.protocol.types import Buffer
@@ -85,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_guard", "_handed_bytes", "_has_files", "_held_bytes", "_holder",
+        "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder",
         "_is_held_back", "_joined_requests", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at",
         "_mute_timer", "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes",
         "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_waits_for_turn",
@@ -120,7 +118,6 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._writing_paused = False
         self._waits_for_turn = False
-        self._has_files = False  # The transport is a FileTransport.
         self._closing = False
         self._drained: asyncio.Future[None] | None = None
         self._unsent_bytes = 0  # At the last check; `_moved_at`: when it last changed.
@@ -155,7 +152,6 @@ class Connection(asyncio.BufferedProtocol):
         protocol = self._endpoint.config.security_protocol
         self.state = ConnectionState(self.connection_id, listener, protocol, client_host)
         self.state.client_port = peer[1] if isinstance(peer, tuple) else 0
-        self.state.sends_files = raw is not None and not protocol.has_tls and sys.platform == "linux"
         if user := transport.get_extra_info(CLIENT_USER):
             self.state.principal = Principal(USER, user)
         self._received_bytes = transport.get_extra_info(RECEIVED_BYTES) or int
@@ -442,23 +438,9 @@ class Connection(asyncio.BufferedProtocol):
         memory.taken_bytes += size
         if memory.taken_bytes > memory.look_at_bytes:
             self._guard.passed()
-        if size >= LEAST_BYTES and self.state.sends_files:
-            self._take_files(out)
-        if self._has_files:
-            self._transport.writelines(out)
-        else:
-            write_all(self._transport, out)
+        write_all(self._transport, out)
         if self._drained is not None:
             self._check_drained()
-
-    def _take_files(self, out: list[Buffer]) -> None:
-        """Let a FileTransport take the socket over with the first answer that holds a FileRange."""
-        if self._has_files or not any(isinstance(each, FileRange) for each in out):
-            return
-        from tidelog.broker.net.file_transport import FileTransport  # With the first Fetch, not at the start.
-
-        is_paused, self._has_files = self._writing_paused, True
-        self._transport = FileTransport(self._transport, self, self._server.events, is_paused=is_paused)
 
     def pause_writing(self) -> None:
         self._writing_paused = True

@@ -6,7 +6,6 @@
 - `cleaned_offset`: the offset up to which a log may have gaps, as compaction leaves them
 - `compaction/`: log compaction: the last record of each key stays, and older ones are removed
 - `disk`: the only place that touches files
-- `file_range`: bytes of a segment that are sent from the page cache and never come into this process
 - `file_reader`: a file read piece by piece, and the batches of a segment one after the other
 - `folders`: partition folders: their names and topic ids, how they are made and removed
 - `holes`: holes in a log: offsets between its start and its end that no file holds any more
@@ -23,7 +22,6 @@
 - `offset_checkpoints`: where each log's recovery begins, and where each log starts
 - `open_transactions`: the transactions of one partition that hold its last stable offset back
 - `own_batches`: what batches that no client sent must satisfy
-- `page_cache`: how many pages of a file are in the page cache
 - `partition_log`: one partition's log: append, flush, delete; `readable_log` has what is read of it
 - `process_folders`: where the partitions of each process of a broker lie within its data folder
 - `producer_index`: producer id -> slot: one flat table of slot numbers, made for very many producers

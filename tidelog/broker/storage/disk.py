@@ -22,7 +22,6 @@ from itertools import islice
 from pathlib import Path
 from types import BuiltinFunctionType
 
-from tidelog.broker.storage.page_cache import cached_pages, pages
 from tidelog.broker.storage.sync_queue import SyncQueue
 from tidelog.protocol.types import Buffer
 
@@ -99,19 +98,6 @@ class Disk:
 
     def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
         return os.preadv(fd, [buffer], position, flags)
-
-    def is_cached(self, fd: int, position: int, size: int) -> bool:
-        """Whether these bytes can be sent without waiting for the disk. No: perhaps they can."""
-        if cached_pages(fd, position, size) < pages(position, size):
-            return False
-        try:
-            # The last page: pages that are being read ahead are cached too, and arrive in order.
-            return self.preadv(fd, memoryview(bytearray(1)), position + size - 1, _RWF_NOWAIT) == 1
-        except OSError as error:
-            return error.errno in _NO_NOWAIT
-
-    def send_file(self, socket_fd: int, fd: int, position: int, size: int) -> int:
-        return os.sendfile(socket_fd, fd, position, size)
 
     def fdatasync(self, fd: int) -> None:
         """Raises SyncError."""
@@ -300,7 +286,7 @@ def _open_handles() -> int:
 class OpenFile:
     """A descriptor with users in several threads: `close` takes effect when the last of them is done."""
 
-    __slots__ = ("_closing", "_is_revoked", "_lock", "_users", "disk", "fd", "path")
+    __slots__ = ("_closing", "_lock", "_users", "disk", "fd", "path")
 
     def __init__(self, disk: Disk, path: Path, fd: int) -> None:
         self.disk = disk
@@ -308,18 +294,7 @@ class OpenFile:
         self.fd = fd
         self._users = 0
         self._closing = False
-        self._is_revoked = False
-        # Reentrant: the garbage collector may release a file in the middle of any of these methods.
-        self._lock = threading.RLock()
-
-    def revoke(self) -> None:
-        """Its bytes are about to change: who still uses it gets no more of them."""
-        self._is_revoked = True
-
-    def check_kept(self) -> None:
-        """Raise OSError after `revoke`."""
-        if self._is_revoked:
-            raise OSError(f"{self.path} is being truncated")
+        self._lock = threading.Lock()
 
     def acquire(self) -> bool:
         """Keep the descriptor open until `release`; False when it is closed already."""

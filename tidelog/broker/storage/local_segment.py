@@ -20,7 +20,6 @@ from zlib import crc32
 
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk, OpenFile
-from tidelog.broker.storage.file_range import FileRange
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError
 from tidelog.broker.storage.log_config import LogConfig
@@ -286,13 +285,6 @@ class LocalSegment(SegmentReader):
             return self._disk.read(self.log.fd, size, position, nowait=nowait)
         finally:
             self.log.release()
-
-    def cached_range(self, position: int, size: int) -> FileRange | None:
-        """As `SegmentReader`: from the page cache."""
-        if not self.log.acquire():
-            return None
-        stored = FileRange(self.log, position, size)
-        return stored if stored.is_cached() else None
 
     def check_batch_at(self, offset: int, sent: BatchHeader) -> None:
         """Raise CorruptSegmentError unless the batch at `offset` exists, is whole, and matches `sent`.

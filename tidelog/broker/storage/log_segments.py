@@ -225,8 +225,6 @@ class LogSegments:
             index.write_out()
             index.rest()
 
-    def close(self, *, revoke: bool = False) -> None:
+    def close(self) -> None:
         for segment in self.segments:
-            if revoke:
-                segment.log.revoke()
             segment.close()

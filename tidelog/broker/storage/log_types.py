@@ -72,8 +72,6 @@ class Read(NamedTuple):
     """The first batch is given even beyond `max_bytes`."""
     nowait: bool = False
     """What cannot be read at once raises ColdRead: repeat it in a thread, without `nowait`."""
-    by_range: bool = False
-    """A FileRange may stand for the bytes."""
 
 
 class ReadResult(NamedTuple):

@@ -532,7 +532,7 @@ class LogManager:
             try:
                 log.make_durable()
             finally:
-                log.close(clean=False, revoke=True)
+                log.close(clean=False)
             cut = find_cut(self._disk, log.folder, offset)
             self._checkpoints.note(key, min(log.recovery_point, cut.end_offset), log.start_offset)
             self.write_checkpoints()
@@ -559,7 +559,7 @@ class LogManager:
         offset, frozen = decode_snapshot(snapshot)
         key = (topic, partition)
         log = self.logs.pop(key)
-        log.close(clean=False, revoke=True)
+        log.close(clean=False)
         try:
             self._begin_anew([key])
             empty_folder(self._disk, log.folder)

@@ -592,9 +592,8 @@ class PartitionLog(ReadableLog):
         if not self.is_settled:
             self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
 
-    def close(self, clean: bool, *, revoke: bool = False) -> bool:
-        """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way. With
-        `revoke` answers that are being sent get no more of the files.
+    def close(self, clean: bool) -> bool:
+        """Flush, write indexes and a snapshot, close the files. Blocking; no work may be under way.
 
         Returns whether the next start may trust the files: never after a failure.
         """
@@ -607,4 +606,4 @@ class PartitionLog(ReadableLog):
             self.mark_failed(error)
             return False
         finally:
-            self._segments.close(revoke=revoke)
+            self._segments.close()

@@ -37,7 +37,6 @@ class Slice(NamedTuple):
     """Whole batches from a segment; `next_offset` is the first offset after them, `end` their end."""
 
     data: memoryview
-    """Or a FileRange, if the caller takes one."""
     next_offset: int
     end: int
 

@@ -17,9 +17,7 @@ from contextlib import suppress
 from itertools import chain, dropwhile
 from pathlib import Path
 from struct import Struct
-from typing import cast
 
-from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.broker.storage.index import SparseIndex
 from tidelog.broker.storage.integrity import CorruptSegmentError, good_prefix, may_follow
 from tidelog.broker.storage.log_types import Read
@@ -74,10 +72,6 @@ class SegmentReader(ABC):
     @abstractmethod
     def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
         """Raises OSError, and ColdRead with `nowait`."""
-
-    def cached_range(self, position: int, size: int) -> FileRange | None:
-        """These bytes, which were checked before, if they can be sent without reading them."""
-        return None
 
     def walk(self, position: int, *, nowait: bool = False) -> Iterator[Place]:
         """Batches from `position`, which must be the start of one, to the end as it is at the first step.
@@ -150,7 +144,7 @@ class SegmentReader(ABC):
 
     def read(self, wanted: Read, start: int | None = None) -> Slice | None:
         """As `Segment`."""
-        offset, max_bytes, upper_offset, at_least_one, nowait, by_range = wanted
+        offset, max_bytes, upper_offset, at_least_one, nowait = wanted
         if start is None:
             found = self.find(offset, nowait=nowait)
             if found is None:
@@ -178,10 +172,6 @@ class SegmentReader(ABC):
                     cut, next_offset = first.end, first.last_offset + 1
         if cut <= start:
             return None
-        if by_range and is_verified and cut - start >= LEAST_BYTES:
-            stored = self.cached_range(start, cut - start)
-            if stored is not None:
-                return Slice(cast(memoryview, stored), next_offset, cut)
         data = self.read_bytes(start, cut - start, nowait=nowait)
         if len(data) != cut - start:
             raise CorruptSegmentError(

@@ -172,7 +172,7 @@ class RemoteSegment:
         return self._reader.opened(self._path, self._copied)
 
     def read(self, wanted: Read, start: int | None = None) -> Slice | None:
-        return self._opened.read(wanted._replace(nowait=False, by_range=False), start)
+        return self._opened.read(wanted._replace(nowait=False), start)
 
     def batches(self, offset: int, timestamp_ms: int = NO_TIMESTAMP) -> Iterator[Place]:
         return self._opened.batches(offset, timestamp_ms)

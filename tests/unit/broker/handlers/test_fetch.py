@@ -14,7 +14,6 @@ from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, ma
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
 from tidelog.broker.storage.disk import ColdRead
-from tidelog.broker.storage.file_range import LEAST_BYTES, FileRange
 from tidelog.broker.storage.log_types import Read, ReadResult
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import (
@@ -271,15 +270,6 @@ async def test_cold_pages_are_read_in_a_thread(asker: Asker, monkeypatch: pytest
     monkeypatch.setattr(log, "read", cold_at_first)
     assert offsets(await fetch_one(asker, ("t", 0, 0), max_wait_ms=LONG_MS)) == [0, 1]
     assert waits == [True, False]
-
-
-async def test_a_connection_that_can_send_files_gets_ranges_of_them(asker: Asker) -> None:
-    await filled(asker, 2, size=LEAST_BYTES)
-    asker.connection.sends_files = True
-    (records,) = (await fetch_one(asker, ("t", 0, 0), max_wait_ms=LONG_MS)).records or ()
-    assert isinstance(records, FileRange)
-    asker.connection.sends_files = False
-    assert records.take(1 << 20) == stored(await fetch_one(asker, ("t", 0, 0)))
 
 
 async def test_a_fetch_of_nothing_is_answered_at_once(asker: Asker) -> None:

@@ -1,7 +1,6 @@
 """A connection's bounds where they meet the transport and the long polls."""
 
 import time
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,12 +12,8 @@ from tests.unit.broker.net.test_connection import PRODUCED, Held, handlers_with
 from tests.waiting import until
 from tidelog.broker.net import connection as connection_module
 from tidelog.broker.net import server as server_module
-from tidelog.broker.net import writing
 from tidelog.broker.net.connection import Connection
-from tidelog.broker.net.file_transport import FileTransport
-from tidelog.broker.storage.disk import Disk, OpenFile
-from tidelog.broker.storage.file_range import FileRange
-from tidelog.protocol.hot import FetchPartitionResult, FetchResponse
+from tidelog.protocol.hot import FetchResponse
 from tidelog.protocol.schema import ApiKey
 
 
@@ -104,40 +99,3 @@ async def test_a_transport_that_resumes_from_within_a_write_sends_nothing_twice(
             ids += [(await peer.answer(ApiKey.API_VERSIONS, 3))[0] for _ in range(3)]
             assert ids == list(range(6))
             assert not peer.reader._buffer  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("writelines_pauses", [True, False])
-async def test_an_answer_with_stored_records_comes_whole_between_the_answers_around_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writelines_pauses: bool
-) -> None:
-    monkeypatch.setattr(writing, "WRITELINES_PAUSES", writelines_pauses)
-    disk, content = Disk(), b"records" * 300_000
-    (tmp_path / "file").write_bytes(content)
-    file = OpenFile(disk, tmp_path / "file", disk.open(tmp_path / "file"))
-    has_files: list[bool] = []
-
-    def fetch(context: Any, request: Any) -> FetchResponse:
-        has_files.append(context.connection.sends_files)
-        assert file.acquire()
-        records: Any = [FileRange(file, 0, len(content))]
-        return FetchResponse(0, 0, 0, [("t", [FetchPartitionResult(0, 0, records=records)])])
-
-    async with (
-        serving({**handlers_with(Held()), ApiKey.FETCH: fetch}) as server,
-        await Peer.connect(server.port, limit=1 << 16) as peer,
-    ):
-        for number in range(0, 9, 3):
-            peer.request(ApiKey.API_VERSIONS, 3, {}, number)
-            peer.request(ApiKey.FETCH, 12, {"topics": []}, number + 1)
-            peer.request(ApiKey.API_VERSIONS, 3, {}, number + 2)
-        for number in range(9):
-            if number % 3 != 1:
-                assert (await peer.answer(ApiKey.API_VERSIONS, 3))[0] == number
-                continue
-            correlation_id, response = await peer.answer(ApiKey.FETCH, 12)
-            assert correlation_id == number
-            assert bytes(response.responses[0].partitions[0].records) == content
-        (connection,) = server._connections
-        assert isinstance(connection._transport, FileTransport)
-    assert has_files == [True, True, True]
-    file.close()

@@ -217,22 +217,6 @@ async def test_a_client_without_tls_is_disconnected_with_one_event_that_says_so(
     assert "security.protocol" in event["advice"]
 
 
-async def test_answers_over_tls_hold_no_files_because_all_of_them_is_encrypted_here(
-    certificates: Certificates,
-) -> None:
-    sends_files: list[bool] = []
-
-    def handle(context: Any, request: Any) -> Any:
-        sends_files.append(context.connection.sends_files)
-        return {"error_code": 0}
-
-    async with serving({ApiKey.API_VERSIONS: handle}, **tls_settings(certificates)) as server:
-        stream = await asyncio.open_connection("127.0.0.1", server.port, ssl=certificates.context())
-        async with Peer(*stream) as peer:
-            await peer.ask(ApiKey.API_VERSIONS, 3)
-    assert sends_files == [False]
-
-
 async def test_a_client_with_tls_at_a_port_without_it_is_disconnected_with_one_event_that_says_so(
     certificates: Certificates, logged: list[Any]
 ) -> None:
