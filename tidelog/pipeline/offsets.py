@@ -124,6 +124,28 @@ def split_ranges(
     return pieces
 
 
+def group_ranges(
+    ranges: Iterable[OffsetRange], most_records: int, at_least: int | None = None
+) -> list[tuple[OffsetRange, ...]]:
+    """Neighbouring ranges put together, in their order, as long as a group has up to `most_records`.
+
+    There are at least `at_least` groups, unless there are fewer ranges. A larger range is a group of its own.
+    """
+    groups: list[tuple[OffsetRange, ...]] = []
+    size = 0
+    whole = list(ranges)
+    most = min(most_records, sum(each.size for each in whole) // (at_least or 1))
+    for number, each in enumerate(whole):
+        size += each.size
+        needs_group = len(groups) + len(whole) - number <= (at_least or 1)
+        if groups and size <= most and not needs_group:
+            groups[-1] += (each,)
+        else:
+            groups.append((each,))
+            size = each.size
+    return groups
+
+
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     cuts = [whole.start + whole.size * number // count for number in range(count + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]

@@ -12,6 +12,7 @@ from tidelog.pipeline.offsets import (
     OffsetRange,
     OptionError,
     Place,
+    group_ranges,
     plan_ranges,
     split_ranges,
 )
@@ -75,6 +76,29 @@ def test_the_largest_range_is_cut_into_most_pieces() -> None:
 def test_fewer_partitions_than_ranges_are_not_merged() -> None:
     ranges = [OffsetRange("t", number, 0, 5) for number in range(4)]
     assert split_ranges(ranges, 2) == ranges
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), max_size=30),
+    most_records=st.integers(1, 100),
+    at_least=st.none() | st.integers(1, 40),
+)
+def test_groups_hold_each_range_once_in_order(
+    sizes: list[int], most_records: int, at_least: int | None
+) -> None:
+    ranges = [OffsetRange("t", number, 5, 5 + size) for number, size in enumerate(sizes)]
+    groups = group_ranges(ranges, most_records, at_least)
+    assert [each for group in groups for each in group] == ranges
+    assert all(len(group) == 1 or sum(each.size for each in group) <= most_records for group in groups)
+    assert len(groups) >= min(at_least or 1, len(ranges))
+
+
+def test_neighbours_that_fit_are_grouped() -> None:
+    ranges = [OffsetRange("t", number, 0, size) for number, size in enumerate([10, 20, 100, 30])]
+    assert [len(group) for group in group_ranges(ranges, 60)] == [2, 1, 1]
+    assert [len(group) for group in group_ranges(ranges, 1000)] == [4]
+    assert [len(group) for group in group_ranges(ranges, 1000, 3)] == [2, 1, 1]
+    assert [len(group) for group in group_ranges(ranges, 1000, 4)] == [1, 1, 1, 1]
 
 
 def test_no_piece_has_more_records_than_allowed() -> None:

@@ -64,7 +64,11 @@ OPTIONS: common.OptionTable = {
         "true", "The read fails if offsets are missing from the log. false: it skips them and logs a warning."
     ),
     "includeHeaders": common.Option("true", "false leaves out the column headers."),
-    "minPartitions": common.Option("", "Reads with at least this number of tasks."),
+    "minPartitions": common.Option(
+        "",
+        "Reads with at least this number of tasks. By default a task reads a partition, or several with up to"
+        " 20,000 records in all.",
+    ),
     "maxRecordsPerPartition": common.Option(
         "", "Most records in one task. With read.path, a task is a piece of a segment file."
     ),

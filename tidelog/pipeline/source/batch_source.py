@@ -1,7 +1,7 @@
 """Batch reads of the data source: the ranges are planned on the driver, and read in the tasks.
 
 Invariants: the ranges are fixed when Spark plans the query, so a retried task reads the same records. A task
-yields every record of its range, in order, or fails.
+yields every record of its ranges, in order, or fails.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,7 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One per partition with records to read, or per piece of a segment file; more if `minPartitions`
-        asks for more."""
+        """Those of `reading.tasks_of`."""
         options = self._options
         logs = reading.logs_of(options)
         bounds = logs.bounds
@@ -39,5 +38,5 @@ class TidelogReader(DataSourceReader):  # type: ignore[misc]
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task's range, as Arrow batches."""
+        """The records of one task, as Arrow batches."""
         return reading.read_partition(self._options, partition)

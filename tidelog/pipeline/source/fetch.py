@@ -1,7 +1,7 @@
 """Record batches from a broker as they lie in its log, for Spark's tasks and its planner.
 
 Owns how the bytes of an offset range are fetched over the client's connections. The interface is synchronous,
-as Spark's workers are: each call runs its own event loop and closes it at the end.
+as Spark's workers are; `clients` keeps the connections between the calls.
 
 Invariants: bytes come in the order of offsets and cover the range without gaps, except gaps of the log
 itself. A fetch that fails with a retriable error is repeated. Nothing is yielded twice.
@@ -10,20 +10,25 @@ itself. A fetch that fails with a retriable error is repeated. Nothing is yielde
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from tidelog.client import ClientError, OffsetOutOfRangeError, TopicPartition, UnknownTopicError
-from tidelog.client.asked_apis import ASKED_APIS, LAST_BY_NAME
+from tidelog.client import BrokerError, ClientError, OffsetOutOfRangeError, TopicPartition, UnknownTopicError
+from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.client.errors import read_error
 from tidelog.client.offset_lookup import EARLIEST, LATEST, edge_offsets, look_up_offsets
 from tidelog.client.producer.session_lookup import repeat
 from tidelog.pipeline.arrow.batches import batch_positions
 from tidelog.pipeline.offsets import NO_TOPIC_ID, Logs, OffsetRange, Place, fits, require_same_topic
+from tidelog.pipeline.source.clients import Client, client_of
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import FetchPartition, FetchRequest, decode_fetch_response, encode_fetch_request
+from tidelog.protocol.hot.wire import TopicKey
 from tidelog.protocol.records import read_batch_header
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig
+from tidelog.wire.connection import Connection
+from tidelog.wire.links import result_of
 
 # A little less than a connection's buffer: a larger answer would allocate new memory each time.
 FETCH_BYTES = 2 * 1024 * 1024 - 4096
@@ -31,6 +36,11 @@ _MAX_WAIT_MS = 500
 _FETCH_WITH_ISOLATION = 4
 # 30 s (60 times _MAX_WAIT_MS) of waiting for records that the planner has seen.
 _MOST_EMPTY_ANSWERS = 60
+_OTHER_TOPIC = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
 _CONSUMER = -1
 _NONE = -1
 
@@ -67,7 +77,8 @@ def find_logs(
 
     Raises ClientError if the broker cannot be reached, or does not know a topic or partition.
     """
-    return asyncio.run(_find_logs(config, topics, assigned, pattern, read_committed))
+    with client_of(config) as client:
+        return client.run(_find_logs(client, topics, assigned, pattern, read_committed))
 
 
 def find_offsets_at(
@@ -76,7 +87,8 @@ def find_offsets_at(
     """For each partition the first offset whose timestamp is not before the given one (milliseconds), -1 if
     none lies before the log's end (as in `find_bounds`). Raises ClientError.
     """
-    return asyncio.run(_find_offsets_at(config, times, read_committed))
+    with client_of(config) as client:
+        return client.run(_find_offsets_at(client, times, read_committed))
 
 
 class Answer(NamedTuple):
@@ -104,66 +116,62 @@ def read_answers(
     records, other ClientErrors if the broker cannot be reached or refuses, ProtocolError for a batch with a
     malformed header.
     """
-    loop = asyncio.new_event_loop()
-    reader = _RangeReader(config, offsets, topic_id, fetch_bytes, read_committed)
-    try:
-        loop.run_until_complete(reader.start())
+    with client_of(config) as client:
+        reader = _RangeReader(client.cluster, offsets, topic_id, fetch_bytes, read_committed)
+        client.run(client.know([offsets.topic]))
         position = offsets.start
-        fetching = loop.create_task(reader.fetch(position))
+        fetching = client.begin(reader.fetch(position))
         empty_answers = 0
-        while True:
-            answer = loop.run_until_complete(fetching)
+        while position < offsets.end:
+            answer = client.run(result_of(fetching))
             data = answer.data
             empty_answers = 0 if data else empty_answers + 1
             if empty_answers > _MOST_EMPTY_ANSWERS:
                 raise RecordsMissingError(offsets, position, answer.end)
             position = next_offset(data, position)
-            is_last = position >= offsets.end or (not data and answer.end >= offsets.end)
-            if not is_last:
-                fetching = loop.create_task(reader.fetch(position))
-                # One turn of the loop sends the request.
-                loop.run_until_complete(asyncio.sleep(0))
-            elif topic_id is not None:
-                # Fetch names no id: the whole range is of this topic if it is still there now.
-                loop.run_until_complete(reader.check_topic())
+            if not data and answer.end >= offsets.end:
+                position = offsets.end
+            if position < offsets.end:
+                fetching = client.begin(reader.fetch(position))
+            else:
+                client.run(reader.check_topic())
             if data:
                 yield answer
-            if is_last:
-                return
-    finally:
-        loop.run_until_complete(reader.close())
-        loop.close()
 
 
 async def _find_logs(
-    config: ClusterConfig,
+    client: Client,
     topics: Iterable[str] | None,
     assigned: Iterable[Place] | None,
     pattern: str | None,
     read_committed: bool,
 ) -> Logs:
-    async with Cluster(config, ASKED_APIS) as cluster:
-        if pattern is not None:
-            topics = await _matching_topics(cluster, pattern)
-        places = await _places(cluster, topics, assigned)
-        keys = [TopicPartition(*place) for place in places]
-        starts, ends = await asyncio.gather(
-            *(edge_offsets(cluster, keys, edge, int(read_committed)) for edge in (EARLIEST, LATEST))
-        )
-        infos = [await cluster.topic(name) for name in {place.topic for place in places}]
-        ids = {info.name: str(info.topic_id) for info in infos if info.topic_id != NO_TOPIC_ID}
-        leaders = {Place(*key): cluster.image.leader(key) for key in keys}
-        return Logs({Place(*key): (starts[key], ends[key]) for key in keys}, ids, leaders)
+    cluster = client.cluster
+    if pattern is not None:
+        await client.know(())
+        topics = await _matching_topics(cluster, pattern)
+    assigned = None if assigned is None else list(assigned)
+    wanted = list(topics or {place.topic for place in assigned or ()})
+    await client.know(wanted, anew=True)
+    places = await _places(cluster, wanted, assigned)
+    keys = [TopicPartition(*place) for place in places]
+    starts, ends = await asyncio.gather(
+        *(edge_offsets(cluster, keys, edge, int(read_committed)) for edge in (EARLIEST, LATEST))
+    )
+    infos = [await cluster.topic(name) for name in wanted]
+    ids = {info.name: str(info.topic_id) for info in infos if info.topic_id != NO_TOPIC_ID}
+    leaders = {Place(*key): cluster.image.leader(key) for key in keys}
+    return Logs({Place(*key): (starts[key], ends[key]) for key in keys}, ids, leaders)
 
 
 async def _find_offsets_at(
-    config: ClusterConfig, times: Mapping[Place, int], read_committed: bool
+    client: Client, times: Mapping[Place, int], read_committed: bool
 ) -> dict[Place, int]:
-    async with Cluster(config, ASKED_APIS) as cluster:
-        await _places(cluster, None, times)
-        wanted = {TopicPartition(*place): time for place, time in times.items()}
-        found = await look_up_offsets(cluster, wanted, int(read_committed))
-        return {Place(*key): each.offset for key, each in found.items()}
+    await client.know({place.topic for place in times})
+    await _places(client.cluster, (), times)
+    wanted = {TopicPartition(*place): time for place, time in times.items()}
+    found = await look_up_offsets(client.cluster, wanted, int(read_committed))
+    return {Place(*key): each.offset for key, each in found.items()}
 
 
 async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
@@ -175,11 +183,9 @@ async def _matching_topics(cluster: Cluster, pattern: str) -> list[str]:
     return sorted(name for name in names if fits(pattern, name))
 
 
-async def _places(
-    cluster: Cluster, topics: Iterable[str] | None, assigned: Iterable[Place] | None
-) -> list[Place]:
+async def _places(cluster: Cluster, topics: Iterable[str], assigned: Iterable[Place] | None) -> list[Place]:
     if assigned is None:
-        infos = [await cluster.topic(name) for name in topics or ()]
+        infos = [await cluster.topic(name) for name in topics]
         return [Place(info.name, each.partition) for info in infos for each in info.partitions]
     places = list(assigned)
     for place in places:
@@ -191,46 +197,37 @@ async def _places(
 
 
 class _RangeReader:
-    """The connection for one range, and the requests for its records."""
+    """The requests for the records of one range. If the broker knows topics by id, each names the id."""
 
     def __init__(
         self,
-        config: ClusterConfig,
+        cluster: Cluster,
         offsets: OffsetRange,
         topic_id: str | None,
         fetch_bytes: int,
         read_committed: bool,
     ) -> None:
         self._place = offsets.place
-        self._topic_id = topic_id
+        self._topic_id = None if topic_id is None else UUID(topic_id)
         self._fetch_bytes = fetch_bytes
         self._read_committed = read_committed
-        self._cluster = Cluster(config, ASKED_APIS)
-
-    async def start(self) -> None:
-        await self._cluster.start()
-        await self._cluster.topic(self._place.topic)
-        self._require_same_topic()
+        self._cluster = cluster
+        self._has_asked_by_name = False
 
     async def check_topic(self) -> None:
-        """Raises OffsetsLostError if another topic has the name now."""
-        await repeat(self._cluster, self._cluster.refresh)
-        self._require_same_topic()
+        """If a request named no id: raises OffsetsLostError if another topic has the name now."""
+        if self._topic_id is not None and self._has_asked_by_name:
+            await repeat(self._cluster, self._cluster.refresh)
+            self._require_same_topic()
 
     def _require_same_topic(self) -> None:
         info = self._cluster.image.topics.get(self._place.topic)
-        if info is not None and info.topic_id != NO_TOPIC_ID:
-            require_same_topic(info.name, self._topic_id, str(info.topic_id))
-
-    async def close(self) -> None:
-        await self._cluster.close()
-        stray = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in stray:
-            task.cancel()
-        await asyncio.gather(*stray, return_exceptions=True)
+        if self._topic_id is not None and info is not None and info.topic_id != NO_TOPIC_ID:
+            require_same_topic(info.name, str(self._topic_id), str(info.topic_id))
 
     async def fetch(self, offset: int) -> Answer:
-        """The records, starting with the batch that holds `offset`. Raises OffsetOutOfRangeError."""
+        """The records, starting with the batch that holds `offset`. Raises OffsetOutOfRangeError,
+        OffsetsLostError if the topic was created again."""
         try:
             return await repeat(self._cluster, lambda: self._ask(offset))
         except OffsetOutOfRangeError as error:
@@ -238,14 +235,30 @@ class _RangeReader:
             raise OffsetOutOfRangeError(error.code, text) from None
 
     async def _ask(self, offset: int) -> Answer:
+        await self._cluster.topic(self._place.topic)
         connection = await self._cluster.leader_connection(TopicPartition(*self._place))
         at_least = _FETCH_WITH_ISOLATION if self._read_committed else 0
-        version = connection.version(ApiKey.FETCH, at_least, LAST_BY_NAME[ApiKey.FETCH])
+        version = connection.version(ApiKey.FETCH, at_least)
+        topic: TopicKey | None = self._topic_id
+        if version <= LAST_BY_NAME[ApiKey.FETCH] or topic is None:
+            version = min(version, LAST_BY_NAME[ApiKey.FETCH])
+            topic = self._place.topic
+            if not self._has_asked_by_name:
+                self._has_asked_by_name = True
+                await self.check_topic()
+        try:
+            return await self._ask_leader(connection, version, topic, offset)
+        except BrokerError as error:
+            if error.code in _OTHER_TOPIC:
+                await self._cluster.refresh()
+                self._require_same_topic()
+            raise
+
+    async def _ask_leader(self, connection: Connection, version: int, topic: TopicKey, offset: int) -> Answer:
         partition = FetchPartition(self._place.partition, _NONE, offset, _NONE, _NONE, self._fetch_bytes)
-        topics = [(self._place.topic, [partition])]
         isolation_level = int(self._read_committed)
         request = FetchRequest(
-            _CONSUMER, _MAX_WAIT_MS, 1, self._fetch_bytes, isolation_level, 0, _NONE, topics
+            _CONSUMER, _MAX_WAIT_MS, 1, self._fetch_bytes, isolation_level, 0, _NONE, [(topic, [partition])]
         )
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 

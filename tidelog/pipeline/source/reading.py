@@ -6,17 +6,21 @@ per loss through `logging`, and a file in the folder that option losses.path nam
 bootstrap.servers and read.path, the broker gives the bounds of the logs, and the files give the records.
 Those of a partition whose leader's folder is not there come from the broker.
 
-Invariants: a task yields every record of its range, in order, or names what it skipped, or fails.
+Invariants: a task yields every record of its ranges, in order, or names what it skipped, or fails. Whole
+partitions share a task, or pieces that follow one another.
 """
 
+import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.client import OffsetOutOfRangeError
@@ -28,6 +32,7 @@ from tidelog.pipeline.offsets import (
     OptionError,
     Place,
     Positions,
+    group_ranges,
     lose,
     require_same_topic,
     split_ranges,
@@ -53,15 +58,16 @@ from tidelog.wire.cluster_config import ClusterConfig
 if TYPE_CHECKING:
     from tidelog.pipeline.segments.remote_pieces import RemotePiece
 
+_RECORDS_PER_TASK = 20_000
+"""Of small ranges in one task. A task costs Spark about as much as the reading of so many records."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass
-class OffsetRangePartition(InputPartition):  # type: ignore[misc]
-    """One Spark task's share of a topic's partition, to be fetched; the topic's id if it is known."""
+class FetchedPartition(InputPartition):  # type: ignore[misc]
+    """One Spark task's ranges, to be fetched one after the other; each with the topic's id if it is known."""
 
-    offsets: OffsetRange
-    topic_id: str | None
+    ranges: tuple[tuple[OffsetRange, str | None], ...]
 
 
 @dataclass
@@ -125,8 +131,8 @@ def ending_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, i
 def tasks_of(
     options: SourceOptions, ranges: Sequence[OffsetRange], logs: Logs, losses: list[str] | None
 ) -> list[InputPartition]:
-    """The tasks that read `ranges` of these logs: about `minPartitions`, by default one per range or per
-    piece of a segment file. Raises as `plan_pieces`."""
+    """The tasks that read `ranges` of these logs: about `minPartitions`, by default one per piece of a
+    segment file, and per range or several small ranges of the broker. Raises as `plan_pieces`."""
     remote: list[RemotePiece] = []
     if options.remote is not None and ranges:
         from tidelog.pipeline.segments.remote_pieces import plan_remote
@@ -142,12 +148,16 @@ def tasks_of(
     in_files = [each for each in ranges if each not in fetched]
     pieces = plan_pieces(segments, in_files, options.min_partitions, losses)
     left = None if options.min_partitions is None else max(options.min_partitions - len(pieces), 1)
+    most = options.max_records_per_partition
+    groups = group_ranges(
+        split_ranges(fetched, left, most), min(most or _RECORDS_PER_TASK, _RECORDS_PER_TASK), left
+    )
     return [
         *(RemotePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in remote),
         *(PiecePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in pieces),
         *(
-            OffsetRangePartition(each, logs.topic_ids.get(each.topic))
-            for each in split_ranges(fetched, left, options.max_records_per_partition)
+            FetchedPartition(tuple((each, logs.topic_ids.get(each.topic)) for each in group))
+            for group in groups
         ),
     ]
 
@@ -168,25 +178,29 @@ def note_unread(
 ) -> None:
     """Save the wanted offsets ([start, end) per partition) that no task will read, if losses.path is set."""
     if options.losses_path is not None:
-        taken = [
-            each.offsets if isinstance(each, OffsetRangePartition) else each.piece.offsets for each in tasks
-        ]
-        note_losses(options.losses_path, left_out(wanted, taken))
+        taken = (
+            [offsets for offsets, _ in each.ranges]
+            if isinstance(each, FetchedPartition)
+            else [each.piece.offsets]
+            for each in tasks
+        )
+        note_losses(options.losses_path, left_out(wanted, chain.from_iterable(taken)))
 
 
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of one task's range.
+    """The records of one task.
 
     Raises OffsetsLostError if records were deleted since the query was planned, unless failOnDataLoss is
     false, and if the topic was created again. Other errors as `read_answers`, `SegmentFile.read` and
     `decode_record_batches`.
     """
+    _freeze_imports()
     if isinstance(partition, RemotePartition):
         return _read_remote(options, partition.piece, partition.topic_id)
     if isinstance(partition, PiecePartition):
         return _read_piece(options, partition.piece, partition.topic_id)
-    if isinstance(partition, OffsetRangePartition):
-        return _fetch_range(options, partition.offsets, partition.topic_id)
+    if isinstance(partition, FetchedPartition):
+        return chain.from_iterable(_fetch_range(options, *each) for each in partition.ranges)
     # If nothing is to be read, Spark still plans one task, with its own kind of partition.
     return iter(())
 
@@ -283,6 +297,14 @@ def _fetch_range(
             )
             note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
             offsets = offsets._replace(start=log_start)
+
+
+@cache
+def _freeze_imports() -> None:
+    """Spark's worker collects all garbage after each task, which takes 30 ms for what it has imported: leave
+    that out from now on."""
+    if TaskContext.get() is not None:
+        gc.freeze()
 
 
 def report_losses(losses: list[str] | None) -> None:

@@ -84,8 +84,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def partitions(
         self, start: Mapping[str, Mapping[str, Any]], end: Mapping[str, Mapping[str, Any]]
     ) -> Sequence[InputPartition]:
-        """One per partition with records to read, more if `minPartitions` asks for more. Raises
-        OffsetsLostError."""
+        """Those of `reading.tasks_of`. Raises OffsetsLostError."""
         losses = self._losses()
         logs = reading.logs_of(self._options)
         # The loss was reported when this batch was planned. It reads the new topic from offset 0.
@@ -100,7 +99,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task's range, as Arrow batches."""
+        """The records of one task, as Arrow batches."""
         return reading.read_partition(self._options, partition)
 
     def _is_too_early(self, waiting: int) -> bool:

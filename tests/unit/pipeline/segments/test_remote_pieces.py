@@ -17,7 +17,7 @@ from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.schema import SCHEMA
 from tidelog.pipeline.segments import remote_pieces
-from tidelog.pipeline.source.reading import OffsetRangePartition, RemotePartition
+from tidelog.pipeline.source.reading import FetchedPartition, RemotePartition
 
 
 async def _settle(services: Services) -> None:
@@ -59,7 +59,7 @@ def test_old_records_come_from_the_object_store(
                     monkeypatch.setattr(remote_pieces, "PIECE_BYTES", most_bytes)
                     options = given | {"isolation.level": level, "startingOffsets": start}
                     remote, kinds = read(options | {"remote.storage.url": url})
-                    assert kinds == {RemotePartition, OffsetRangePartition}
+                    assert kinds == {RemotePartition, FetchedPartition}
                     assert remote == read(options)[0]
                     assert len(remote) >= 20
         address = broker.bootstrap_servers
