@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPOSE := docker compose
 BUILD := --build
+HELM := helm
 VERSION = $(shell sed -n 's/^VERSION = "\(.*\)"/\1/p' tidelog/version.py)
 PYTHON_FOLDERS := tidelog faults demo bench docs tests
 FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,cluster configuration coordinator fault_injection handlers \
@@ -95,7 +96,14 @@ clients: $(STAMP) ## run other projects' clients and frameworks, and record coun
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
-		tests/container/cluster.py tests/container/places.py
+		tests/container/cluster.py tests/container/places.py tests/container/charts.py
+
+manifests: ## render deploy/kubernetes from the chart with HELM (helm)
+	@sum=$$(find deploy/helm/tidelog -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -c 1-64); \
+	for file in tidelog:1 cluster:3; do \
+		{ echo "# make manifests rendered this from deploy/helm/tidelog, which had the SHA-256 $$sum."; \
+		$(HELM) template tidelog deploy/helm/tidelog --kube-version 1.37 --set brokers=$${file#*:}; } > deploy/kubernetes/$${file%:*}.yml; \
+	done
 
 spark: $(STAMP) ## kill jobs, executors and brokers of a cluster; run the recipes and a declarative pipeline; read remote segments
 	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py over_several.py recipes.py \

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes what the etcd of cluster.yml needs for TLS, in the current folder: an authority, and one certificate for all
-# members. Run again, it renews the certificate and keeps the authority. usage: etcd-certificates.sh NAMESPACE
+# members. Run again, it renews the certificate and keeps the authority. usage: etcd-certificates.sh NAMESPACE [RELEASE]
 set -eu
-service="tidelog-etcd.$1.svc"
+service="${2:-tidelog}-etcd.$1.svc"
 umask 077
 # Without keyUsage and authorityKeyIdentifier, clients on Python 3.13 and newer refuse the certificates.
 [ -e ca.crt ] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 \

@@ -4,12 +4,12 @@
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from tidelog.version import VERSION
 
 _DOCUMENT = (ROOT / "docs" / "containers.md").read_text()
 _NAMED = f"tidelog:{VERSION}"
-_TOOLS = ("kubernetes-validate==1.37.0", "check-jsonschema==0.39.0", "testcontainers==4.15.0")
 _KUBERNETES = {
     name: list[dict[str, Any]](yaml.safe_load_all((ROOT / f"deploy/kubernetes/{name}.yml").read_text()))
     for name in ("tidelog", "cluster")
@@ -39,16 +38,6 @@ def block_below(heading: str) -> str:
     """The first block of YAML below a heading of the page."""
     [text] = re.findall(rf"^## {heading}$.*?^```yaml\n(.*?)^```", _DOCUMENT, re.MULTILINE | re.DOTALL)
     return str(text)
-
-
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment in which Python finds the tools beside what is installed."""
-    folder = tmp_path_factory.mktemp("tools")
-    uv = Path(sys.executable).parent / "uv"
-    install = [str(uv), "pip", "install", "--python", sys.executable, "--target", str(folder), *_TOOLS]
-    subprocess.run(install, check=True)
-    return os.environ | {"PYTHONPATH": str(folder)}
 
 
 def python(environment: dict[str, str], *arguments: str, cwd: Path = ROOT) -> None:
@@ -85,13 +74,6 @@ def test_the_programs_with_testcontainers_pass(tools: dict[str, str], name: str,
     # Its helper that removes what a killed test leaves behind is an image of a registry.
     environment = tools | {"TESTCONTAINERS_RYUK_DISABLED": "true"}
     python(environment, "-m", "pytest", "-q", str(test), cwd=tmp_path)
-
-
-@pytest.mark.parametrize("version", ["1.25", "1.37"])
-@pytest.mark.parametrize("file", _KUBERNETES)
-def test_each_object_has_the_schema_of_kubernetes(tools: dict[str, str], file: str, version: str) -> None:
-    path = str(ROOT / f"deploy/kubernetes/{file}.yml")
-    python(tools, "-m", "kubernetes_validate", "--strict", "--kubernetes-version", version, path)
 
 
 def of_kind(file: str, kind: str) -> dict[str, dict[str, Any]]:
@@ -171,22 +153,20 @@ class Pod:
             *(("--entrypoint", command[0], image, *command[1:]) if command else (image,)),
         )
 
-    def wait_for_probes(self) -> None:
+    def passes(self, probe: str) -> bool:
         ports = {each["name"]: each["containerPort"] for each in self.container["ports"]}
         network = ("run", "--rm", "--network", f"container:{self.container_name}", "--entrypoint", "bash")
+        get = self.container[probe]["httpGet"]
+        ask = (
+            f"exec 3<>/dev/tcp/localhost/{ports[get['port']]}"
+            f" && printf 'GET {get['path']} HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
+        )
+        return " 200 " in docker(*network, broker_image(), "-c", ask, check=False).stdout
+
+    def wait_for_probes(self) -> None:
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            if probe not in self.container:
-                continue
-            get = self.container[probe]["httpGet"]
-            ask = (
-                f"exec 3<>/dev/tcp/localhost/{ports[get['port']]}"
-                f" && printf 'GET {get['path']} HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
-            )
-            wait_for(
-                lambda ask=ask: " 200 " in docker(*network, broker_image(), "-c", ask, check=False).stdout,  # type: ignore[misc]
-                f"{probe} of {self.names}",
-                DEADLINE_SECONDS,
-            )
+            if probe in self.container:
+                wait_for(partial(self.passes, probe), f"{probe} of {self.names}", DEADLINE_SECONDS)
 
 
 @contextmanager
@@ -301,6 +281,12 @@ def test_the_pods_of_the_cluster_serve_together_and_go_on_without_one(tmp_path: 
             pod.wait_for_probes()
         read = run(f"tidelog consume orders --from-beginning --max-messages 1000 {server}")
         assert sorted(map(int, read.split())) == list(range(1, 1001))
+        members = [pod for pod in running if pod not in brokers]
+        for member in members[1:]:
+            docker("kill", member.container_name)
+        left = members[0]
+        wait_for(lambda: not left.passes("readinessProbe"), "a member without the others", DEADLINE_SECONDS)
+        assert left.passes("livenessProbe")
 
 
 @pytest.fixture(scope="module")

@@ -4,49 +4,29 @@ It is not in `make test`, because it needs Go and its module proxy. Where they a
 says so.
 """
 
-import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.deadline import deadline
+from tests.go_programs import SECONDS, built
 from tests.several.served import ONE, PROCESSES
 from tests.spark.brokers import running_cluster
 
 MODULE = "github.com/twmb/franz-go@v1.22.2"
 _SUM = "h1:EdwIHGzD/4mgCpl/sNS0C74JYn6cL/r2KYS+8UC96Ww="
-_USUAL_FOLDER = "/usr/local/go/bin"
-# What a busy machine may take to compile it, or to run it once.
-_SECONDS = 1800
 # About 40 s on two cores; with them a member was fenced in one of three runs, and joined again.
 _RECORDS = 100_000
 _WAYS = 6
 """Assignors, protocols and static members: each is a subtest."""
 
 
-def _built(program: Path) -> Path:
-    """The tests of franz-go's client as one program; its source comes from the module proxy."""
-    go = shutil.which("go", path=os.pathsep.join([os.environ["PATH"], _USUAL_FOLDER]))
-    assert go is not None, "franz-go was left out: it needs Go (https://go.dev/doc/install)"
-    command = [go, "mod", "download", "-json", MODULE]
-    got = subprocess.run(
-        command, cwd=program.parent, capture_output=True, text=True, timeout=_SECONDS, check=False
-    )
-    assert got.returncode == 0, f"franz-go was left out, it needs a module proxy: {got.stdout}{got.stderr}"
-    source = json.loads(got.stdout)
-    assert source["Sum"] == _SUM
-    compile_ = [go, "test", "-c", "-mod=readonly", "-o", str(program), "./pkg/kgo"]
-    subprocess.run(compile_, cwd=source["Dir"], timeout=_SECONDS, check=True)
-    return program
-
-
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with deadline("the build of franz-go", _SECONDS):
-        return _built(tmp_path_factory.mktemp("go") / "kgo.test")
+    with deadline("the build of franz-go", SECONDS):
+        return built(tmp_path_factory.mktemp("go") / "kgo.test", MODULE, _SUM, "test", "-c", "./pkg/kgo")
 
 
 @pytest.mark.parametrize("way", [ONE, PROCESSES])
@@ -60,7 +40,7 @@ def test_groups_lose_and_repeat_nothing_while_connections_are_cut(
     connection lives, with one broker as well. It is a fault of the broker if an offset is fetched that is
     lower than the last acknowledged commit: KGO_LOG_LEVEL=debug shows both.
     """
-    with deadline("franz-go's test", _SECONDS), running_cluster(way, tmp_path) as broker:
+    with deadline("franz-go's test", SECONDS), running_cluster(way, tmp_path) as broker:
         settings = {
             "KGO_SEEDS": broker.bootstrap_servers,
             "KGO_TEST_RF": "1",
@@ -69,12 +49,12 @@ def test_groups_lose_and_repeat_nothing_while_connections_are_cut(
             "KGO_LOG_LEVEL": "none",
         }
         done = subprocess.run(
-            [program, "-test.v", "-test.run=^TestGroupETL$", f"-test.timeout={_SECONDS}s"],
+            [program, "-test.v", "-test.run=^TestGroupETL$", f"-test.timeout={SECONDS}s"],
             cwd=tmp_path,
             env=os.environ | settings,
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=SECONDS,
             check=False,
         )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]

@@ -4,6 +4,7 @@ No engine runs here, so what an engine found once is held by its cause.
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -272,6 +273,21 @@ def test_several_brokers_that_start_together_keep_three_copies_of_which_two_are_
     for name, value in (("TIDELOG_DEFAULT_REPLICATION_FACTOR", 3), ("TIDELOG_MIN_INSYNC_REPLICAS", 2)):
         assert f'{{name: {name}, value: "{value}"}}' in pods
         assert f"    {name}: {value}\n" in COMPOSE
+
+
+def test_the_manifests_were_rendered_from_the_chart_as_it_is() -> None:
+    """`make container` compares them with what Helm renders."""
+    chart = ROOT / "deploy" / "helm" / "tidelog"
+    files = sorted(str(each) for each in chart.rglob("*") if each.is_file())
+    checksum = hashlib.sha256(b"".join(Path(each).read_bytes() for each in files)).hexdigest()
+    for name in ("tidelog", "cluster"):
+        first = (ROOT / f"deploy/kubernetes/{name}.yml").read_text().partition("\n")[0]
+        assert checksum in first, "run `make manifests`"
+
+
+def test_the_chart_has_the_version_of_the_project() -> None:
+    described = yaml.safe_load((ROOT / "deploy/helm/tidelog/Chart.yaml").read_text())
+    assert described["version"] == described["appVersion"] == VERSION
 
 
 def test_every_image_is_pinned_to_a_version() -> None:
