@@ -62,6 +62,9 @@ SUITES: Mapping[str, Callable[[], str]] = {
     ),
     "tests/frameworks/over_maven.py": lambda: f"{_of_jars()}: Streams, Connect, its command line tools",
     "tests/frameworks/security_over_maven.py": lambda: f"{_of_jars()}: its clients with TLS and SASL",
+    "tests/frameworks/share_over_maven.py": lambda: (
+        f"{_of_jars()}: its share consumer and tools of share groups"
+    ),
     "tests/frameworks/java_failovers.py": lambda: f"{_of_jars()}: its clients while brokers fail",
     "tests/frameworks/over_go.py": _franz_go,
 }
