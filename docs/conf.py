@@ -21,6 +21,7 @@ from tidelog.broker.coordinator.offset_metrics import FAMILIES, LEFT_OUT
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.observability.remote_counts import RemoteCounts
+from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.security.required_access import LAST, Need
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.broker.storage.log_config import LogConfig
@@ -136,6 +137,7 @@ def broker_metrics() -> str:
     metrics = Metrics()
     metrics.fetch_sessions = FetchSessions(0, 0, lambda: 1)
     metrics.remote = RemoteCounts()
+    metrics.share = ShareCounts()
     metrics.cluster = lambda: ClusterCounts(True, 0, 0, 0, 0)
     rows = (
         (f"`{family.name}{'_total' if family.type == 'counter' else ''}`", family.type, family.documentation)

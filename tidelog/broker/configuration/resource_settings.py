@@ -55,12 +55,12 @@ def duration_ms(text: str) -> int | None:
 
 
 def _reset(value: object) -> str:
-    """What share.auto.offset.reset says. Raises ValueError."""
+    """What share.auto.offset.reset says. Raises ConfigError."""
     text = str(value).lower()
     strategy, _, duration = text.partition(":")
     if text in ("earliest", LATEST) or (strategy == "by_duration" and duration_ms(duration) is not None):
         return text
-    raise ValueError(f"expected earliest, latest or by_duration:<ISO 8601 duration>, got {value!r}")
+    raise ConfigError(f"expected earliest, latest or by_duration:<ISO 8601 duration>, got {value!r}")
 
 
 def _patterns(texts: Sequence[str]) -> tuple[str, ...]:

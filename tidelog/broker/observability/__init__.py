@@ -4,6 +4,7 @@
 - `log_events`: structured log events, as JSON or as readable lines
 - `metrics`: the broker's numbers under the names that the common JMX exporter rules give Kafka's MBeans
 - `producer_outcomes`: duplicates and refusals of each producer and partition, bounded
+- `share_counts`: the numbers of share groups
 - `remote_counts`: numbers of remote storage, under the names of Kafka's JMX exporter
 - `series`: families of series for prometheus_client, which is imported by the first scrape
 - `throttle_counts`: how often and for how long clients were throttled

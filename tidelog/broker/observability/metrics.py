@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.membership import ClusterCounts
     from tidelog.broker.cluster.store import StoreView
     from tidelog.broker.observability.remote_counts import RemoteCounts
+    from tidelog.broker.observability.share_counts import ShareCounts
 
 LATENCY_BUCKETS_MS = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0,
@@ -258,6 +259,8 @@ class Metrics:
         """Listener -> when its certificate expires, in seconds since 1970."""
         self.cleaner = CleanerCounts()
         self.remote: RemoteCounts | None = None
+        self.share: ShareCounts | None = None
+        """None: no share group was used."""
         """None: this broker has no remote storage."""
         self.throttles = ThrottleCounts()
         self.connections = 0
@@ -396,6 +399,8 @@ class Metrics:
         yield from self.cleaner.collect()
         if self.remote is not None:
             yield from self.remote.collect()
+        if self.share is not None:
+            yield from self.share.collect()
         yield from self.throttles.collect()
 
     def _collect_requests(self) -> Iterator[Metric]:

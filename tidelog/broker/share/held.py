@@ -11,6 +11,7 @@ On the event loop. Source: Kafka's SharePartition and AcquisitionLockTimerTask.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,8 +19,14 @@ import structlog
 
 from tidelog.broker.coordinator.share_states.machine import StateWrite
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, combined
+from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.share.share_partition import Acknowledgement, SharePartition, Update
+from tidelog.broker.share.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    SharePartition,
+    Update,
+)
 from tidelog.broker.share.states import ShareStatesClient
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
@@ -45,7 +52,9 @@ class HeldPartition:
         machine: SharePartition,
         states: ShareStatesClient,
         steady_ms: Callable[[], int],
+        counts: ShareCounts,
     ) -> None:
+        self._counts = counts
         self.key = key
         self.replica = replica
         self.machine = machine
@@ -91,12 +100,17 @@ class HeldPartition:
         self._timer = None
         update = self.machine.expire(self._steady_ms())
         if update.before:
+            self._counts.lock_timeouts += len(update.before)
             self._write(_Waiting(update, None))
         self.changed()
 
     async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Returns once it is durable. Raises ApiError."""
         await self._stored(self.machine.acknowledge(member_id, acknowledgements, self._steady_ms()))
+        for first, last, types in acknowledgements:
+            for kind, count in Counter(types).items():
+                name = AcknowledgeType(kind).name.lower()
+                self._counts.acknowledged[name] += count if len(types) > 1 else last - first + 1
 
     async def release(self, member_id: str) -> None:
         """Make available what the member holds. Raises ApiError."""

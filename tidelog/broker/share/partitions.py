@@ -23,6 +23,7 @@ from tidelog.broker.configuration.group_settings import (
 )
 from tidelog.broker.coordinator.share_states.machine import StateWrite
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
+from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.share.held import HeldPartition
 from tidelog.broker.share.parts import BrokerParts
@@ -74,7 +75,8 @@ class Got(NamedTuple):
 class SharePartitions:
     """Holds the share partitions of one broker."""
 
-    def __init__(self, services: BrokerParts, states: ShareStatesClient) -> None:
+    def __init__(self, services: BrokerParts, states: ShareStatesClient, counts: ShareCounts) -> None:
+        self._counts = counts
         self._services = services
         self._states = states
         self._held: dict[SharePartitionKey, HeldPartition] = {}
@@ -139,7 +141,9 @@ class SharePartitions:
         if self._led(key) is not replica or replica.leader_epoch != epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         machine = SharePartition(start_offset, state.batches, _limits(config))
-        return HeldPartition(key, replica, state.state_epoch, machine, self._states, self._services.steady_ms)
+        return HeldPartition(
+            key, replica, state.state_epoch, machine, self._states, self._services.steady_ms, self._counts
+        )
 
     async def _first_offset(self, replica: Replica, config: ShareGroupConfig) -> int:
         """Where a group begins that has read nothing, as share.auto.offset.reset says."""

@@ -12,6 +12,7 @@ from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
@@ -52,6 +53,9 @@ class BrokerParts(Protocol):
 
     @property
     def node_id(self) -> int: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
 
     @property
     def config(self) -> BrokerConfig: ...

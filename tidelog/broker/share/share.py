@@ -13,6 +13,7 @@ from typing import Any
 
 from tidelog.broker.coordinator.share_coordinator import ShareCoordinator
 from tidelog.broker.coordinator.share_states.state import is_coordinator_key
+from tidelog.broker.observability.share_counts import ShareCounts, ShareLoad
 from tidelog.broker.share.partitions import SharePartitions
 from tidelog.broker.share.parts import BrokerParts
 from tidelog.broker.share.sessions import ShareSession, ShareSessions
@@ -37,10 +38,15 @@ class Share:
         self.coordinator.start()
         services.cluster.follow(self.coordinator.follow)
         self.states = ShareStatesClient(self.coordinator, services.peers, services.node_id)
-        self.partitions = SharePartitions(services, self.states)
+        counts = services.metrics.share = ShareCounts(self._load)
+        self.partitions = SharePartitions(services, self.states, counts)
         self.sessions = ShareSessions()
         self.is_key = is_coordinator_key
         self._tasks: set[asyncio.Task[Any]] = set()
+
+    def _load(self) -> ShareLoad:
+        held = list(self.partitions.all())
+        return ShareLoad(len(self.sessions), len(held), sum(each.machine.in_flight_count for each in held))
 
     def begin_session(self, group_id: str, member_id: str, connection_id: int) -> ShareSession:
         """Raises ApiError(SHARE_SESSION_LIMIT_REACHED)."""

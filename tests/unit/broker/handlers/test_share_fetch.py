@@ -269,3 +269,50 @@ async def test_a_waiting_fetch_gets_new_records_at_once(asker: Asker) -> None:
     await asyncio.sleep(0)
     await asker.produce("jobs", make_batch(b"new"))
     assert await waiting == {1: 1}
+
+
+async def test_metrics_count_what_is_in_flight_and_what_became_of_it(asker: Asker) -> None:
+    await with_records(asker, 4)
+    member = Member(asker)
+    await member.join()
+    await member.got()
+    counts = asker.services.metrics.share
+    assert counts is not None
+    assert counts.load() == (1, 1, 4)
+    assert await member.acknowledge((0, 1, [ACCEPT]), (2, 3, [RELEASE, REJECT])) == 0
+    assert counts.acknowledged == {"accept": 2, "release": 1, "reject": 1}
+    assert counts.load() == (1, 1, 1)
+    names = {each.name for each in counts.collect()}
+    assert "kafka_server_sharepartitionmetrics_inflightmessagecount" in names
+
+
+async def test_a_group_may_begin_at_a_time(asker: Asker, clock: Clock) -> None:
+    await asker.create("jobs")
+    await asker.produce("jobs", make_batch(b"old", timestamp_ms=clock.now_ms - 7_200_000))
+    await asker.produce("jobs", make_batch(b"new", timestamp_ms=clock.now_ms - 1_800_000))
+    member = Member(asker)
+    await member.join(**{"share.auto.offset.reset": "by_duration:PT1H"})
+    assert await member.got() == {1: 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("share.auto.offset.reset", "by_duration:1h"),
+        ("share.auto.offset.reset", "none"),
+        ("share.isolation.level", "serializable"),
+        ("share.record.lock.duration.ms", "14999"),
+        ("share.record.lock.duration.ms", "60001"),
+        ("share.delivery.count.limit", "1"),
+        ("share.partition.max.record.locks", "4001"),
+        ("share.heartbeat.interval.ms", "45000"),
+        ("share.renew.acknowledge.enable", "maybe"),
+    ],
+)
+async def test_a_setting_of_a_share_group_out_of_its_bounds_is_refused(
+    asker: Asker, name: str, value: str
+) -> None:
+    configs = [{"name": name, "config_operation": 0, "value": value}]
+    resource = {"resource_type": 32, "resource_name": "pool", "configs": configs}
+    answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
