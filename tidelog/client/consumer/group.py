@@ -23,6 +23,7 @@ from tidelog.client.errors import CommitFailedError
 from tidelog.client.groups import steps
 from tidelog.client.groups.consumer_membership import ConsumerMembership
 from tidelog.client.groups.coordinator import GroupCoordinator
+from tidelog.client.groups.heartbeats import Heartbeats
 from tidelog.client.groups.listener import ConsumerRebalanceListener, notify
 from tidelog.client.groups.membership import Membership
 from tidelog.client.groups.offsets import GroupOffsets
@@ -83,7 +84,13 @@ class Group:
         self._backoff = Backoff(cluster.config.retry_backoff_ms, cluster.config.retry_backoff_max_ms)
         self._subscription: TopicSubscription | None = None
         self._changed = asyncio.Event()
-        self._heartbeat_is_due = asyncio.Event()
+        self._beats = Heartbeats(
+            self.membership,
+            self._coordinator,
+            self._backoff,
+            self._on_heartbeat,
+            timeout_ms=min(config.session_timeout_ms, cluster.config.request_timeout_ms),
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._heartbeats: asyncio.Task[None] | None = None
         # The offset, and the id of the topic to which it belongs.
@@ -101,7 +108,7 @@ class Group:
         """Begin to work. The loop must run."""
         self._cluster.add_listener(self._on_metadata)
         work: list[Callable[[], Coroutine[Any, Any, None]]] = [
-            self._send_heartbeats,
+            self._beats.run,
             self._carry_out_steps,
             self._watch_polls,
         ]
@@ -205,7 +212,7 @@ class Group:
                 self.membership.request_failed(error)
             if self.membership.error is not None:
                 self._on_data()
-            self._heartbeat_soon()
+            self._beats.send_if_due()
 
     async def _carry_out(self, step: steps.Step) -> None:
         membership = self.membership
@@ -248,11 +255,11 @@ class Group:
             membership.failures += 1
 
     async def _ask(self, api_key: ApiKey, values: Mapping[str, object], wait_ms: int | None = None) -> Any:
-        node_id = await self.offsets.find_coordinator()
+        node_id = await self._coordinator.find_for(self.membership)
         return await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms, is_held_back=True)
 
     async def _leave(self, step: steps.Leave) -> None:
-        node_id = await self.offsets.find_coordinator()
+        node_id = await self._coordinator.find_for(self.membership)
         await self._coordinator.call(node_id, step.api_key, step.values)
         self.membership.left()
 
@@ -319,44 +326,6 @@ class Group:
         self._on_data()
 
     # What runs beside the steps
-
-    async def _send_heartbeats(self) -> None:
-        """Send heartbeats, one at a time."""
-        membership, config = self.membership, self.config
-        while True:
-            try:
-                async with asyncio.timeout(membership.heartbeat_interval_ms / 1000):
-                    await self._heartbeat_is_due.wait()
-            except TimeoutError:
-                pass
-            if membership.failures:
-                await asyncio.sleep(self._backoff.delay_ms(membership.failures) / 1000)
-            self._heartbeat_is_due.clear()
-            if not membership.can_heartbeat:
-                continue
-            wait_ms = min(config.session_timeout_ms, self._cluster.config.request_timeout_ms)
-            try:
-                # The steps may wait for the application just now, so a lost coordinator is looked up here.
-                node_id = await self.offsets.find_coordinator()
-                if not membership.can_heartbeat:
-                    continue
-                asked = membership.identity
-                api_key, values = membership.heartbeat()
-                answer = await self._coordinator.call(node_id, api_key, values, timeout_ms=wait_ms)
-                membership.heartbeat_received(asked, answer)
-            except ClientClosedError:
-                return
-            except ClientError as error:
-                if not membership.awaits_join:
-                    membership.request_failed(error)
-            self._react()
-            if membership.error is not None:
-                self._on_data()
-
-    def _heartbeat_soon(self) -> None:
-        membership = self.membership
-        if membership.must_report and membership.can_heartbeat and membership.coordinator is not None:
-            self._heartbeat_is_due.set()
 
     async def _commit_regularly(self) -> None:
         while True:
@@ -452,7 +421,12 @@ class Group:
             suspended = {key for key, reader in self._readers.items() if reader.is_suspended}
             self._suspend(step.partitions | suspended)
         self._changed.set()
-        self._heartbeat_soon()
+        self._beats.send_if_due()
+
+    def _on_heartbeat(self) -> None:
+        self._react()
+        if self.membership.error is not None:
+            self._on_data()
 
     def _suspend(self, partitions: frozenset[TopicPartition]) -> None:
         """Read nothing of these, and of all others again."""

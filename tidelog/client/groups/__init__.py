@@ -4,6 +4,7 @@
 - `consumer_membership`: a consumer's membership in a group of the consumer protocol
 - `consumer_protocol`: what members of a classic group send to their leader, and what it assigns
 - `coordinator`: requests to the coordinator of one group
+- `heartbeats`: the heartbeats of one member
 - `listener`: callbacks of an application around a rebalance
 - `membership`: a consumer's membership in a classic group: which request or callback comes next
 - `offsets`: the committed offsets of a group, as one consumer reads and writes them

@@ -6,13 +6,20 @@ heartbeats must not wait for it. Errors of the lookup are raised; those within a
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidelog.client.coordinators import GROUP, find_coordinator
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.cluster import Cluster
+from tidelog.wire.errors import BrokerUnavailableError
 
 _JOIN_LANE: Final = "group"
+
+
+class _Member(Protocol):
+    coordinator: int | None
+
+    def coordinator_found(self, node_id: int) -> None: ...
 
 
 class GroupCoordinator:
@@ -25,6 +32,14 @@ class GroupCoordinator:
     async def find(self) -> int:
         """The node id of the coordinator. Raises ClientError."""
         return await find_coordinator(self._cluster, self._group_id, GROUP)
+
+    async def find_for(self, membership: _Member) -> int:
+        """The node id that the membership knows, looked up if it knows none. Raises ClientError."""
+        if membership.coordinator is None:
+            membership.coordinator_found(await self.find())
+        if membership.coordinator is None:
+            raise BrokerUnavailableError("the group's coordinator changed meanwhile")
+        return membership.coordinator
 
     async def call(
         self,

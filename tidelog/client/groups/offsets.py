@@ -24,7 +24,7 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import NO_OFFSET
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster_config import ClusterConfig
-from tidelog.wire.errors import BrokerUnavailableError, ClientError, RequestTimeoutError, broker_error
+from tidelog.wire.errors import ClientError, RequestTimeoutError, broker_error
 from tidelog.wire.metadata import NO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -157,14 +157,6 @@ class GroupOffsets:
 
         return await self._call(ApiKey.OFFSET_FETCH, values, by_id=None not in ids.values())
 
-    async def find_coordinator(self) -> int:
-        """The coordinator's node id, looked up if it is not known. Raises ClientError."""
-        if self._membership.coordinator is None:
-            self._membership.coordinator_found(await self._coordinator.find())
-        if self._membership.coordinator is None:
-            raise BrokerUnavailableError("the group's coordinator changed meanwhile")
-        return self._membership.coordinator
-
     async def _send_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
     ) -> ClientError | None:
@@ -231,7 +223,7 @@ class GroupOffsets:
         *,
         by_id: bool,
     ) -> Any:
-        node_id = await self.find_coordinator()
+        node_id = await self._coordinator.find_for(self._membership)
         at_most = None if by_id else LAST_BY_NAME[api_key]
         try:
             return await self._coordinator.call(node_id, api_key, values, at_most=at_most)
