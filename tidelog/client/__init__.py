@@ -13,6 +13,7 @@
 - `consumer/`: the consumer: what it reads next, how it fetches and converts that, and how it takes part in a
   group
 - `groups/`: membership in consumer groups
+- `share/`: the consumer of a share group: records are shared out one by one, and each is acknowledged
 - `producer/`: the producer: records become batches, and each is stored once, in order. The rules are pure
   machines
 
@@ -24,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tidelog.client.errors import (
+    AcknowledgementError,
     ClusterAuthorizationFailedError,
     CommitFailedError,
     CorruptRecordError,
@@ -100,6 +102,9 @@ if TYPE_CHECKING:
     from tidelog.client.producer.producer import Producer
     from tidelog.client.producer.record_batch import BatchBuilder
     from tidelog.client.producer.session import ProducerSession, SessionPartition
+    from tidelog.client.share.consumer import ShareConsumer
+    from tidelog.client.share.held import AcknowledgeType
+    from tidelog.client.share.records import ShareRecord
     from tidelog.protocol.settings import ConfigError
     from tidelog.wire.cluster_config import ClusterConfig
     from tidelog.wire.security.tls import create_ssl_context
@@ -120,6 +125,9 @@ _HOMES = {
         "tidelog.client.producer.producer": "Producer",
         "tidelog.client.producer.record_batch": "BatchBuilder",
         "tidelog.client.producer.session": "ProducerSession SessionPartition",
+        "tidelog.client.share.consumer": "ShareConsumer",
+        "tidelog.client.share.held": "AcknowledgeType",
+        "tidelog.client.share.records": "ShareRecord",
         "tidelog.protocol.settings": "ConfigError",
         "tidelog.wire.cluster_config": "ClusterConfig",
         "tidelog.wire.security.tls": "create_ssl_context",
@@ -129,6 +137,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "AcknowledgeType",
+    "AcknowledgementError",
     "Admin",
     "AppendedRecord",
     "AuthenticationError",
@@ -185,6 +195,8 @@ __all__ = [
     "RequestTimeoutError",
     "SessionError",
     "SessionPartition",
+    "ShareConsumer",
+    "ShareRecord",
     "TimestampType",
     "TlsError",
     "TokenProvider",

@@ -121,6 +121,22 @@ class RecordDeserializationError(ClientError, ValueError):
         self.offset = offset
 
 
+class AcknowledgementError(ClientError):
+    """The broker refused acknowledgements of a share group: the locks of the records had ended, or it does
+    not lead the partition any more. `offsets` has the records by partition."""
+
+    hint = (
+        "Other members may get these records again. Process them within `record.processing()`, or set a "
+        "longer share.record.lock.duration.ms for the group"
+    )
+
+    def __init__(self, offsets: Mapping[TopicPartition, list[int]]) -> None:
+        count = sum(map(len, offsets.values()))
+        where = ", ".join(f"{topic}-{partition}" for topic, partition in offsets)
+        super().__init__(f"{count} records of {where} were not acknowledged")
+        self.offsets = offsets
+
+
 class RecordTooLargeError(ClientError, ValueError):
     """The record exceeds max_request_size or buffer_memory, so it can never be sent."""
 

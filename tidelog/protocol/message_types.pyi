@@ -2263,6 +2263,13 @@ class ShareGroupHeartbeatResponseTopicPartitionDict(TypedDict, total=False):
     topic_id: UUID
     partitions: Sequence[int]
 
+class ShareGroupHeartbeatRequestDict(TypedDict, total=False):
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    subscribed_topic_names: Sequence[str] | None
+
 class ShareGroupDescribeRequest:
     group_ids: list[str]
     include_authorized_operations: bool
@@ -2319,9 +2326,9 @@ class ShareFetchRequestTopic:
 
 class ShareFetchRequestPartition:
     partition_index: int
-    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatche]
+    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatch]
 
-class ShareFetchRequestAcknowledgementBatche:
+class ShareFetchRequestAcknowledgementBatch:
     first_offset: Offset
     last_offset: Offset
     acknowledge_types: list[int]
@@ -2329,6 +2336,74 @@ class ShareFetchRequestAcknowledgementBatche:
 class ShareFetchRequestForgottenTopicsData:
     topic_id: UUID
     partitions: list[int]
+
+class ShareFetchRequestDict(TypedDict, total=False):
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int
+    is_renew_ack: bool
+    topics: Sequence[ShareFetchRequestTopicDict]
+    forgotten_topics_data: Sequence[ShareFetchRequestForgottenTopicsDataDict]
+
+class ShareFetchRequestTopicDict(TypedDict, total=False):
+    topic_id: UUID
+    partitions: Sequence[ShareFetchRequestPartitionDict]
+
+class ShareFetchRequestPartitionDict(TypedDict, total=False):
+    partition_index: int
+    acknowledgement_batches: Sequence[ShareFetchRequestAcknowledgementBatchDict]
+
+class ShareFetchRequestAcknowledgementBatchDict(TypedDict, total=False):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: Sequence[int]
+
+class ShareFetchRequestForgottenTopicsDataDict(TypedDict, total=False):
+    topic_id: UUID
+    partitions: Sequence[int]
+
+class ShareFetchResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: list[ShareFetchResponseResponse]
+    node_endpoints: list[ShareFetchResponseNodeEndpoint]
+
+class ShareFetchResponseResponse:
+    topic_id: UUID
+    partitions: list[ShareFetchResponsePartition]
+
+class ShareFetchResponsePartition:
+    partition_index: int
+    error_code: int
+    error_message: str | None
+    acknowledge_error_code: int
+    acknowledge_error_message: str | None
+    current_leader: ShareFetchResponseCurrentLeader
+    records: bytes
+    acquired_records: list[ShareFetchResponseAcquiredRecord]
+
+class ShareFetchResponseCurrentLeader:
+    leader_id: int
+    leader_epoch: LeaderEpoch
+
+class ShareFetchResponseAcquiredRecord:
+    first_offset: Offset
+    last_offset: Offset
+    delivery_count: int
+
+class ShareFetchResponseNodeEndpoint:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 class ShareAcknowledgeRequest:
     group_id: str | None
@@ -2343,12 +2418,60 @@ class ShareAcknowledgeRequestTopic:
 
 class ShareAcknowledgeRequestPartition:
     partition_index: int
-    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatche]
+    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatch]
 
-class ShareAcknowledgeRequestAcknowledgementBatche:
+class ShareAcknowledgeRequestAcknowledgementBatch:
     first_offset: Offset
     last_offset: Offset
     acknowledge_types: list[int]
+
+class ShareAcknowledgeRequestDict(TypedDict, total=False):
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    is_renew_ack: bool
+    topics: Sequence[ShareAcknowledgeRequestTopicDict]
+
+class ShareAcknowledgeRequestTopicDict(TypedDict, total=False):
+    topic_id: UUID
+    partitions: Sequence[ShareAcknowledgeRequestPartitionDict]
+
+class ShareAcknowledgeRequestPartitionDict(TypedDict, total=False):
+    partition_index: int
+    acknowledgement_batches: Sequence[ShareAcknowledgeRequestAcknowledgementBatchDict]
+
+class ShareAcknowledgeRequestAcknowledgementBatchDict(TypedDict, total=False):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: Sequence[int]
+
+class ShareAcknowledgeResponse:
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: list[ShareAcknowledgeResponseResponse]
+    node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint]
+
+class ShareAcknowledgeResponseResponse:
+    topic_id: UUID
+    partitions: list[ShareAcknowledgeResponsePartition]
+
+class ShareAcknowledgeResponsePartition:
+    partition_index: int
+    error_code: int
+    error_message: str | None
+    current_leader: ShareAcknowledgeResponseCurrentLeader
+
+class ShareAcknowledgeResponseCurrentLeader:
+    leader_id: int
+    leader_epoch: LeaderEpoch
+
+class ShareAcknowledgeResponseNodeEndpoint:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
 class InitializeShareGroupStateRequest:
     group_id: str
@@ -2389,9 +2512,9 @@ class WriteShareGroupStateRequestPartition:
     leader_epoch: LeaderEpoch
     start_offset: Offset
     delivery_complete_count: int
-    state_batches: list[WriteShareGroupStateRequestStateBatche]
+    state_batches: list[WriteShareGroupStateRequestStateBatch]
 
-class WriteShareGroupStateRequestStateBatche:
+class WriteShareGroupStateRequestStateBatch:
     first_offset: Offset
     last_offset: Offset
     delivery_state: int

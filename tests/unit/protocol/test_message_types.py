@@ -135,6 +135,7 @@ def _shape(fields: tuple[Field, ...]) -> Shape:
 def _singular(name: str) -> str:
     if name.endswith("ies"):
         name = name[:-3] + "y"
+    name = name.removesuffix("es") if name.endswith("ches") else name
     return _in_camel_case(name.removesuffix("s"))
 
 

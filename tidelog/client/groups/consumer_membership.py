@@ -26,8 +26,9 @@ from tidelog.wire.metadata import TopicPartition
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
-_JOINING: Final = 0
-_LEAVING: Final = -1
+JOINING: Final = 0
+LEAVING: Final = -1
+"""What a heartbeat has instead of an epoch."""
 _LEAVING_FOR_A_WHILE: Final = -2
 _FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _OTHER_OWNER: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID})
@@ -36,6 +37,8 @@ _OTHER_OWNER: Final = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEA
 class ConsumerMembership:
     """`member_id` is a new unique text. `assignor` is the broker's, None for its default. Times are in
     milliseconds."""
+
+    api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
     def __init__(
         self,
@@ -62,7 +65,8 @@ class ConsumerMembership:
         """Whether the next heartbeat must not wait for its time."""
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._assignor = assignor
-        self._topics: frozenset[str] | None = None
+        self.topics: frozenset[str] | None = None
+        """Those that the application reads; None: it wants to be no member."""
         self._target: frozenset[TopicPartition] = frozenset()
         # What the broker assigned, until the names of all its topics are known.
         self._unresolved: tuple[tuple[UUID, tuple[int, ...]], ...] | None = None
@@ -76,8 +80,8 @@ class ConsumerMembership:
 
     def subscribe(self, topics: frozenset[str] | None) -> None:
         """Be a member that reads these topics; None: be no member."""
-        if topics != self._topics:
-            self._topics = topics
+        if topics != self.topics:
+            self.topics = topics
             self.must_report = True
 
     def poll_interval_exceeded(self) -> None:
@@ -101,7 +105,7 @@ class ConsumerMembership:
         if self._is_away:
             # It must leave first: meanwhile the application is at work, and its callback would come late.
             return self._leave() or (steps.Revoke(self.owned, True) if self.owned else steps.Rest())
-        if self._topics is None:
+        if self.topics is None:
             return steps.Revoke(self.owned, False) if self.owned else self._leave() or steps.Rest()
         if self._unresolved is not None:
             return steps.ResolveTopics()
@@ -114,7 +118,7 @@ class ConsumerMembership:
     @property
     def is_subscribed(self) -> bool:
         """Whether it is or wants to be a member."""
-        return self._topics is not None
+        return self.topics is not None
 
     @property
     def is_stable(self) -> bool:
@@ -133,21 +137,36 @@ class ConsumerMembership:
         is_clean = self.identity.generation >= 0 or not self.owned
         return is_wanted and is_clean and not self._is_lost
 
-    def heartbeat(self) -> tuple[ApiKey, types.ConsumerGroupHeartbeatRequestDict]:
+    def heartbeat(self) -> tuple[ApiKey, Mapping[str, object]]:
         """The request. It is sent now."""
         self.must_report = False
         self._may_be_member = True
+        return self.api_key, self.heartbeat_values()
+
+    def heartbeat_values(self) -> Mapping[str, object]:
+        """Everything that the broker must know of the member."""
         member_id, epoch = self.identity
-        return ApiKey.CONSUMER_GROUP_HEARTBEAT, {
+        values: types.ConsumerGroupHeartbeatRequestDict = {
             "group_id": self.group_id,
             "member_id": member_id,
-            "member_epoch": max(epoch, _JOINING),
+            "member_epoch": max(epoch, JOINING),
             "instance_id": self.group_instance_id,
             "rebalance_timeout_ms": self._rebalance_timeout_ms,
-            "subscribed_topic_names": sorted(self._topics or ()),
+            "subscribed_topic_names": sorted(self.topics or ()),
             "server_assignor": self._assignor,
             "topic_partitions": self._owned_by_id(),
         }
+        return values
+
+    def leave_values(self) -> Mapping[str, object]:
+        """A static member leaves for a while: its partitions wait for it until its session expires."""
+        values: types.ConsumerGroupHeartbeatRequestDict = {
+            "group_id": self.group_id,
+            "member_id": self.identity.member_id,
+            "member_epoch": LEAVING if self.group_instance_id is None else _LEAVING_FOR_A_WHILE,
+            "instance_id": self.group_instance_id,
+        }
+        return values
 
     def _owned_by_id(self) -> list[types.ConsumerGroupHeartbeatRequestTopicPartitionDict]:
         found: dict[UUID, list[int]] = {}
@@ -156,19 +175,11 @@ class ConsumerMembership:
         return [{"topic_id": each, "partitions": partitions} for each, partitions in found.items()]
 
     def _leave(self) -> steps.Step | None:
-        """A static member leaves for a while: its partitions wait for it until its session expires."""
         if not self._may_be_member:
             return None
         if self.coordinator is None:
             return steps.FindCoordinator()
-        epoch = _LEAVING if self.group_instance_id is None else _LEAVING_FOR_A_WHILE
-        values: types.ConsumerGroupHeartbeatRequestDict = {
-            "group_id": self.group_id,
-            "member_id": self.identity.member_id,
-            "member_epoch": epoch,
-            "instance_id": self.group_instance_id,
-        }
-        return steps.Leave(ApiKey.CONSUMER_GROUP_HEARTBEAT, values)
+        return steps.Leave(self.api_key, self.leave_values())
 
     # What came of the steps
 
