@@ -1,15 +1,16 @@
 """`tidelog consume`: records of topics as lines, from now on or from a chosen place, until it is stopped.
 
 Values are written as the bytes they are. Ctrl-C and a reader that closes the pipe are the usual ends and exit
-with 0. Lines are flushed as often as records arrive. In a group, a record is committed after it was printed.
+with 0. Lines are flushed as often as records arrive. In a group, a record is committed after it was printed;
+in a share group, it is accepted then.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -21,10 +22,11 @@ from tidelog.cli.record_format import compile_format
 from tidelog.protocol.json_lines import format_line
 
 if TYPE_CHECKING:
-    from tidelog.client import Consumer, ConsumerRecord, TopicPartition
+    from tidelog.client import Consumer, ConsumerRecord, ShareRecord, TopicPartition
     from tidelog.wire.cluster_config import ClusterConfig
 
 _MOST_AT_ONCE = 5_000
+_MOST_SHARED = 500
 _LONGEST_WAIT_MS = 60_000
 _END_IS_CHECKED_EVERY_MS = 100
 
@@ -55,6 +57,7 @@ def consume(
     from_timestamp: consume_options.FromTimestamp = None,
     partitions: consume_options.Partitions = None,
     group: consume_options.Group = None,
+    share: consume_options.Share = None,
     isolation: consume_options.Isolation = "read_uncommitted",
     max_messages: consume_options.MaxMessages = None,
     timeout_ms: consume_options.TimeoutMs = None,
@@ -74,6 +77,10 @@ def consume(
         # A group decides itself where its members begin and what they read.
         chosen = {**start.options(), "--partition": bool(partitions), "--until-end": until_end}
         _refuse_beside("--group", {**chosen, "--from-beginning": False})
+    if share is not None:
+        # The group has these settings.
+        chosen = {**start.options(), "--partition": bool(partitions), "--until-end": until_end}
+        _refuse_beside("--share", {**chosen, "--group": group is not None})
     printer = _Printer(_line(key_separator, headers, as_json, record_format), max_messages, Pace(rate))
 
     async def work() -> None:
@@ -93,7 +100,7 @@ def consume(
             await _print_records(consumer, member, printer, timeout_ms, ends if until_end else None)
 
     try:
-        run(work(), cluster)
+        run(work() if share is None else _share(share, topics, printer, timeout_ms, cluster), cluster)
     except KeyboardInterrupt:
         raise typer.Exit from None
     finally:
@@ -137,7 +144,7 @@ class _Member:
 class _Printer:
     """Writes records, `most` of them (None: all), at the pace wanted."""
 
-    def __init__(self, line: Callable[[ConsumerRecord], bytes], most: int | None, pace: Pace) -> None:
+    def __init__(self, line: Callable[[Any], bytes], most: int | None, pace: Pace) -> None:
         # Records that scroll over the same terminal are progress enough.
         self.progress = Progress("read", most, wanted=not sys.stdout.isatty())
         self._line = line
@@ -150,7 +157,7 @@ class _Printer:
         left = _MOST_AT_ONCE if self._most is None else self._most - self._done
         return min(left, _MOST_AT_ONCE if self._pace.is_unlimited else 1)
 
-    async def print(self, records: list[ConsumerRecord]) -> None:
+    async def print(self, records: Sequence[ConsumerRecord | ShareRecord]) -> None:
         if delay := self._pace.delay(self._done, time.monotonic()):
             from asyncio import sleep
 
@@ -239,6 +246,35 @@ async def _print_records(
             await printer.print(records)
         elif may_time_out:
             return
+
+
+async def _share(
+    group: str, topics: list[str], printer: _Printer, timeout_ms: int | None, cluster: ClusterConfig
+) -> None:
+    """Print what the share group gives, until the printer wants no more or no record arrives in time."""
+    import asyncio
+
+    from tidelog.client import ShareConsumer
+
+    reader = ShareConsumer(
+        *topics,
+        cluster=cluster,
+        group_id=group,
+        share_acknowledgement_mode="implicit",
+        max_poll_records=min(_MOST_SHARED, printer.wants()),
+    )
+    async with reader as consumer:
+        while most := printer.wants():
+            may_time_out = timeout_ms is not None and bool(consumer.assignment())
+            try:
+                found = await consumer.getmany(timeout_ms=timeout_ms or _LONGEST_WAIT_MS, max_records=most)
+            except asyncio.CancelledError:
+                # Ctrl-C is the usual end: all that was printed is accepted.
+                return
+            if records := [record for some in found.values() for record in some]:
+                await printer.print(records)
+            elif may_time_out:
+                return
 
 
 async def _has_reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:

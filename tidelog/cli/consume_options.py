@@ -30,6 +30,15 @@ FromTimestamp: TypeAlias = Annotated[
 Partitions: TypeAlias = Annotated[
     list[int] | None, option("--partition", min=0, help="Read only this partition. May be repeated.")
 ]
+Share: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--share",
+        metavar="ID",
+        help="Join this share group: each record goes to one of its members, and is accepted when it was "
+        "printed.",
+    ),
+]
 Group: TypeAlias = Annotated[
     str | None,
     option(

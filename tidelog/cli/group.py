@@ -1,7 +1,8 @@
-"""`tidelog group`: list, describe and delete consumer groups, and move what they committed.
+"""`tidelog group`: list, describe and delete groups, and move their offsets.
 
-Uses `client.Admin`. Lag is the number of offsets from a group's committed offset to the end of the log. The
-offsets of a group are changed only while it has no members, because members would overwrite them.
+Uses `client.Admin`. Lag is the number of offsets from a group's committed offset to the end of the log. A
+share group has a start offset instead, and its lag is the number of records that are not done. The offsets
+of a group are changed only while it has no members, because members would overwrite them.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, op
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.offsets.reset import Reset
-    from tidelog.client import Admin, CommittedOffset, Consumer, TopicPartition
+    from tidelog.client import Admin, CommittedOffset, Consumer, GroupDescription, TopicPartition
     from tidelog.wire.cluster_config import ClusterConfig
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, move offsets.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, describe and delete consumer groups and share groups, move offsets."
+)
 
 Group: TypeAlias = Annotated[str, argument(metavar="GROUP", help="Id of the group.")]
 Groups: TypeAlias = Annotated[list[str], argument(metavar="GROUP", help="Ids of groups.")]
 _DEAD = "Dead"
+_SHARE = "share"
 
 
 @app.command("list")
@@ -37,7 +41,7 @@ def list_groups(as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -
 
 @app.command()
 def describe(groups: Groups, as_json: AsJson = False, cluster: ToCluster = DEFAULT_CLUSTER) -> None:
-    """Show the members, committed offsets and lag of groups."""
+    """Show the members, offsets and lag of groups."""
     run(_describe(groups, as_json, cluster), cluster)
 
 
@@ -52,13 +56,7 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
             group = await admin.groups.describe(group_id)
             if group.state == _DEAD:
                 raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows all")
-            offsets = await admin.groups.offsets(group_id)
-            ends = await _ends(admin, consumer, list(offsets))
-            rows = [
-                (*where, committed.offset, *_lag(committed, ends.get(where)))
-                for where, committed in offsets.items()
-            ]
-            columns = ("TOPIC", "PARTITION", "COMMITTED", "NEXT OFFSET", "LAG")
+            columns, rows = await _offset_rows(admin, consumer, group)
             members = [(member.member_id, member.client_host) for member in group.members]
             if as_json:
                 facts = {"group": group_id, "type": group.type, "state": group.state}
@@ -73,6 +71,22 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
             for member in members:
                 print("", *member, sep="  ")
             print_table(columns, rows)
+
+
+async def _offset_rows(
+    admin: Admin, consumer: Consumer, group: GroupDescription
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """The table of the group's offsets: its columns, and its rows."""
+    if group.type == _SHARE:
+        shared = await admin.groups.share_offsets(group.group_id)
+        return ("TOPIC", "PARTITION", "START OFFSET", "LAG"), [
+            (*where, each.start_offset, None if each.lag < 0 else each.lag) for where, each in shared.items()
+        ]
+    offsets = await admin.groups.offsets(group.group_id)
+    ends = await _ends(admin, consumer, list(offsets))
+    return ("TOPIC", "PARTITION", "COMMITTED", "NEXT OFFSET", "LAG"), [
+        (*where, committed.offset, *_lag(committed, ends.get(where))) for where, committed in offsets.items()
+    ]
 
 
 def _lag(committed: CommittedOffset, end: int | None) -> tuple[object, object]:
@@ -138,7 +152,7 @@ def reset_offsets(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the result and change nothing.")] = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
-    """Change the committed offsets of a group without members.
+    """Change the committed offsets, or the start offsets of a share group, of a group without members.
 
     An offset outside of its log is moved to the nearest one inside.
     """
@@ -158,7 +172,7 @@ async def _new_offsets(
     reset: Reset,
     consumer: Consumer,
     partitions: list[TopicPartition],
-    before: dict[TopicPartition, CommittedOffset],
+    before: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """The new offset of each of these partitions that has one."""
     from tidelog.broker.coordinator.offsets.reset import PartitionFacts, ResetTo
@@ -170,7 +184,7 @@ async def _new_offsets(
         found = await consumer.offsets_for_times(dict.fromkeys(partitions, reset.value))
     after = {}
     for each in partitions:
-        committed = before[each].offset if each in before else None
+        committed = before.get(each)
         at = found.get(each)
         facts = PartitionFacts(first[each], end[each], committed, None if at is None else at.offset)
         if (offset := reset.new_offset(facts)) is not None:
@@ -191,7 +205,13 @@ async def _reset(
                 f"group {group_id!r} has {counted(len(group.members), 'member')}; stop them first, or they"
                 " overwrite it"
             )
-        before = await admin.groups.offsets(group_id)
+        if group.type == _SHARE:
+            change = admin.groups.alter_share_offsets
+            shared = await admin.groups.share_offsets(group_id)
+            before = {where: each.start_offset for where, each in shared.items()}
+        else:
+            change = admin.groups.commit
+            before = {where: each.offset for where, each in (await admin.groups.offsets(group_id)).items()}
         if topics is None:
             partitions = list(await _ends(admin, consumer, list(before)))
         else:
@@ -204,9 +224,6 @@ async def _reset(
             raise Failure(f"group {group_id!r} has committed nothing; name a topic with --topic")
         after = await _new_offsets(reset, consumer, partitions, before)
         if not dry_run:
-            await admin.groups.commit(group_id, after)
-        rows = [
-            (*where, before[where].offset if where in before else None, offset)
-            for where, offset in after.items()
-        ]
+            await change(group_id, after)
+        rows = [(*where, before.get(where), offset) for where, offset in after.items()]
         print_table(("TOPIC", "PARTITION", "BEFORE", "AFTER"), rows)

@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         NewTopic,
         ProducerDescription,
         Reassignment,
+        ShareOffset,
         TopicDescription,
         TransactionDescription,
         TransactionListing,
@@ -117,7 +118,7 @@ _HOMES = {
         "tidelog.client.admin.types": (
             "ClaimedTransaction ClusterDescription CommittedOffset ConfigEntry ConfigResource "
             "ConfigResourceType GroupDescription GroupListing GroupMember NewTopic ProducerDescription "
-            "Reassignment TopicDescription TransactionDescription TransactionListing"
+            "Reassignment ShareOffset TopicDescription TransactionDescription TransactionListing"
         ),
         "tidelog.client.consumer.consumer": "Consumer",
         "tidelog.client.groups.listener": "ConsumerRebalanceListener",
@@ -196,6 +197,7 @@ __all__ = [
     "SessionError",
     "SessionPartition",
     "ShareConsumer",
+    "ShareOffset",
     "ShareRecord",
     "TimestampType",
     "TlsError",

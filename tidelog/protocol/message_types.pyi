@@ -2306,6 +2306,38 @@ class ShareGroupDescribeResponseTopicPartitionDict(TypedDict, total=False):
     topic_name: str
     partitions: Sequence[int]
 
+class ShareGroupDescribeResponse:
+    throttle_time_ms: int
+    groups: list[ShareGroupDescribeResponseGroup]
+
+class ShareGroupDescribeResponseGroup:
+    error_code: int
+    error_message: str | None
+    group_id: str
+    group_state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    members: list[ShareGroupDescribeResponseMember]
+    authorized_operations: int
+
+class ShareGroupDescribeResponseMember:
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    assignment: ShareGroupDescribeResponseAssignment
+
+class ShareGroupDescribeResponseAssignment:
+    topic_partitions: list[ShareGroupDescribeResponseTopicPartition]
+
+class ShareGroupDescribeResponseTopicPartition:
+    topic_id: UUID
+    topic_name: str
+    partitions: list[int]
+
 class ShareFetchRequest:
     group_id: str | None
     member_id: str | None
@@ -2577,6 +2609,40 @@ class DescribeShareGroupOffsetsResponsePartitionDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
+class DescribeShareGroupOffsetsRequestDict(TypedDict, total=False):
+    groups: Sequence[DescribeShareGroupOffsetsRequestGroupDict]
+
+class DescribeShareGroupOffsetsRequestGroupDict(TypedDict, total=False):
+    group_id: str
+    topics: Sequence[DescribeShareGroupOffsetsRequestTopicDict] | None
+
+class DescribeShareGroupOffsetsRequestTopicDict(TypedDict, total=False):
+    topic_name: str
+    partitions: Sequence[int]
+
+class DescribeShareGroupOffsetsResponse:
+    throttle_time_ms: int
+    groups: list[DescribeShareGroupOffsetsResponseGroup]
+
+class DescribeShareGroupOffsetsResponseGroup:
+    group_id: str
+    topics: list[DescribeShareGroupOffsetsResponseTopic]
+    error_code: int
+    error_message: str | None
+
+class DescribeShareGroupOffsetsResponseTopic:
+    topic_name: str
+    topic_id: UUID
+    partitions: list[DescribeShareGroupOffsetsResponsePartition]
+
+class DescribeShareGroupOffsetsResponsePartition:
+    partition_index: int
+    start_offset: Offset
+    leader_epoch: LeaderEpoch
+    lag: int
+    error_code: int
+    error_message: str | None
+
 class AlterShareGroupOffsetsRequest:
     group_id: str
     topics: list[AlterShareGroupOffsetsRequestTopic]
@@ -2605,6 +2671,18 @@ class AlterShareGroupOffsetsResponsePartitionDict(TypedDict, total=False):
     error_code: int
     error_message: str | None
 
+class AlterShareGroupOffsetsRequestDict(TypedDict, total=False):
+    group_id: str
+    topics: Sequence[AlterShareGroupOffsetsRequestTopicDict]
+
+class AlterShareGroupOffsetsRequestTopicDict(TypedDict, total=False):
+    topic_name: str
+    partitions: Sequence[AlterShareGroupOffsetsRequestPartitionDict]
+
+class AlterShareGroupOffsetsRequestPartitionDict(TypedDict, total=False):
+    partition_index: int
+    start_offset: int
+
 class DeleteShareGroupOffsetsRequest:
     group_id: str
     topics: list[DeleteShareGroupOffsetsRequestTopic]
@@ -2623,6 +2701,13 @@ class DeleteShareGroupOffsetsResponseResponseDict(TypedDict, total=False):
     topic_id: UUID
     error_code: int
     error_message: str | None
+
+class DeleteShareGroupOffsetsRequestDict(TypedDict, total=False):
+    group_id: str
+    topics: Sequence[DeleteShareGroupOffsetsRequestTopicDict]
+
+class DeleteShareGroupOffsetsRequestTopicDict(TypedDict, total=False):
+    topic_name: str
 
 class AskConsoleRequest:
     user: str

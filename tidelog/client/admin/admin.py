@@ -54,7 +54,7 @@ class Admin:
         self._cluster = Cluster(take_cluster(own, client_id=_CLIENT_ID), ASKED_APIS)
         self._requests = requests = Requests(self._cluster)
         self.groups = GroupAdmin(requests)
-        """Consumer groups."""
+        """Consumer groups and share groups."""
         self.quotas = QuotaAdmin(requests)
         """How much users, client ids and addresses may use."""
         self.reassignments = ReassignmentAdmin(requests)

@@ -1,7 +1,8 @@
-"""Administration of consumer groups: their list, their members, their committed offsets.
+"""Administration of groups: their list, their members, their offsets.
 
 Owns: the requests of `Admin.groups`. Invariant: a call does everything that was requested, or it raises.
-Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer protocol).
+Source: KIP-222, KIP-396 (offsets of groups), KIP-848 (groups of the consumer protocol), KIP-932
+(share groups).
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.client.admin.requests import GROUP, Requests, partitions_of
-from tidelog.client.admin.types import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.admin.types import (
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    GroupMember,
+    ShareOffset,
+)
 from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.protocol.errors import ErrorCode
@@ -50,7 +57,7 @@ class GroupAdmin:
         """A group's state and members. An unknown group is Dead and has no members."""
         group = await self._describe_classic(group_id)
         if group.state == _DEAD:
-            return await self._describe_consumer(group_id) or group
+            return await self._describe_consumer(group_id) or await self._describe_share(group_id) or group
         return group
 
     async def _describe_consumer(self, group_id: str) -> GroupDescription | None:
@@ -71,6 +78,26 @@ class GroupAdmin:
             )
             return GroupDescription(
                 group.group_id, group.group_state, "consumer", group.assignor_name, members, "consumer"
+            )
+        return None
+
+    async def _describe_share(self, group_id: str) -> GroupDescription | None:
+        """None if the group is no share group, or the broker has no such groups."""
+        if not (await self._requests.coordinator(GROUP, group_id)).supports(ApiKey.SHARE_GROUP_DESCRIBE):
+            return None
+
+        def results(
+            answer: "types.ShareGroupDescribeResponse",
+        ) -> "list[types.ShareGroupDescribeResponseGroup]":
+            return [each for each in answer.groups if each.error_code != ErrorCode.GROUP_ID_NOT_FOUND]
+
+        answer = await self._of(group_id, ApiKey.SHARE_GROUP_DESCRIBE, {"group_ids": [group_id]}, results)
+        for group in results(answer):
+            members = tuple(
+                GroupMember(each.member_id, None, each.client_id, each.client_host) for each in group.members
+            )
+            return GroupDescription(
+                group.group_id, group.group_state, "share", group.assignor_name, members, "share"
             )
         return None
 
@@ -130,6 +157,61 @@ class GroupAdmin:
         values: types.OffsetCommitRequestDict = {"group_id": group_id, "topics": topics}
         at_most = LAST_BY_NAME[ApiKey.OFFSET_COMMIT]
         await self._of(group_id, ApiKey.OFFSET_COMMIT, values, partitions_of, at_most=lambda _: at_most)
+
+    async def share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
+        """Where a share group is, by topic and partition."""
+
+        def results(answer: "types.DescribeShareGroupOffsetsResponse") -> list[object]:
+            groups = answer.groups
+            partitions = [each for group in groups for topic in group.topics for each in topic.partitions]
+            return [*groups, *partitions]
+
+        values: types.DescribeShareGroupOffsetsRequestDict = {
+            "groups": [{"group_id": group_id, "topics": None}]
+        }
+        answer: types.DescribeShareGroupOffsetsResponse = await self._of(
+            group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, values, results
+        )
+        return {
+            TopicPartition(topic.topic_name, each.partition_index): ShareOffset(
+                each.start_offset, each.leader_epoch, each.lag
+            )
+            for group in answer.groups
+            for topic in sorted(group.topics, key=lambda topic: topic.topic_name)
+            for each in sorted(topic.partitions, key=lambda each: int(each.partition_index))
+            if each.start_offset != NO_OFFSET
+        }
+
+    async def alter_share_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let a share group begin at these offsets. Raises NON_EMPTY_GROUP if it has members."""
+        by_topic: dict[str, list[types.AlterShareGroupOffsetsRequestPartitionDict]] = {}
+        for where, offset in offsets.items():
+            by_topic.setdefault(where.topic, []).append(
+                {"partition_index": where.partition, "start_offset": offset}
+            )
+        values: types.AlterShareGroupOffsetsRequestDict = {
+            "group_id": group_id,
+            "topics": [{"topic_name": name, "partitions": each} for name, each in by_topic.items()],
+        }
+        await self._of(
+            group_id,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+            values,
+            lambda answer: [answer, *(each for topic in answer.responses for each in topic.partitions)],
+        )
+
+    async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> None:
+        """Forget where a share group is in these topics. Raises NON_EMPTY_GROUP if it has members."""
+        values: types.DeleteShareGroupOffsetsRequestDict = {
+            "group_id": group_id,
+            "topics": [{"topic_name": name} for name in list_of_names(topics, "topics")],
+        }
+        await self._of(
+            group_id,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+            values,
+            lambda answer: [answer, *answer.responses],
+        )
 
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""

@@ -91,7 +91,7 @@ class Reassignment(NamedTuple):
 
 class GroupListing(NamedTuple):
     """One group of the list. `state` is Kafka's name of the state. `type` is that of the protocol by which
-    members join: "classic" or "consumer". Both are "" if the broker does not give them.
+    members join: "classic", "consumer" or "share". Both are "" if the broker does not give them.
     """
 
     group_id: str
@@ -126,6 +126,15 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+
+
+class ShareOffset(NamedTuple):
+    """Where a share group is in a partition. All records before `start_offset` are done; `lag` is the number
+    of records that are not done yet, -1 if the broker does not give it."""
+
+    start_offset: int
+    leader_epoch: int
+    lag: int
 
 
 class TransactionListing(NamedTuple):

@@ -191,7 +191,7 @@ class ShareConsumer(Generic[KT, VT]):
 
     async def commit(self) -> None:
         """Wait until the broker has stored every acknowledgement. With implicit acknowledgement, all returned
-        records are accepted. Raises AcknowledgementError for those that the broker refused since the call:
+        records are accepted. Raises AcknowledgementError for those that were refused since the last call:
         others may get these records again."""
         fetcher = self._require_open()
         self._accept_returned()

@@ -42,6 +42,7 @@ _FIRST_LOCK_SECONDS: Final = 30.0
 """Until the first answer, which has the duration of locks."""
 _MOST_FAILURES: Final = 5
 """Requests in a row without an answer, after which a broker's locks count as gone."""
+_MOST_REFUSED: Final = 10_000
 _Wanted = Mapping[SharePartition, TopicPartition]
 
 
@@ -51,14 +52,11 @@ class _Commit:
     def __init__(self, waits_for: dict[HeldPartition, set[int]], done: "asyncio.Future[None]") -> None:
         self._waits_for = waits_for
         self.done = done
-        self.refused: dict[TopicPartition, list[int]] = {}
 
     def settled(self, holder: HeldPartition, done: Iterable[int], refused: Iterable[int]) -> None:
         waits_for = self._waits_for.get(holder)
         if waits_for is None:
             return
-        if mine := waits_for.intersection(refused):
-            self.refused.setdefault(holder.key, []).extend(sorted(mine))
         waits_for.difference_update(done, refused)
         if not waits_for:
             del self._waits_for[holder]
@@ -92,6 +90,8 @@ class ShareFetcher:
         """Reads of the application that wait for records."""
         self._is_closing = False
         self._commits: list[_Commit] = []
+        # Since the last commit.
+        self._refusals: dict[TopicPartition, list[int]] = {}
         self.records: deque[ShareRecord] = deque()
         self.errors: dict[object, ClientError] = {}
         self.acknowledged_count = 0
@@ -127,11 +127,16 @@ class ShareFetcher:
         self.records.extendleft(reversed(records))
 
     async def commit(self) -> None:
-        """Wait until everything that was acknowledged is settled. Raises AcknowledgementError for what the
-        broker refused."""
+        """Wait until everything that was acknowledged is settled. Raises AcknowledgementError for what was
+        refused since the last call."""
         waits_for = {each: offsets for each in self._held.values() if (offsets := each.unsettled())}
-        if not waits_for:
-            return
+        if waits_for:
+            await self._wait_until_settled(waits_for)
+        refused, self._refusals = self._refusals, {}
+        if refused:
+            raise AcknowledgementError(refused)
+
+    async def _wait_until_settled(self, waits_for: dict[HeldPartition, set[int]]) -> None:
         commit = _Commit(waits_for, self._loop.create_future())
         self._commits.append(commit)
         self.wake()
@@ -139,8 +144,6 @@ class ShareFetcher:
             await commit.done
         finally:
             self._commits.remove(commit)
-        if commit.refused:
-            raise AcknowledgementError(commit.refused)
 
     async def close(self) -> None:
         """Send what was acknowledged, and close the sessions. Brokers have request_timeout_ms to answer."""
@@ -163,7 +166,8 @@ class ShareFetcher:
         leaders = {self._cluster.image.leader(key) for key in self._assigned}
         if -1 in leaders:
             self._cluster.request_refresh()
-        for node_id in (leaders | {each.node_id for each in self._held.values()}) - {-1}:
+        holding = {each.node_id for each in self._held.values() if not each.is_idle}
+        for node_id in (leaders | holding) - {-1}:
             if node_id not in self._tasks and not self._is_closing:
                 self._changes[node_id] = asyncio.Event()
                 task = self._tasks[node_id] = self._loop.create_task(self._serve(node_id))
@@ -187,8 +191,8 @@ class ShareFetcher:
             self._changes[node_id].clear()
             self._expire()
             holders = self._holders(node_id)
-            is_needed = bool(self._wanted(node_id)) or any(not each.is_idle for each in holders)
-            if not session.is_open and (self._is_closing or not is_needed):
+            # A broker releases what a session held when it ends.
+            if not session.is_open and (self._is_closing or not self._wanted(node_id)):
                 break
             try:
                 code = await self._request(node_id, session)
@@ -207,7 +211,9 @@ class ShareFetcher:
             if failures:
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
         self._give_up(holders)
-        self._held = {key: each for key, each in self._held.items() if each.node_id != node_id}
+        self._held = {
+            key: each for key, each in self._held.items() if each.node_id != node_id or each.has_ended
+        }
 
     async def _request(self, node_id: int, session: ShareSession) -> ErrorCode:
         """Send the request that is needed most, or wait until one is."""
@@ -426,6 +432,9 @@ class ShareFetcher:
         self.acknowledged_count += len(done)
         self.refused_count += len(refused)
         if refused:
+            known = self._refusals.setdefault(holder.key, [])
+            known += refused
+            del known[:-_MOST_REFUSED]
             logger.warning(
                 "acknowledgement_refused",
                 topic=holder.key.topic,

@@ -177,6 +177,11 @@ class HeldPartition:
         """Whether nothing is held, and nothing waits for an answer."""
         return not self._open and not self.unsettled()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the application has records whose lock ended."""
+        return bool(self._ended)
+
     def has_to_send(self) -> bool:
         """Whether acknowledgements wait to be sent. Those of renewals are not among them."""
         return bool(self._decided or self._retries)
@@ -263,6 +268,8 @@ class HeldPartition:
     def give_up(self) -> list[int]:
         """The broker cannot be asked any more: nothing is held. Returns what was not acknowledged."""
         lost = sorted(self.unsettled())
+        self._ended |= dict.fromkeys(self._got & self._open.keys())
+        self._got.clear()
         self._open, self._decided, self._retries, self._sent = {}, {}, [], {}
         return lost
 

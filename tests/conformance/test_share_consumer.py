@@ -1,0 +1,190 @@
+"""`ShareConsumer`, `Admin.groups` and the commands with a share group of a real broker.
+
+SHARE_GROUPS_AT=host:port runs them against another one, such as Kafka, whose locks of share groups take a few
+seconds at most.
+"""
+
+import asyncio
+import json
+import os
+from collections import Counter
+from itertools import count
+
+import pytest
+
+from tests.conformance.commands import Type, typist
+from tests.conformance.conftest import RunningBroker, broker_with
+from tests.waiting import until
+from tidelog import (
+    AcknowledgementError,
+    Admin,
+    BrokerError,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
+
+LOCK_MS = 1_000
+_numbers = count()
+
+broker = broker_with(
+    **{
+        "group.share.min.record.lock.duration.ms": LOCK_MS,
+        "group.share.record.lock.duration.ms": LOCK_MS,
+        "group.share.min.heartbeat.interval.ms": 100,
+        "group.share.heartbeat.interval.ms": 100,
+    }
+)
+
+
+@pytest.fixture
+def address(broker: RunningBroker) -> str:
+    return os.environ.get("SHARE_GROUPS_AT", broker.address)
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a topic and its group, new on any broker."""
+    return f"jobs-{os.getpid()}-{next(_numbers)}"
+
+
+async def filled(address: str, name: str, records: int, partitions: int = 2) -> None:
+    """The topic, and the group that reads it from its first record on."""
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 1)])
+        group = ConfigResource(ConfigResourceType.GROUP, name)
+        await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    await add(address, name, *(b"%d" % number for number in range(records)))
+
+
+async def add(address: str, name: str, *values: bytes) -> None:
+    async with Producer(bootstrap_servers=address) as producer:
+        for value in values:
+            await producer.send_and_wait(name, value, key=value)
+
+
+def member(address: str, name: str, **settings: int) -> "ShareConsumer[bytes | None, bytes | None]":
+    return ShareConsumer(name, group_id=name, bootstrap_servers=address, **settings)  # type: ignore[arg-type]
+
+
+async def test_workers_of_two_members_process_each_record_once(address: str, name: str) -> None:
+    await filled(address, name, 200)
+    processed: Counter[bytes | None] = Counter()
+
+    async def work(consumer: "ShareConsumer[bytes | None, bytes | None]") -> None:
+        async for record in consumer:
+            async with record.processing():
+                await asyncio.sleep(0)
+                processed[record.value] += 1
+
+    async with member(address, name, max_poll_records=8) as one, member(address, name) as other:
+        workers = [asyncio.create_task(work(each)) for each in (one, one, one, other, other)]
+        await until(lambda: len(processed) == 200)
+        await asyncio.gather(one.commit(), other.commit())
+        await asyncio.gather(one.stop(), other.stop())
+        await asyncio.gather(*workers)
+    assert set(processed.values()) == {1}
+
+
+async def test_released_records_come_again_and_rejected_ones_do_not(address: str, name: str) -> None:
+    await filled(address, name, 3)
+    async with member(address, name) as consumer:
+        outcomes: list[tuple[bytes | None, int]] = []
+        while len(outcomes) < 4:
+            record = await consumer.getone()
+            outcomes.append((record.value, record.delivery_count))
+            async with record.processing(reject=ValueError, release=OSError):
+                if record.value == b"0":
+                    raise ValueError
+                if record.value == b"1" and record.delivery_count == 1:
+                    raise OSError
+        await consumer.commit()
+    assert sorted(outcomes) == [(b"0", 1), (b"1", 1), (b"1", 2), (b"2", 1)]
+
+
+async def test_a_lock_lasts_as_long_as_its_record_is_processed(address: str, name: str) -> None:
+    await filled(address, name, 1, partitions=1)
+    async with member(address, name) as consumer, member(address, name) as other:
+        record = await consumer.getone()
+        waiting = asyncio.create_task(other.getone())
+        await until(lambda: other.assignment())
+        async with record.processing():
+            lock_seconds = consumer._fetcher._lock_seconds  # type: ignore[union-attr]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(waiting), 2 * lock_seconds)
+        await consumer.commit()
+        waiting.cancel()
+
+
+async def test_a_record_whose_lock_ends_goes_to_another_and_a_late_acceptance_fails(
+    address: str, name: str
+) -> None:
+    await filled(address, name, 1, partitions=1)
+    async with member(address, name) as consumer:
+        late = await consumer.getone()
+        consumer.unsubscribe()
+        async with member(address, name) as other:
+            record = await other.getone()
+            assert (record.offset, record.delivery_count) == (late.offset, 2)
+            record.accept()
+            await other.commit()
+        late.accept()
+        with pytest.raises(AcknowledgementError):
+            await consumer.commit()
+
+
+async def test_what_is_held_at_a_stop_goes_to_the_next_member_at_once(address: str, name: str) -> None:
+    await filled(address, name, 10, partitions=1)
+    async with member(address, name) as consumer:
+        for _ in range(4):
+            record = await consumer.getone()
+        record.accept()
+    async with member(address, name) as consumer:
+        seen = [(await consumer.getone()).offset for _ in range(9)]
+    assert sorted(seen) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+async def test_an_administrator_sees_and_moves_a_share_group(address: str, name: str) -> None:
+    await filled(address, name, 10, partitions=1)
+    key = TopicPartition(name, 0)
+    async with Admin(bootstrap_servers=address) as admin:
+        async with member(address, name) as consumer:
+            for _ in range(10):
+                (await consumer.getone()).accept()
+            await consumer.commit()
+            group = await admin.groups.describe(name)
+            assert (group.type, group.state, len(group.members)) == ("share", "Stable", 1)
+            assert name in [each.group_id for each in await admin.groups.list() if each.type == "share"]
+            with pytest.raises(BrokerError, match="NON_EMPTY_GROUP"):
+                await admin.groups.alter_share_offsets(name, {key: 4})
+        # Kafka stores a later start offset with one of the next changes only.
+        assert (await admin.groups.share_offsets(name))[key].lag == 0
+        await admin.groups.alter_share_offsets(name, {key: 4})
+        assert (await admin.groups.share_offsets(name))[key].start_offset == 4
+        await admin.groups.delete_share_offsets(name, [name])
+        assert await admin.groups.share_offsets(name) == {}
+        await admin.groups.delete([name])
+        assert (await admin.groups.describe(name)).state == "Dead"
+
+
+@pytest.fixture
+def tidelog(address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Type:
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP_SERVERS", address)
+    return typist(capfd)
+
+
+def test_the_commands_know_share_groups(address: str, name: str, tidelog: Type) -> None:
+    asyncio.run(filled(address, name, 10, partitions=1))
+    _, shown, _ = tidelog("consume", name, "--share", name, "--max-messages", "6", "--json")
+    assert [json.loads(line)["offset"] for line in shown.splitlines()] == list(range(6))
+    described = json.loads(tidelog("group", "describe", name, "--json")[1])
+    assert (described["type"], described["members"]) == ("share", [])
+    assert [(each["topic"], each["lag"]) for each in described["offsets"]] == [(name, 4)]
+    assert "share" in tidelog("group", "list")[1]
+    assert tidelog("group", "reset-offsets", name, "--to-earliest")[0] == 0
+    _, shown, _ = tidelog("consume", name, "--share", name, "--timeout-ms", "1000")
+    assert sorted(shown.split()) == [str(number) for number in range(10)]
+    assert tidelog("group", "delete", name)[0] == 0
