@@ -93,7 +93,7 @@ CLIENT_REASONS: _Reasons = (
         "no class of Java can be loaded",
     ),
     (r"metrics\..*", "the client's counters have no windows"),
-    (r"enable\.metrics\.push", "client telemetry (KIP-714) comes later"),
+    (r"enable\.metrics\.push", "an administrator has no metrics"),
     (r"(send|receive)\.buffer\.bytes", "the system chooses it"),
     (r"client\.dns\.lookup|bootstrap\.resolve\.timeout\.ms", "each address of a host is tried"),
     (r"socket\.connection\.setup\.timeout\.max\.ms", "connect_timeout_ms does not grow"),

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.conformance.telemetry import subscribe, until_gone, until_shown
+from tidelog.client import DeliveryError
 
 OF_PRODUCER = "kafka_client_producer_"
 DELAY_MS = 500
@@ -60,3 +62,21 @@ async def test_a_consumer_of_librdkafka_shows_its_group_and_ends_with_its_last_p
     await asyncio.to_thread(consumer.close)
     del consumer
     await until_gone(port, "billing")
+
+
+async def test_the_errors_of_our_producer_are_seen_while_its_network_is_broken(site: Site) -> None:
+    await site.create()
+    async with site.admin() as admin:
+        await subscribe(admin)
+    async with site.producer(client_id="ours", delivery_timeout_ms=200) as producer:
+        delivered = await producer.send(TOPIC, b"stored")
+        await delivered
+        port, rate = site.broker.http_port, f"{OF_PRODUCER}record_error_rate"
+        assert (await until_shown(port, "ours", rate, 0))[rate] == 0
+        site.proxy.hold_responses()
+        with pytest.raises(DeliveryError):
+            await (await producer.send(TOPIC, b"uncertain"))
+        site.proxy.release_responses()
+        found = await until_shown(port, "ours", rate, 0.001)
+        assert found[f"{OF_PRODUCER}record_error_total"] == 1
+    await until_gone(port, "ours")

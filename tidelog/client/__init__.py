@@ -8,6 +8,7 @@
 - `metrics`: the metrics of a client, by Kafka's names
 - `offset_lookup`: offsets by time: ListOffsets requests to the leaders
 - `prometheus`: a client's metrics for prometheus-client, by Kafka's names
+- `telemetry`: a client's metrics, pushed to its brokers if an operator asks for them (KIP-714)
 - `types`: the values that the client returns to applications, with aiokafka's names if it has them
 - `admin/`: administration: topics, groups, transactions, users, ACLs, quotas and configurations
 - `consumer/`: the consumer: what it reads next, how it fetches and converts that, and how it takes part in a

@@ -120,6 +120,8 @@ class ScriptedBroker:
             return {"error_code": 0, "producer_id": 5, "producer_epoch": 0}
         if request.api_key == ApiKey.PRODUCE:
             return self.produced(request)
+        if request.api_key == ApiKey.GET_TELEMETRY_SUBSCRIPTIONS:
+            return {"push_interval_ms": 300_000}
         raise AssertionError(f"no script for {APIS[ApiKey(request.api_key)].name}")
 
     def _api_keys(self) -> list[dict[str, int]]:

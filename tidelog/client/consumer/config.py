@@ -83,6 +83,9 @@ class ConsumerConfig:
         True, "Commit the finished records regularly, before a rebalance and at the end."
     )
     auto_commit_interval_ms: int = setting(5_000, "Time between two automatic commits.", low=1)
+    enable_metrics_push: bool = setting(
+        True, "Push metrics to brokers whose operators ask for them (KIP-714). Without it: never."
+    )
 
     def __post_init__(self) -> None:
         hold_checked(self)
@@ -128,3 +131,4 @@ class ConsumerSettings(ClusterSettings, total=False):
     max_poll_interval_ms: int
     enable_auto_commit: bool
     auto_commit_interval_ms: int
+    enable_metrics_push: bool

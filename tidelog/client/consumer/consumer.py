@@ -42,6 +42,7 @@ from tidelog.client.offset_lookup import (
     edge_offsets,
     look_up_times,
 )
+from tidelog.client.telemetry import TelemetryPusher
 from tidelog.client.types import (
     KT,
     VT,
@@ -93,6 +94,12 @@ class Consumer(Generic[KT, VT]):
         for_keys = function_or_none(key_deserializer, "key_deserializer")
         self._deserializers = for_keys, function_or_none(value_deserializer, "value_deserializer")
         self._has_deserializers = self._deserializers != (None, None)
+        attributes = {
+            "group_id": self._config.group_id,
+            "group_instance_id": self._config.group_instance_id,
+            "client_rack": self._config.client_rack,
+        }
+        self._telemetry = TelemetryPusher(self._cluster, self, "consumer", attributes)
         self._subscription = TopicSubscription.of(topics, None) if topics else None
         # Topics of the subscription that did not exist at some time.
         self._awaited: set[str] = set()
@@ -139,6 +146,8 @@ class Consumer(Generic[KT, VT]):
         if self._config.group_id is not None:
             self._start_group()
         self._cluster.add_listener(self._follow_metadata)
+        if self._config.enable_metrics_push:
+            self._telemetry.start()
         self._subscribe()
         if self._readers:
             self._watch()
@@ -167,6 +176,7 @@ class Consumer(Generic[KT, VT]):
                 if self._fetcher is not None:
                     await self._fetcher.close()
             finally:
+                await self._telemetry.stop()
                 await self._cluster.close()
 
     close = stop

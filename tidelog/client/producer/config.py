@@ -54,6 +54,9 @@ class ProducerConfig:
         False,
         "Whether no timeout aborts a transaction, so that it can be prepared. The broker must allow it.",
     )
+    enable_metrics_push: bool = setting(
+        True, "Push metrics to brokers whose operators ask for them (KIP-714). Without it: never."
+    )
 
     def __post_init__(self) -> None:
         hold_checked(self)
@@ -113,3 +116,4 @@ class ProducerSettings(ClusterSettings, total=False):
     transactional_id: str | None
     transaction_timeout_ms: int
     transaction_two_phase_commit_enable: bool
+    enable_metrics_push: bool

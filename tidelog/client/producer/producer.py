@@ -37,6 +37,7 @@ from tidelog.client.producer.routes import Partitioner, Route
 from tidelog.client.producer.sender import Sender
 from tidelog.client.producer.session import ProducerSession
 from tidelog.client.producer.transaction_state import TransactionState
+from tidelog.client.telemetry import TelemetryPusher
 from tidelog.client.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -147,6 +148,8 @@ class Producer(Generic[SentKT, SentVT]):
         self._cluster = Cluster(
             cluster, ASKED_APIS, metrics=self._buffer_memory.metrics, allow_auto_create_topics=True
         )
+        attributes = {"transactional_id": config.transactional_id}
+        self._telemetry = TelemetryPusher(self._cluster, self, "producer", attributes)
         self._key_serializer = function_or_none(key_serializer, "key_serializer")
         self._value_serializer = function_or_none(value_serializer, "value_serializer")
         self._partitioner = function_or_none(partitioner, "partitioner")
@@ -182,6 +185,8 @@ class Producer(Generic[SentKT, SentVT]):
         if self._saved is not None:
             self._session = self._keeper(sender)
         self._cluster.add_listener(self._on_cluster_change)
+        if self._config.enable_metrics_push:
+            self._telemetry.start()
         if state is not None:
             self._transactions = self._transactions_of(state, sender)
             try:
@@ -221,6 +226,7 @@ class Producer(Generic[SentKT, SentVT]):
                 self._transactions.close()
             if self._sender is not None:
                 self._sender.close()
+            await self._telemetry.stop()
             await self._cluster.close()
 
     close = stop
