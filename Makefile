@@ -87,12 +87,13 @@ conformance: $(STAMP) ## run the tests of clients against three brokers: BROKERS
 
 frameworks: $(STAMP) ## run Kafka Streams, Connect, Kafka's tools and a schema registry from Maven Central, and franz-go
 	@$(BIN)/python -m pytest -p tests.recorded_runs tests/frameworks/over_maven.py tests/frameworks/security_over_maven.py \
-		tests/frameworks/share_over_maven.py tests/frameworks/java_failovers.py tests/frameworks/over_go.py
+		tests/frameworks/share_over_maven.py tests/frameworks/telemetry_over_maven.py tests/frameworks/java_failovers.py \
+		tests/frameworks/over_go.py
 
 clients: $(STAMP) ## run other projects' clients and frameworks, and record counts and versions in docs/runs.json, as make frameworks does
 	@$(BIN)/python -m pytest -p tests.recorded_runs -n 2 --dist loadfile tests/conformance/test_confluent_kafka.py \
 		tests/conformance/test_aiokafka.py tests/conformance/test_kafka_python.py tests/conformance/test_foreign_clients.py \
-		tests/conformance/test_kio_messages.py tests/frameworks/test_frameworks.py
+		tests/conformance/test_kio_messages.py tests/conformance/test_client_telemetry.py tests/frameworks/test_frameworks.py
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \

@@ -57,6 +57,7 @@ SUITES: Mapping[str, Callable[[], str]] = {
         f"{_librdkafka()}, {_package('aiokafka', 'kafka-python')()}"
     ),
     "tests/conformance/test_kio_messages.py": _package("kio"),
+    "tests/conformance/test_client_telemetry.py": lambda: f"{_librdkafka()}: its metrics",
     "tests/frameworks/test_frameworks.py": _of_lock(
         "faststream", "faust-streaming", "quixstreams", "taskiq-aio-kafka"
     ),
@@ -65,6 +66,7 @@ SUITES: Mapping[str, Callable[[], str]] = {
     "tests/frameworks/share_over_maven.py": lambda: (
         f"{_of_jars()}: its share consumer and tools of share groups"
     ),
+    "tests/frameworks/telemetry_over_maven.py": lambda: f"{_of_jars()}: its clients' metrics",
     "tests/frameworks/java_failovers.py": lambda: f"{_of_jars()}: its clients while brokers fail",
     "tests/frameworks/over_go.py": _franz_go,
 }

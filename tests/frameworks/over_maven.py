@@ -141,6 +141,31 @@ def test_the_command_line_tools_create_topics_and_administer_groups(tmp_path: Pa
         assert groups("--list") == []
 
 
+def test_kafka_configs_changes_settings_of_groups_and_levels_of_loggers(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker:
+
+        def configs(*arguments: str) -> str:
+            command = java(
+                "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap_servers, *arguments
+            )
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        for kind, name, change, key in (
+            ("groups", "billing", "consumer.session.timeout.ms=50000", "consumer.session.timeout.ms"),
+            ("client-metrics", "all", "interval.ms=10000", "interval.ms"),
+            ("broker-loggers", "1", "tidelog.broker.replicas=WARN", "tidelog.broker.replicas"),
+        ):
+            entity = ("--entity-type", kind, "--entity-name", name)
+            configs("--alter", *entity, "--add-config", change)
+            assert change in configs("--describe", *entity)
+            configs("--alter", *entity, "--delete-config", key)
+            assert change not in configs("--describe", *entity)
+
+
 def test_a_schema_registry_keeps_the_schemas_of_avro_over_a_kill_of_the_broker(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker:
         servers = broker.bootstrap_servers

@@ -18,7 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.cluster.catalog import ALL_BROKERS, check_topic_name
-from tidelog.broker.configuration.broker_settings import BROKER_SETTINGS, DescribedSetting
+from tidelog.broker.configuration.broker_settings import (
+    BROKER_SETTINGS,
+    ConfigSource,
+    DescribedSetting,
+    Synonym,
+)
 from tidelog.broker.configuration.resource_settings import CLIENT_METRICS, GROUPS, KINDS
 from tidelog.broker.configuration.settings import did_you_mean
 from tidelog.broker.configuration.topic_settings import (
@@ -29,6 +34,7 @@ from tidelog.broker.configuration.topic_settings import (
 )
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
+from tidelog.broker.observability import log_events
 from tidelog.broker.security import required_access
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME
@@ -44,12 +50,13 @@ STEP_COST_DESCRIPTION = 10
 STEP_COST_CHANGE = 5
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-_INSTEAD = {8: " (the loggers of a broker): set log.level of the broker"}
+LOGGERS_RESOURCE = 8
 _Rights = tuple[required_access.Right, required_access.Right]
 _OF_CLUSTER: _Rights = (required_access.DESCRIBE_CLUSTER_CONFIGS, required_access.ALTER_CLUSTER_CONFIGS)
 _RIGHTS: Mapping[int, _Rights] = {
     TOPIC_RESOURCE: (required_access.DESCRIBE_TOPIC_CONFIGS, required_access.ALTER_TOPIC_CONFIGS),
     BROKER_RESOURCE: _OF_CLUSTER,
+    LOGGERS_RESOURCE: _OF_CLUSTER,
     CLIENT_METRICS.number: _OF_CLUSTER,
     GROUPS.number: (required_access.DESCRIBE_GROUP_CONFIGS, required_access.ALTER_GROUP_CONFIGS),
 }
@@ -60,6 +67,10 @@ _ResourceT = TypeVar(
     "_ResourceT", "types.AlterConfigsRequestResource", "types.IncrementalAlterConfigsRequestResource"
 )
 _Change = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+
+
+_LEVEL = Setting("level", str, None, "Lowest level of the logged events: INFO, WARN or ERROR.")
+"""What each logger has."""
 
 
 class ConfigOperation(IntEnum):
@@ -123,6 +134,9 @@ class ConfigsHandler(GuardedHandler):
                 return self._services.settings.describe_of_all()
             self._check_broker(name)
             return self._services.settings.describe()
+        if resource_type == LOGGERS_RESOURCE:
+            self._check_broker(name)
+            return [_described_logger(each) for each in log_events.loggers()]
         kind = KINDS[resource_type]
         own = self._services.catalog.broker_configs.get(kind.key(name), {})
         return kind.describe(own, self._services.settings)
@@ -135,8 +149,8 @@ class ConfigsHandler(GuardedHandler):
         if rights is None:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"expected a topic, a broker, a group or client metrics, got resource type {resource_type}"
-                f"{_INSTEAD.get(resource_type, '')}",
+                "expected a topic, a broker, its loggers, a group or client metrics, got resource type "
+                f"{resource_type}",
             )
         right = rights[to_change]
         self._access.check(context, right, CLUSTER_NAME if rights is _OF_CLUSTER else name)
@@ -153,6 +167,11 @@ class ConfigsHandler(GuardedHandler):
         self, context: RequestContext, request: types.AlterConfigsRequest
     ) -> types.AlterConfigsResponseDict:
         def replacement(resource: types.AlterConfigsRequestResource) -> _Change:
+            if resource.resource_type == LOGGERS_RESOURCE:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "AlterConfigs does not support levels of loggers: use IncrementalAlterConfigs",
+                )
             configs = {config.name: config.value for config in resource.configs}
             return lambda present: configs
 
@@ -221,15 +240,50 @@ class ConfigsHandler(GuardedHandler):
             if name != ALL_BROKERS:
                 self._check_broker(name)
             apply = self._topics.change_broker_configs
+        elif resource_type == LOGGERS_RESOURCE:
+            self._check_broker(name)
+            apply = _change_levels
         else:
             apply = partial(self._topics.change_resource_configs, KINDS[resource_type])
         await apply(name, change_of(resource), validate_only=validate_only)
+
+
+async def _change_levels(
+    name: str, change: Callable[[Mapping[str, str]], Mapping[str, str | None]], *, validate_only: bool = False
+) -> None:
+    """Levels hold in this process until it ends, as in Kafka. Raises ApiError: INVALID_CONFIG for an unknown
+    level, INVALID_REQUEST if the root logger would have none."""
+    before = log_events.own_levels()
+    after = change(before)
+    if log_events.ROOT not in after:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed: set one"
+        )
+    for logger, level in after.items():
+        if level not in log_events.LEVELS:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot set the log level of {logger} to {level}: expected {', '.join(log_events.LEVELS)}",
+            )
+    if not validate_only:
+        for logger in before.keys() - after.keys():
+            log_events.unset_level(logger)
+        for logger, level in after.items():
+            log_events.set_level(str(level), logger)
+
+
+def _described_logger(logger: str) -> DescribedSetting:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    synonym = Synonym(logger, log_events.level_of(logger), source, is_listed=False)
+    return DescribedSetting(logger, (synonym,), config_type(_LEVEL), _LEVEL.description)
 
 
 def _known(resource_type: int) -> tuple[Mapping[str, Setting], ErrorCode]:
     """The settings of a type of resource, and the code with which another one is refused."""
     if kind := KINDS.get(resource_type):
         return kind.settings, kind.unknown
+    if resource_type == LOGGERS_RESOURCE:
+        return dict.fromkeys(log_events.loggers(), _LEVEL), ErrorCode.INVALID_CONFIG
     return (BROKER_SETTINGS if resource_type == BROKER_RESOURCE else TOPIC_SETTINGS), ErrorCode.INVALID_CONFIG
 
 

@@ -14,6 +14,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Final, TextIO
 
@@ -24,6 +25,9 @@ LEVELS = {"INFO": frozenset[str](), "WARN": frozenset({"info"}), "ERROR": frozen
 RECENT_EVENTS: Final = 100
 _KEPT_CHARACTERS: Final = 500
 _KEPT_FIELDS: Final = 30
+ROOT: Final = "root"
+"""The logger above all others."""
+_levels: dict[str, str] = {ROOT: "INFO"}
 _recent: deque[tuple[int, Mapping[str, str]]] = deque(maxlen=RECENT_EVENTS)
 
 
@@ -81,12 +85,11 @@ class _Switch:
 
 
 class _Level:
-    """A structlog processor that drops the events below a level."""
-
-    dropped = LEVELS["INFO"]
+    """A structlog processor that drops the events below the level of their logger."""
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if method in self.dropped and event.get("event") != FIRST_EVENT:
+        dropped = LEVELS[level_of(getattr(logger, "name", ROOT))]
+        if method in dropped and event.get("event") != FIRST_EVENT:
             from structlog import DropEvent
 
             raise DropEvent
@@ -115,9 +118,39 @@ def open_output() -> None:
         _Switch.configured.start()
 
 
-def set_level(level: str) -> None:
-    """Drop the events below this one of LEVELS from now on, where `configure` set this process up."""
-    _Level.dropped = LEVELS[level]
+def set_level(level: str, logger: str = ROOT) -> None:
+    """Drop the events of a logger, and of those below it, that are below this one of LEVELS from now on. It
+    has an effect where `configure` set this process up."""
+    _levels[logger] = level
+
+
+def unset_level(logger: str) -> None:
+    """Let the level of the logger above it hold."""
+    _levels.pop(logger, None)
+
+
+def own_levels() -> Mapping[str, str]:
+    """Those that were set: logger -> level. ROOT has one."""
+    return dict(_levels)
+
+
+def level_of(logger: str) -> str:
+    """The level that holds: its own, or that of the nearest logger above it."""
+    while logger not in _levels:
+        logger = logger.rpartition(".")[0] or ROOT
+    return _levels[logger]
+
+
+def loggers() -> list[str]:
+    """ROOT, the loggers of the modules that were imported, and the packages above them."""
+    modules = [name for name, module in list(sys.modules.items()) if _has_logger(name, module)]
+    parts = [each.split(".") for each in modules]
+    above = {".".join(each[:end]) for each in parts for end in range(1, len(each) + 1)}
+    return [ROOT, *sorted(above)]
+
+
+def _has_logger(name: str, module: object) -> bool:
+    return name.startswith("tidelog.broker.") and hasattr(module, "logger")
 
 
 def recent() -> Sequence[tuple[int, Mapping[str, str]]]:
@@ -169,6 +202,15 @@ def to_json(event: MutableMapping[str, Any], **_: Any) -> str:
     return json.dumps(event, default=str, ensure_ascii=False)
 
 
+def _named_logger(stream: EventStream, name: str = ROOT) -> Any:
+    """A logger that `_Level` knows by its name."""
+    import structlog
+
+    made = structlog.WriteLogger(stream)  # type: ignore[arg-type]
+    made.name = name  # type: ignore[attr-defined]
+    return made
+
+
 def configure(out: TextIO | None = None, errors: TextIO | None = None) -> None:
     """Set structlog up for this process."""
     import structlog
@@ -186,6 +228,6 @@ def configure(out: TextIO | None = None, errors: TextIO | None = None) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),  # type: ignore[arg-type]
+        logger_factory=partial(_named_logger, stream),
         cache_logger_on_first_use=True,
     )

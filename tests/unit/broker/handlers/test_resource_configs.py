@@ -1,6 +1,6 @@
 """Settings of groups and of client metrics: described, changed, refused, and kept over a restart."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from tests.unit.broker.handlers.conftest import Asker
 from tidelog.broker.configuration.broker_settings import ConfigSource
 from tidelog.broker.configuration.resource_settings import CLIENT_METRICS, GROUPS
+from tidelog.broker.observability import log_events
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -130,3 +131,63 @@ async def test_they_are_kept_beside_the_settings_of_brokers(open_asker: Open) ->
     assert (await described(again, CLIENT_METRICS.number, "1"))["interval.ms"][0] == "100"
     assert again.services.config.num_partitions == 7
     assert again.services.settings.changed("1").keys() == {"num.partitions"}
+
+
+@pytest.fixture
+def _levels() -> Iterator[None]:
+    yield
+    for logger in log_events.own_levels():
+        log_events.unset_level(logger)
+    log_events.set_level("INFO")
+
+
+LOGGERS = 8
+CLEANER, ABOVE = "tidelog.broker.replicas.log_cleaner", "tidelog.broker.replicas"
+
+
+@pytest.mark.usefixtures("_levels")
+async def test_levels_of_loggers_hold_for_those_below_them(open_asker: Open) -> None:
+    asker = await open_asker()
+    before = await described(asker, LOGGERS, "1")
+    assert before.keys() >= {"root", "tidelog", ABOVE, CLEANER}
+    assert set(before.values()) == {("INFO", ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG)}
+    assert (await changed(asker, LOGGERS, "1", (ABOVE, SET, "ERROR"))).error_code == ErrorCode.NONE
+    after = await described(asker, LOGGERS, "1")
+    assert [after[each][0] for each in ("root", ABOVE, CLEANER)] == ["INFO", "ERROR", "ERROR"]
+    await changed(asker, LOGGERS, "1", (CLEANER, SET, "WARN"), (ABOVE, DELETE, None), validate_only=True)
+    assert await described(asker, LOGGERS, "1") == after
+    await changed(asker, LOGGERS, "1", (CLEANER, SET, "WARN"), (ABOVE, DELETE, None))
+    assert log_events.own_levels() == {"root": "INFO", CLEANER: "WARN"}
+
+
+@pytest.mark.usefixtures("_levels")
+@pytest.mark.parametrize(
+    ("broker", "change", "code", "reason"),
+    [
+        ("1", ("root", SET, "TRACE"), ErrorCode.INVALID_CONFIG, "expected INFO, WARN, ERROR"),
+        ("1", ("root", SET, None), ErrorCode.INVALID_CONFIG, "expected INFO, WARN, ERROR"),
+        ("1", ("root", DELETE, None), ErrorCode.INVALID_REQUEST, "not allowed"),
+        ("1", ("kafka.server", SET, "WARN"), ErrorCode.INVALID_CONFIG, "kafka.server"),
+        ("2", ("root", SET, "WARN"), ErrorCode.INVALID_REQUEST, "expected 1"),
+        ("", ("root", SET, "WARN"), ErrorCode.INVALID_REQUEST, "expected 1"),
+    ],
+)
+async def test_another_level_logger_or_broker_is_refused(
+    open_asker: Open, broker: str, change: tuple[str, int, str | None], code: ErrorCode, reason: str
+) -> None:
+    asker = await open_asker()
+    answer = await changed(asker, LOGGERS, broker, change)
+    assert answer.error_code == code
+    assert reason in answer.error_message
+    assert log_events.own_levels() == {"root": "INFO"}
+
+
+async def test_all_levels_are_not_replaced_at_once(open_asker: Open) -> None:
+    asker = await open_asker()
+    resource = {
+        "resource_type": LOGGERS,
+        "resource_name": "1",
+        "configs": [{"name": "root", "value": "WARN"}],
+    }
+    [answer] = (await asker.ask(ApiKey.ALTER_CONFIGS, 2, resources=[resource])).responses
+    assert (answer.error_code, log_events.own_levels()) == (ErrorCode.INVALID_REQUEST, {"root": "INFO"})

@@ -107,6 +107,26 @@ print(log_events.to_json(log_events.recent()))
 """
 
 
+LEVELS_OF_LOGGERS = """
+import sys
+from tidelog.broker.observability import log_events
+log_events.configure(sys.stdout)
+import structlog
+log_events.set_level("ERROR", "tidelog.broker.net")
+log_events.set_level("INFO", "tidelog.broker.net.http")
+for name in ("tidelog.broker.app", "tidelog.broker.net.server", "tidelog.broker.net.http"):
+    structlog.get_logger(name).warning("warned", by=name)
+log_events.unset_level("tidelog.broker.net")
+structlog.get_logger("tidelog.broker.net.server").warning("warned", by="again")
+"""
+
+
+def test_a_logger_has_its_own_level_or_that_of_the_nearest_above_it() -> None:
+    _, errors = run(LEVELS_OF_LOGGERS)
+    shown = [json.loads(line)["by"] for line in errors]
+    assert shown == ["tidelog.broker.app", "tidelog.broker.net.http", "again"]
+
+
 def test_the_last_events_are_kept_as_bounded_text() -> None:
     out, _ = run(RECENT)
     events = json.loads(out[-1])
