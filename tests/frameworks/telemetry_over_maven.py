@@ -65,8 +65,8 @@ async def test_an_operator_sees_the_errors_of_a_java_producer_through_a_broken_n
         "bootstrap.servers": site.address,
         "client.id": "orders",
         "linger.ms": "0",
-        "request.timeout.ms": "500",
-        "delivery.timeout.ms": "1000",
+        "request.timeout.ms": "3000",
+        "delivery.timeout.ms": "6000",
         **{f"{part}.serializer": f"{_STRINGS}Serializer" for part in ("key", "value")},
     }
     seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
