@@ -138,6 +138,10 @@ class HeldPartition:
                 await self._states.write(self.key, self._joined(group))
             except ApiError as error:
                 self._refused(group, error)
+            except Exception as error:  # A broken invariant: what is in memory may not be what is stored.
+                logger.error("share_partition_broken", group_id=self.key.group_id, error=repr(error))
+                self.end()
+                self._refused(group, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             else:
                 for update, stored in group:
                     if stored is not None:

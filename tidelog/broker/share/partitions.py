@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from typing import NamedTuple
 
 from tidelog.broker.configuration.group_settings import (
@@ -34,12 +35,17 @@ from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_types import READ_COMMITTED, Read, ReadResult
 from tidelog.broker.storage.readable_log import RemoteRead
 from tidelog.protocol.errors import ApiError, ErrorCode, again
+from tidelog.protocol.steps import Pace
 
 READ_UNCOMMITTED = 0
 READ_BYTES = 1 << 20
 """Most bytes of one partition that one fetch reads."""
 _MOST_READS = 64
 """Reads of one partition that find no record to give, in one fetch: markers, and what was deleted."""
+_MOST_LOADS = 100
+"""States that one fetch lets read; the next one goes on."""
+_ELEMENTS_PER_PARTITION = 4
+"""See `protocol.steps`."""
 _LOAD_SECONDS = 1.0
 """How long a fetch waits at least for states that are read."""
 _LATER = frozenset(
@@ -177,9 +183,12 @@ class SharePartitions:
             event = _Event()
             with ExitStack() as watched:
                 records_left, bytes_left = wanted.max_records, wanted.max_bytes
+                pace = Pace()
                 for key in keys:
                     if records_left <= 0 or bytes_left <= 0:
                         break
+                    if pace.spent(_ELEMENTS_PER_PARTITION):
+                        await self._services.turns.next()
                     try:
                         held = self._present(key)
                         if held is None:
@@ -215,7 +224,8 @@ class SharePartitions:
     ) -> Mapping[SharePartitionKey, ApiError]:
         """Read the states of those that are not in memory, as far as that takes no longer than this; why some
         cannot be read."""
-        tasks = {key: self._load_soon(key) for key in keys if key not in self._held}
+        missing = islice((key for key in keys if key not in self._held), _MOST_LOADS)
+        tasks = {key: self._load_soon(key) for key in missing}
         if tasks:
             patience = max(deadline - asyncio.get_running_loop().time(), _LOAD_SECONDS)
             await asyncio.wait(tasks.values(), timeout=patience)

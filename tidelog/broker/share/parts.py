@@ -12,6 +12,7 @@ from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.peers.peers import Peers
 from tidelog.broker.replicas.replica import Replica
@@ -53,6 +54,9 @@ class BrokerParts(Protocol):
 
     @property
     def node_id(self) -> int: ...
+
+    @property
+    def turns(self) -> Turns: ...
 
     @property
     def metrics(self) -> Metrics: ...

@@ -3,6 +3,7 @@
 Owns the sessions of one broker. Invariants:
 - a request of a session was sent after the answer to the one before: each raises the epoch, and another epoch
   is refused;
+- all sessions together have a bounded number of partitions;
 - a session ends with its last request, with its connection, or when its member begins another one.
 
 Pure. Source: KIP-932, Kafka's ShareSessionCache and SharePartitionManager.newContext.
@@ -14,6 +15,8 @@ from uuid import UUID
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.protocol.errors import ApiError, ErrorCode
 
+MOST_PARTITIONS = 100_000
+"""Of all sessions together: each takes about 200 bytes."""
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _LAST_EPOCH = 2**31 - 1
@@ -42,7 +45,9 @@ class ShareSession:
 class ShareSessions:
     """The sessions of one broker, at most one for each member of a group."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_partitions: int = MOST_PARTITIONS) -> None:
+        self._most_partitions = most_partitions
+        self._partition_count = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
 
     def __len__(self) -> int:
@@ -57,7 +62,9 @@ class ShareSessions:
 
     def begin(self, group_id: str, member_id: str, connection_id: int, limit: int) -> ShareSession:
         """A new session, in place of the member's other one. Raises ApiError(SHARE_SESSION_LIMIT_REACHED)."""
-        self._sessions.pop((group_id, member_id), None)
+        present = self._sessions.get((group_id, member_id))
+        if present is not None:
+            self.end(present)
         if len(self._sessions) >= limit:
             raise ApiError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
@@ -90,10 +97,21 @@ class ShareSessions:
     def update(
         self, session: ShareSession, added: Iterable[tuple[UUID, int]], forgotten: Iterable[tuple[UUID, int]]
     ) -> None:
-        for topic_id, partition in added:
-            session.partitions[SharePartitionKey(session.group_id, topic_id, partition)] = None
-        for topic_id, partition in forgotten:
-            session.partitions.pop(SharePartitionKey(session.group_id, topic_id, partition), None)
+        """Raises ApiError(SHARE_SESSION_LIMIT_REACHED) once all sessions have too many partitions."""
+        before, left = len(session.partitions), self._most_partitions - self._partition_count
+        try:
+            for topic_id, partition in added:
+                session.partitions[SharePartitionKey(session.group_id, topic_id, partition)] = None
+                if len(session.partitions) - before > left:
+                    del session.partitions[SharePartitionKey(session.group_id, topic_id, partition)]
+                    raise ApiError(
+                        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                        f"all share sessions together have {self._most_partitions} partitions",
+                    )
+            for topic_id, partition in forgotten:
+                session.partitions.pop(SharePartitionKey(session.group_id, topic_id, partition), None)
+        finally:
+            self._partition_count += len(session.partitions) - before
 
     def end(self, session: ShareSession) -> bool:
         """Whether it was the member's session until now."""
@@ -101,6 +119,7 @@ class ShareSessions:
         if self._sessions.get(key) is not session:
             return False
         del self._sessions[key]
+        self._partition_count -= len(session.partitions)
         return True
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:

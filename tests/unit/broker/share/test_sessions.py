@@ -50,6 +50,20 @@ def test_a_member_that_begins_again_replaces_its_session_also_at_the_limit() -> 
     assert not len(sessions)
 
 
+def test_all_sessions_together_have_no_more_partitions_than_the_limit() -> None:
+    sessions = ShareSessions(most_partitions=3)
+    first, second = (sessions.begin("g", member, 1, limit=2) for member in ("m", "n"))
+    sessions.update(first, [(TOPIC, 0), (TOPIC, 1)], [])
+    with pytest.raises(ApiError) as refused:
+        sessions.update(second, [(TOPIC, 0), (TOPIC, 1)], [])
+    assert refused.value.code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert len(second.partitions) == 1
+    sessions.update(first, [], [(TOPIC, 0)])
+    sessions.update(second, [(TOPIC, 1)], [])
+    sessions.begin("g", "m", 1, limit=2)
+    sessions.update(second, [(TOPIC, 2)], [])
+
+
 def test_a_request_adds_and_forgets_partitions_and_the_next_one_begins_with_another() -> None:
     sessions = ShareSessions()
     session = sessions.begin("g", "m", 1, limit=1)
