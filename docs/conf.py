@@ -28,6 +28,7 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.cli.app import app as commands
 from tidelog.client.consumer.config import ConsumerConfig
 from tidelog.client.producer.config import ProducerConfig
+from tidelog.client.share.config import ShareConsumerConfig
 from tidelog.pipeline.jobs.settings import JOBS, SERVERS, CommonSettings, cluster_prefix, table_of
 from tidelog.pipeline.options.common import Foreign, OptionTable
 from tidelog.pipeline.options.sink import FOREIGN as FOREIGN_TO_SINK
@@ -82,6 +83,10 @@ def producer_settings() -> str:
 
 def consumer_settings() -> str:
     return _settings(ConsumerConfig)
+
+
+def share_consumer_settings() -> str:
+    return _settings(ShareConsumerConfig)
 
 
 def source_options() -> str:
@@ -278,6 +283,7 @@ myst_substitutions = {
         cluster_settings,
         producer_settings,
         consumer_settings,
+        share_consumer_settings,
         source_options,
         sink_options,
         job_settings,

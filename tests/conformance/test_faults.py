@@ -14,6 +14,8 @@ from structlog.testing import capture_logs
 
 from faults.readback import COMMITTED, read_all
 from tests.conformance.raw import NOW_MS, SECONDS, RawClient, batch, batches, connected
+from tidelog import Admin, ConfigResource, ConfigResourceType, ShareConsumer
+from tidelog import Producer as ClientProducer
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.protocol.errors import ErrorCode
@@ -324,3 +326,23 @@ async def test_librdkafka_loses_no_record_after_it_aborted_a_batch_without_an_an
     assert await asyncio.to_thread(commit_one, producer, b"3") == 1
     logs = await read_all(address["bootstrap.servers"], "t", 1, SECONDS, lambda _, value: value, COMMITTED)
     assert [each.mark for each in logs[0]] == [b"1", b"2", b"3"]
+
+
+async def test_a_lost_acknowledgement_of_a_share_group_is_sent_again_and_counts_once(site: Site) -> None:
+    servers = f"127.0.0.1:{site.port}"
+    group = ConfigResource(ConfigResourceType.GROUP, "workers")
+    async with Admin(bootstrap_servers=servers) as admin:
+        await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    async with ClientProducer(bootstrap_servers=servers) as producer:
+        await producer.send_and_wait("t", b"job")
+    await site.order("cut", api="share_acknowledge", when="before", count=2)
+    await site.order("error", api="share_fetch", error="SHARE_SESSION_NOT_FOUND", when="before", count=1)
+    async with ShareConsumer("t", group_id="workers", bootstrap_servers=servers) as consumer:
+        record = await consumer.getone()
+        assert record.value == b"job"
+        record.accept()
+        await consumer.commit()
+    async with Admin(bootstrap_servers=servers) as admin:
+        (offset,) = (await admin.groups.share_offsets("workers")).values()
+    assert offset.lag == 0
+    assert await site.hits() == [2, 1]

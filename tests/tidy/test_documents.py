@@ -22,6 +22,7 @@ from tidelog.cli.main import main
 from tidelog.client import ClusterConfig
 from tidelog.client.consumer.config import ConsumerConfig
 from tidelog.client.producer.config import ProducerConfig
+from tidelog.client.share.config import ShareConsumerConfig
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, cluster_prefix, table_of
 from tidelog.pipeline.options.sink import FOREIGN as FOREIGN_TO_SINK
 from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
@@ -117,8 +118,13 @@ def shown_on(page: Path, tag: str) -> set[str]:
 def test_the_site_has_every_setting(site: Path) -> None:
     shown = shown_on(site / "configuration.html", "td")
     declared = {each.name for table in (BrokerConfig, LogConfig) for each in settings_of(table)}
-    tables = (ClusterConfig, ProducerConfig, ConsumerConfig, CommonSettings, *map(table_of, JOBS))
-    of_code = (each for table in tables for each in settings_of(table) if cluster_prefix(each) is None)
+    tables = (ClusterConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig, CommonSettings)
+    of_code = (
+        each
+        for table in (*tables, *map(table_of, JOBS))
+        for each in settings_of(table)
+        if cluster_prefix(each) is None
+    )
     declared |= {each.attribute for each in of_code} | SOURCE_OPTIONS.keys() | SINK_OPTIONS.keys()
     for foreign in (FOREIGN_TO_SOURCE, FOREIGN_TO_SINK):
         declared |= foreign.without_effect | foreign.refused.keys()

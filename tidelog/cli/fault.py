@@ -34,7 +34,11 @@ Skip: TypeAlias = Annotated[
     int, typer.Option("--skip", min=0, help="Number of requests that are answered as usual first.")
 ]
 Api: TypeAlias = Annotated[
-    str, typer.Option("--api", help="Kind of request: produce, fetch, metadata or init_producer_id.")
+    str,
+    typer.Option(
+        "--api",
+        help="Kind of request: produce, fetch, metadata, init_producer_id, share_fetch or share_acknowledge.",
+    ),
 ]
 ProducerId: TypeAlias = Annotated[
     int,

@@ -10,6 +10,7 @@ from tidelog.client import Admin, ClusterConfig, Consumer, Producer
 from tidelog.client.consumer.config import ConsumerConfig, ConsumerSettings
 from tidelog.client.keywords import take_cluster
 from tidelog.client.producer.config import ProducerConfig, ProducerSettings
+from tidelog.client.share.config import ShareConsumerConfig, ShareConsumerSettings
 from tidelog.protocol.settings import settings_of
 from tidelog.wire.cluster_config import ClusterSettings
 
@@ -51,6 +52,7 @@ def test_the_defaults_that_a_constructor_shows_are_those_of_its_tables(client: A
         (ClusterSettings, (ClusterConfig,)),
         (ProducerSettings, TABLES[Producer]),
         (ConsumerSettings, TABLES[Consumer]),
+        (ShareConsumerSettings, (ClusterConfig, ShareConsumerConfig)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -8,6 +8,7 @@ import pytest
 from tidelog.client import ClusterConfig
 from tidelog.client.consumer.config import ConsumerConfig
 from tidelog.client.producer.config import ProducerConfig
+from tidelog.client.share.config import ShareConsumerConfig
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.settings import ConfigError, settings_of
 from tidelog.wire.backoff import Backoff
@@ -85,7 +86,7 @@ def test_backoff_doubles_up_to_its_maximum_with_a_fifth_of_jitter() -> None:
         assert middle * 0.8 <= min(delays) < middle < max(delays) <= middle * 1.2
 
 
-@pytest.mark.parametrize("table", [ClusterConfig, ProducerConfig, ConsumerConfig])
+@pytest.mark.parametrize("table", [ClusterConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig])
 def test_every_setting_of_a_client_says_what_it_means_and_may_hold_its_default(table: Any) -> None:
     for each in settings_of(table):
         assert each.description.endswith(".")

@@ -51,6 +51,9 @@ APIS: Mapping[str, tuple[ApiKey, bool, bool]] = {
     "fetch": (ApiKey.FETCH, True, True),
     "metadata": (ApiKey.METADATA, True, False),
     "init_producer_id": (ApiKey.INIT_PRODUCER_ID, False, False),
+    # Both may name no topic, if the session has them.
+    "share_fetch": (ApiKey.SHARE_FETCH, False, False),
+    "share_acknowledge": (ApiKey.SHARE_ACKNOWLEDGE, False, False),
 }
 """Name -> API, whether its requests name topics, and partitions."""
 

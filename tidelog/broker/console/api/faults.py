@@ -71,7 +71,9 @@ class Order(Parameters, frozen=True, kw_only=True):
     """
 
     fault: Literal["drop", "delay", "error", "cut", "forget", "expire", "sequence"]
-    api: Literal["produce", "fetch", "metadata", "init_producer_id"] | None = None
+    api: (
+        Literal["produce", "fetch", "metadata", "init_producer_id", "share_fetch", "share_acknowledge"] | None
+    ) = None
     topic: str | None = None
     partition: _Number | None = None
     client_id: str | None = None
