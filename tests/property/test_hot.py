@@ -21,8 +21,8 @@ from tidelog.protocol.hot.offset_commits import (
     encode_offset_commit_value,
 )
 from tidelog.protocol.hot.transaction_log import encode_transaction_log_key, encode_transaction_log_value
-from tidelog.protocol.messages.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
-from tidelog.protocol.messages.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
+from tidelog.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
+from tidelog.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.schema import APIS, ApiKey
 
 PRODUCE_VERSIONS, FETCH_VERSIONS = (
@@ -427,8 +427,8 @@ def test_any_bytes_at_all_give_a_value_or_a_protocol_error(
             decode(version, memoryview(junk))
 
 
-KEY = RecordSchema(OFFSET_COMMIT_KEY, 0, 1)
-VALUE = RecordSchema(OFFSET_COMMIT_VALUE, 0, 4)
+KEY = RecordSchema(OffsetCommitKey, 0, 1)
+VALUE = RecordSchema(OffsetCommitValue, 0, 4)
 offset_commits = st.builds(
     OffsetCommit,
     names,
@@ -463,8 +463,8 @@ def test_offset_commits_equal_the_schema(commit: OffsetCommit, data: st.DataObje
         assert found == (where.group, where.topic, where.partition, *plain_fields)
 
 
-LOG_KEY = RecordSchema(TRANSACTION_LOG_KEY, 0, 0)
-LOG_VALUE = RecordSchema(TRANSACTION_LOG_VALUE, 0, 1)
+LOG_KEY = RecordSchema(TransactionLogKey, 0, 0)
+LOG_VALUE = RecordSchema(TransactionLogValue, 0, 1)
 int16 = st.sampled_from([-1, 0]) | st.integers(-(2**15), 2**15 - 1)
 
 

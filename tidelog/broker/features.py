@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 FINALIZED_FEATURES: Final[Mapping[str, int]] = {
     "group.version": 1,
@@ -24,7 +25,7 @@ FINALIZED_FEATURES: Final[Mapping[str, int]] = {
 """Feature -> the version in force, the only one that is supported."""
 
 
-def api_versions_features() -> types.ApiVersionsResponseDict:
+def api_versions_features() -> DictOf[types.ApiVersionsResponse]:
     """The fields of an ApiVersions response."""
     return {
         "supported_features": [

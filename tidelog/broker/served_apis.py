@@ -58,6 +58,7 @@ from tidelog.protocol.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 SIGNED_IN: Final = frozenset((AuthenticationStep.NOT_REQUIRED, AuthenticationStep.AUTHENTICATED))
 """Where the client is who it is: authenticated, or on a listener without SASL."""
@@ -403,7 +404,9 @@ def _owner_of(method: Callable[..., Any]) -> type:
     return owner
 
 
-def advertised_api_keys(keys: Iterable[ApiKey] = SERVED_APIS) -> list[types.ApiVersionsResponseApiKeyDict]:
+def advertised_api_keys(
+    keys: Iterable[ApiKey] = SERVED_APIS,
+) -> list[DictOf[types.ApiVersionsResponseApiKey]]:
     """The `api_keys` of an ApiVersions response for these APIs, in ascending order."""
     return [
         {

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tidelog.broker.telemetry.telemetry import Telemetry
     from tidelog.broker.tiering.tiering import Tiering
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 logger = structlog.get_logger(__name__)
 
@@ -66,7 +67,7 @@ class Console(Protocol):
 
     async def answer_peer(
         self, request: types.AskConsoleRequest, asked_by: str
-    ) -> types.AskConsoleResponseDict: ...
+    ) -> DictOf[types.AskConsoleResponse]: ...
 
     def stop(self) -> None: ...
 

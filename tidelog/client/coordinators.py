@@ -12,6 +12,7 @@ from tidelog.wire.errors import broker_error
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -20,7 +21,7 @@ _NAMES: Final = {GROUP: "group", TRANSACTION: "transactional id"}
 
 async def find_coordinator(cluster: Cluster, key: str, key_type: int) -> int:
     """The node id of the coordinator. Raises ClientError."""
-    values: types.FindCoordinatorRequestDict = {"key": key, "key_type": key_type}
+    values: DictOf[types.FindCoordinatorRequest] = {"key": key, "key_type": key_type}
     answer: types.FindCoordinatorResponse = await cluster.call_any(ApiKey.FIND_COORDINATOR, values)
     code = error_code(answer.error_code)
     if code is not ErrorCode.NONE:

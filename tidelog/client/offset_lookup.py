@@ -20,6 +20,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4
@@ -131,7 +132,7 @@ async def _ask_one(
         if not is_there:
             error.retriable = False
         return error
-    topics: dict[str, list[types.ListOffsetsRequestPartitionDict]] = {}
+    topics: dict[str, list[DictOf[types.ListOffsetsRequestPartition]]] = {}
     for key, timestamp in wanted.items():
         topics.setdefault(key.topic, []).append(
             {
@@ -140,7 +141,7 @@ async def _ask_one(
                 "timestamp": timestamp,
             }
         )
-    values: types.ListOffsetsRequestDict = {
+    values: DictOf[types.ListOffsetsRequest] = {
         "replica_id": _CONSUMER,
         "isolation_level": isolation_level,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],

@@ -8,6 +8,7 @@
 - `errors`: the error table of the Kafka protocol, and the two exceptions of this project for the wire
 - `framing`: frames and headers: it splits received bytes into frames and headers, and encodes them
 - `json_lines`: a record as one line of JSON
+- `message_types`: the declarations of all messages under one name, for type checkers
 - `murmur2`: the hash by which a key gets its partition
 - `primitives`: what emitted codecs call: lengths, strings, bytes, tagged fields, and all their errors
 - `quotas`: quotas as Kafka names them: who they hold for, and which there are
@@ -20,6 +21,6 @@
 - `values`: the values of a decoded struct: an object with a slot per declared field, which is a mapping too
 - `varint`: unsigned varints in a buffer
 - `hot/`: hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews
-- `messages/`: every message, declared once as plain data
+- `messages/`: every message, declared once as a class of annotated fields
 - `records/`: record batches, version 2: bytes to header views and records, and back
 """

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages.declaration import Message
+from tidelog.protocol.messages.declaration import Message, Struct, message_of
 from tidelog.protocol.types import Buffer
 
 MAX_ELEMENTS: Final = 1_000_000
@@ -31,11 +31,15 @@ def record_version(data: Buffer) -> int:
 class RecordSchema:
     """A key or a value in the versions `first` to `last`."""
 
-    def __init__(self, message: Message, first: int, last: int) -> None:
-        self.message = message
+    def __init__(self, declaration: type[Struct], first: int, last: int) -> None:
+        self._declaration = declaration
         self.first = first
         self.last = last
         self._codecs: dict[int, Codec] = {}
+
+    @property
+    def message(self) -> Message:
+        return message_of(self._declaration)
 
     def has(self, version: int) -> bool:
         return self.first <= version <= self.last

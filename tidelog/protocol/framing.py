@@ -27,9 +27,8 @@ _RESPONSE_PREFIX = Struct(">ii")
 
 _CONTROLLED_SHUTDOWN: Final = 7
 _NO_TAGGED_FIELDS: Final = b"\x00"
-_FIRST_FLEXIBLE: Final = {int(key): api.first_flexible_version for key, api in APIS.items()}
 _NEVER_FLEXIBLE: Final = 32768
-_FIRST_FLEXIBLE_RESPONSE: Final = {**_FIRST_FLEXIBLE, int(ApiKey.API_VERSIONS): _NEVER_FLEXIBLE}
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _MAX_STRING_BYTES: Final = 32767
 _NULL_LENGTH: Final = -1
 
@@ -44,6 +43,19 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 _JOINED_BYTES: Final = 16 * 1024
 
 
+class _FirstFlexible(dict[int, int]):
+    """The first flexible version by API, each read from its declaration when it is first needed."""
+
+    def __missing__(self, api_key: int) -> int:
+        if api_key not in APIS:
+            return _NEVER_FLEXIBLE
+        self[api_key] = first = APIS[ApiKey(api_key)].first_flexible_version
+        return first
+
+
+_FIRST_FLEXIBLE: Final = _FirstFlexible()
+
+
 class RequestHeader(NamedTuple):
     """The header of a request. Header v0 has no client id, so it is None."""
 
@@ -55,14 +67,14 @@ class RequestHeader(NamedTuple):
 
 def request_header_version(api_key: int, version: int) -> int:
     """2 for flexible versions, else 1, also for unknown APIs; 0 for version 0 of ControlledShutdown."""
-    if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER_FLEXIBLE):
+    if version >= _FIRST_FLEXIBLE[api_key]:
         return 2
     return 0 if api_key == _CONTROLLED_SHUTDOWN and version == 0 else 1
 
 
 def response_header_version(api_key: int, version: int) -> int:
     """1 for flexible versions, else 0. Always 0 for ApiVersions: its client may not know the version yet."""
-    return 1 if version >= _FIRST_FLEXIBLE_RESPONSE.get(api_key, _NEVER_FLEXIBLE) else 0
+    return 1 if version >= _FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS else 0
 
 
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
@@ -85,7 +97,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         except UnicodeDecodeError as error:
             raise ProtocolError(f"request header: client_id: expected UTF-8, got {error.reason}") from None
         position = end
-    if version >= _FIRST_FLEXIBLE.get(api_key, _NEVER_FLEXIBLE):
+    if version >= _FIRST_FLEXIBLE[api_key]:
         # A short path for an empty section, the common case: this runs once per request.
         if position < size and frame[position] == 0:
             position += 1
@@ -139,7 +151,7 @@ def encode_response_frame(
     api_key: int, version: int, correlation_id: int, body: Buffer | list[Buffer]
 ) -> list[Buffer]:
     """The frame with its size prefix, as buffers to be written in order; large bodies are not copied."""
-    is_flexible = version >= _FIRST_FLEXIBLE_RESPONSE.get(api_key, _NEVER_FLEXIBLE)
+    is_flexible = version >= _FIRST_FLEXIBLE[api_key] and api_key != _API_VERSIONS
     size = len(body) if isinstance(body, bytes) else _size_of(body)
     prefix = _RESPONSE_PREFIX.pack(4 + is_flexible + size, correlation_id)
     if is_flexible:

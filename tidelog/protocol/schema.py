@@ -10,36 +10,13 @@ a handler never needs to know the version.
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import cache
-from types import ModuleType
+from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
+from tidelog.protocol import messages
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages import (
-    acls,
-    admin,
-    client_quotas,
-    cluster_admin,
-    console,
-    consumer_groups,
-    fetch,
-    group_admin,
-    group_membership,
-    group_offsets,
-    groups,
-    metadata,
-    produce,
-    sasl,
-    share_fetch,
-    share_group_state,
-    share_groups,
-    telemetry,
-    topics,
-    transaction_markers,
-    transactions,
-    users,
-)
-from tidelog.protocol.messages.declaration import Message
+from tidelog.protocol.messages.declaration import Message, Struct, message_of
 from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
 
@@ -130,108 +107,113 @@ class Api(NamedTuple):
     """One API, with codecs for `min_version` to `max_version`.
 
     From `first_flexible_version` on, the request header is v2 and the response header v1 (except
-    ApiVersions).
+    ApiVersions). `declarations` is the module with those of its messages, which is imported when they are
+    needed.
     """
 
     key: ApiKey
     name: str
     min_version: int
     max_version: int
-    first_flexible_version: int
-    request: Message
-    response: Message
+    declarations: str
+
+    @property
+    def first_flexible_version(self) -> int:
+        return int(self._declaration("Request").flexible_versions.removesuffix("+"))
+
+    @property
+    def request(self) -> Message:
+        return message_of(self._declaration("Request"))
+
+    @property
+    def response(self) -> Message:
+        return message_of(self._declaration("Response"))
+
+    def _declaration(self, direction: str) -> type[Struct]:
+        module = import_module(f"{messages.__name__}.{self.declarations}")
+        declaration: type[Struct] = getattr(module, self.name + direction)
+        return declaration
 
 
-def _api(key: ApiKey, first_version: int, last_version: int, declarations: ModuleType) -> tuple[ApiKey, Api]:
-    """The API whose declarations are named KEY_REQUEST and KEY_RESPONSE in `declarations`."""
-    request: Message = getattr(declarations, f"{key.name}_REQUEST")
-    response: Message = getattr(declarations, f"{key.name}_RESPONSE")
-    return key, Api(
-        key=key,
-        name=request.name.removesuffix("Request"),
-        min_version=first_version,
-        max_version=last_version,
-        first_flexible_version=int(request.flexible.removesuffix("+")),
-        request=request,
-        response=response,
-    )
+def _api(key: ApiKey, first_version: int, last_version: int, declarations: str) -> tuple[ApiKey, Api]:
+    return key, Api(key, key.name.title().replace("_", ""), first_version, last_version, declarations)
 
 
 # The versions of Produce and Fetch are set here only: `protocol.hot`, broker and client read them here.
 # A new field is declared in `protocol.messages` and written by hand in `protocol.hot`.
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
-        _api(ApiKey.PRODUCE, 3, 13, produce),
-        _api(ApiKey.FETCH, 4, 18, fetch),
-        _api(ApiKey.LIST_OFFSETS, 1, 11, fetch),
-        _api(ApiKey.METADATA, 0, 13, metadata),
-        _api(ApiKey.OFFSET_COMMIT, 2, 10, group_offsets),
-        _api(ApiKey.OFFSET_FETCH, 1, 10, group_offsets),
-        _api(ApiKey.FIND_COORDINATOR, 0, 6, groups),
-        _api(ApiKey.JOIN_GROUP, 0, 9, group_membership),
-        _api(ApiKey.HEARTBEAT, 0, 4, group_membership),
-        _api(ApiKey.LEAVE_GROUP, 0, 5, group_membership),
-        _api(ApiKey.SYNC_GROUP, 0, 5, group_membership),
-        _api(ApiKey.DESCRIBE_GROUPS, 0, 6, group_admin),
-        _api(ApiKey.LIST_GROUPS, 0, 5, group_admin),
-        _api(ApiKey.SASL_HANDSHAKE, 0, 1, sasl),
-        _api(ApiKey.API_VERSIONS, 0, 4, metadata),
-        _api(ApiKey.CREATE_TOPICS, 2, 7, topics),
-        _api(ApiKey.DELETE_TOPICS, 1, 6, topics),
-        _api(ApiKey.DELETE_RECORDS, 0, 2, topics),
-        _api(ApiKey.INIT_PRODUCER_ID, 0, 6, produce),
-        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, fetch),
-        _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, admin),
-        _api(ApiKey.ALTER_CONFIGS, 0, 2, admin),
-        _api(ApiKey.SASL_AUTHENTICATE, 0, 2, sasl),
-        _api(ApiKey.CREATE_PARTITIONS, 0, 3, topics),
-        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, cluster_admin),
-        _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, cluster_admin),
-        _api(ApiKey.ELECT_LEADERS, 0, 2, cluster_admin),
-        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, cluster_admin),
-        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, cluster_admin),
-        _api(ApiKey.DESCRIBE_QUORUM, 0, 2, cluster_admin),
-        _api(ApiKey.UPDATE_FEATURES, 0, 2, cluster_admin),
-        _api(ApiKey.UNREGISTER_BROKER, 0, 0, cluster_admin),
-        _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, cluster_admin),
-        _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, transaction_markers),
-        _api(ApiKey.DESCRIBE_ACLS, 1, 3, acls),
-        _api(ApiKey.CREATE_ACLS, 1, 3, acls),
-        _api(ApiKey.DELETE_ACLS, 1, 3, acls),
-        _api(ApiKey.DELETE_GROUPS, 0, 2, group_admin),
-        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, admin),
-        _api(ApiKey.OFFSET_DELETE, 0, 0, group_offsets),
-        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, users),
-        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, users),
-        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, client_quotas),
-        _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, client_quotas),
-        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_groups),
-        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, consumer_groups),
-        _api(ApiKey.FETCH_SNAPSHOT, 0, 1, fetch),
-        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, telemetry),
-        _api(ApiKey.PUSH_TELEMETRY, 0, 0, telemetry),
-        _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, metadata),
-        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, metadata),
-        _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, topics),
-        _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, transactions),
-        _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, transactions),
-        _api(ApiKey.END_TXN, 0, 5, transactions),
-        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, transactions),
-        _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, transactions),
-        _api(ApiKey.LIST_TRANSACTIONS, 0, 2, transactions),
-        _api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, share_groups),
-        _api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, share_groups),
-        _api(ApiKey.SHARE_FETCH, 1, 2, share_fetch),
-        _api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, share_fetch),
-        _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, share_group_state),
-        _api(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, share_group_state),
-        _api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, share_group_state),
-        _api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, share_group_state),
-        _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, share_group_state),
-        _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, share_groups),
-        _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, share_groups),
-        _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, share_groups),
-        _api(ApiKey.ASK_CONSOLE, 0, 0, console),
+        _api(ApiKey.PRODUCE, 3, 13, "produce"),
+        _api(ApiKey.FETCH, 4, 18, "fetch"),
+        _api(ApiKey.LIST_OFFSETS, 1, 11, "fetch"),
+        _api(ApiKey.METADATA, 0, 13, "metadata"),
+        _api(ApiKey.OFFSET_COMMIT, 2, 10, "group_offsets"),
+        _api(ApiKey.OFFSET_FETCH, 1, 10, "group_offsets"),
+        _api(ApiKey.FIND_COORDINATOR, 0, 6, "groups"),
+        _api(ApiKey.JOIN_GROUP, 0, 9, "group_membership"),
+        _api(ApiKey.HEARTBEAT, 0, 4, "group_membership"),
+        _api(ApiKey.LEAVE_GROUP, 0, 5, "group_membership"),
+        _api(ApiKey.SYNC_GROUP, 0, 5, "group_membership"),
+        _api(ApiKey.DESCRIBE_GROUPS, 0, 6, "group_admin"),
+        _api(ApiKey.LIST_GROUPS, 0, 5, "group_admin"),
+        _api(ApiKey.SASL_HANDSHAKE, 0, 1, "sasl"),
+        _api(ApiKey.API_VERSIONS, 0, 4, "metadata"),
+        _api(ApiKey.CREATE_TOPICS, 2, 7, "topics"),
+        _api(ApiKey.DELETE_TOPICS, 1, 6, "topics"),
+        _api(ApiKey.DELETE_RECORDS, 0, 2, "topics"),
+        _api(ApiKey.INIT_PRODUCER_ID, 0, 6, "produce"),
+        _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "fetch"),
+        _api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "admin"),
+        _api(ApiKey.ALTER_CONFIGS, 0, 2, "admin"),
+        _api(ApiKey.SASL_AUTHENTICATE, 0, 2, "sasl"),
+        _api(ApiKey.CREATE_PARTITIONS, 0, 3, "topics"),
+        _api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, "cluster_admin"),
+        _api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, "cluster_admin"),
+        _api(ApiKey.ELECT_LEADERS, 0, 2, "cluster_admin"),
+        _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, "cluster_admin"),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "cluster_admin"),
+        _api(ApiKey.DESCRIBE_QUORUM, 0, 2, "cluster_admin"),
+        _api(ApiKey.UPDATE_FEATURES, 0, 2, "cluster_admin"),
+        _api(ApiKey.UNREGISTER_BROKER, 0, 0, "cluster_admin"),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, "cluster_admin"),
+        _api(ApiKey.WRITE_TXN_MARKERS, 1, 2, "transaction_markers"),
+        _api(ApiKey.DESCRIBE_ACLS, 1, 3, "acls"),
+        _api(ApiKey.CREATE_ACLS, 1, 3, "acls"),
+        _api(ApiKey.DELETE_ACLS, 1, 3, "acls"),
+        _api(ApiKey.DELETE_GROUPS, 0, 2, "group_admin"),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "admin"),
+        _api(ApiKey.OFFSET_DELETE, 0, 0, "group_offsets"),
+        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, "users"),
+        _api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, "users"),
+        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, "client_quotas"),
+        _api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, "client_quotas"),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "consumer_groups"),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "consumer_groups"),
+        _api(ApiKey.FETCH_SNAPSHOT, 0, 1, "fetch"),
+        _api(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0, "telemetry"),
+        _api(ApiKey.PUSH_TELEMETRY, 0, 0, "telemetry"),
+        _api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "metadata"),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "metadata"),
+        _api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "topics"),
+        _api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, "transactions"),
+        _api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, "transactions"),
+        _api(ApiKey.END_TXN, 0, 5, "transactions"),
+        _api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, "transactions"),
+        _api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, "transactions"),
+        _api(ApiKey.LIST_TRANSACTIONS, 0, 2, "transactions"),
+        _api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, "share_groups"),
+        _api(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, "share_groups"),
+        _api(ApiKey.SHARE_FETCH, 1, 2, "share_fetch"),
+        _api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, "share_fetch"),
+        _api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, "share_group_state"),
+        _api(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, "share_group_state"),
+        _api(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, "share_group_state"),
+        _api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, "share_group_state"),
+        _api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, "share_group_state"),
+        _api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, "share_groups"),
+        _api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, "share_groups"),
+        _api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, "share_groups"),
+        _api(ApiKey.ASK_CONSOLE, 0, 0, "console"),
     )
 )
 

@@ -37,6 +37,7 @@ from tidelog.wire.metrics import RequestMetrics
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _LONGEST_NAME_BYTES = 32_767
 """Of any string in the protocol. Brokers may allow less."""
@@ -291,10 +292,13 @@ class Cluster:
 
     async def _ask_for(self, names: set[str] | None, *, may_create: bool) -> None:
         """Fetch the metadata of these topics; None: of all."""
-        topics: list[types.MetadataRequestTopicDict] | None = (
+        topics: list[DictOf[types.MetadataRequestTopic]] | None = (
             None if names is None else [{"name": name} for name in sorted(names)]
         )
-        values: types.MetadataRequestDict = {"topics": topics, "allow_auto_topic_creation": may_create}
+        values: DictOf[types.MetadataRequest] = {
+            "topics": topics,
+            "allow_auto_topic_creation": may_create,
+        }
         answer: types.MetadataResponse = await self.call_any(ApiKey.METADATA, values)
         code = error_code(answer.error_code)
         if code is ErrorCode.REBOOTSTRAP_REQUIRED and self.config.metadata_recovery_strategy == _REBOOTSTRAP:

@@ -12,34 +12,34 @@ from tests.property.messages import present, values_of
 from tidelog.protocol.coordinator_records import RecordSchema, record_version
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.offset_records import (
-    GROUP_METADATA_KEY,
-    OFFSET_COMMIT_KEY,
-    OFFSET_COMMIT_VALUE,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
 )
 from tidelog.protocol.messages.share_group_records import (
-    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-    SHARE_GROUP_MEMBER_METADATA_KEY,
-    SHARE_GROUP_MEMBER_METADATA_VALUE,
-    SHARE_GROUP_METADATA_KEY,
-    SHARE_GROUP_METADATA_VALUE,
-    SHARE_GROUP_STATE_PARTITION_METADATA_KEY,
-    SHARE_GROUP_STATE_PARTITION_METADATA_VALUE,
-    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataValue,
 )
 from tidelog.protocol.messages.share_state_records import (
-    SHARE_SNAPSHOT_KEY,
-    SHARE_SNAPSHOT_VALUE,
-    SHARE_UPDATE_KEY,
-    SHARE_UPDATE_VALUE,
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
 )
 
-KEY = RecordSchema(OFFSET_COMMIT_KEY, 0, 1)
-VALUE = RecordSchema(OFFSET_COMMIT_VALUE, 0, 4)
-GROUP = RecordSchema(GROUP_METADATA_KEY, 2, 2)
-SHARE_MEMBER = RecordSchema(SHARE_GROUP_MEMBER_METADATA_KEY, 10, 10)
-SHARE_UPDATE = RecordSchema(SHARE_UPDATE_KEY, 1, 1)
-SHARE_SNAPSHOT = RecordSchema(SHARE_SNAPSHOT_VALUE, 0, 0)
+KEY = RecordSchema(OffsetCommitKey, 0, 1)
+VALUE = RecordSchema(OffsetCommitValue, 0, 4)
+GROUP = RecordSchema(GroupMetadataKey, 2, 2)
+SHARE_MEMBER = RecordSchema(ShareGroupMemberMetadataKey, 10, 10)
+SHARE_UPDATE = RecordSchema(ShareUpdateKey, 1, 1)
+SHARE_SNAPSHOT = RecordSchema(ShareSnapshotValue, 0, 0)
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 SCHEMAS = [
     (schema, version)
@@ -116,28 +116,28 @@ WRITTEN_BY_KAFKA: list[tuple[RecordSchema, bytes, dict[str, Any]]] = [
     ),
     (SHARE_MEMBER, b"\x00\x0a\x00\x01g\x00\x01m", {"group_id": "g", "member_id": "m"}),
     (
-        RecordSchema(SHARE_GROUP_MEMBER_METADATA_VALUE, 0, 0),
+        RecordSchema(ShareGroupMemberMetadataValue, 0, 0),
         b"\x00\x00\x00\x02c\x02h\x02\x02t\x00",
         {"rack_id": None, "client_id": "c", "client_host": "h", "subscribed_topic_names": ["t"]},
     ),
-    (RecordSchema(SHARE_GROUP_METADATA_KEY, 11, 11), b"\x00\x0b\x00\x01g", {"group_id": "g"}),
+    (RecordSchema(ShareGroupMetadataKey, 11, 11), b"\x00\x0b\x00\x01g", {"group_id": "g"}),
     (
-        RecordSchema(SHARE_GROUP_METADATA_VALUE, 0, 0),
+        RecordSchema(ShareGroupMetadataValue, 0, 0),
         bytes.fromhex("0000 00000007 0000000000000009 00"),
         {"epoch": 7, "metadata_hash": 9},
     ),
     (
-        RecordSchema(SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE, 0, 0),
+        RecordSchema(ShareGroupTargetAssignmentMetadataValue, 0, 0),
         bytes.fromhex("0000 00000007 01 0008 0000000000000665"),
         {"assignment_epoch": 7, "assignment_timestamp": 1637},
     ),
     (
-        RecordSchema(SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE, 0, 0),
+        RecordSchema(ShareGroupTargetAssignmentMemberValue, 0, 0),
         b"\x00\x00\x02" + TOPIC_ID.bytes + bytes.fromhex("02 00000001 00 00"),
         {"topic_partitions": [{"topic_id": TOPIC_ID, "partitions": [1]}]},
     ),
     (
-        RecordSchema(SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE, 0, 0),
+        RecordSchema(ShareGroupCurrentMemberAssignmentValue, 0, 0),
         bytes.fromhex("0000 00000007 00000006 01 02") + TOPIC_ID.bytes + bytes.fromhex("02 00000001 00 00"),
         {
             "member_epoch": 7,
@@ -146,9 +146,9 @@ WRITTEN_BY_KAFKA: list[tuple[RecordSchema, bytes, dict[str, Any]]] = [
             "assigned_partitions": [{"topic_id": TOPIC_ID, "partitions": [1]}],
         },
     ),
-    (RecordSchema(SHARE_GROUP_STATE_PARTITION_METADATA_KEY, 15, 15), b"\x00\x0f\x00\x01g", {"group_id": "g"}),
+    (RecordSchema(ShareGroupStatePartitionMetadataKey, 15, 15), b"\x00\x0f\x00\x01g", {"group_id": "g"}),
     (
-        RecordSchema(SHARE_GROUP_STATE_PARTITION_METADATA_VALUE, 0, 0),
+        RecordSchema(ShareGroupStatePartitionMetadataValue, 0, 0),
         b"\x00\x00\x01\x02"
         + TOPIC_ID.bytes
         + b"\x02t\x02\x00\x00\x00\x01\x00\x02"
@@ -161,7 +161,7 @@ WRITTEN_BY_KAFKA: list[tuple[RecordSchema, bytes, dict[str, Any]]] = [
         },
     ),
     (
-        RecordSchema(SHARE_SNAPSHOT_KEY, 0, 0),
+        RecordSchema(ShareSnapshotKey, 0, 0),
         b"\x00\x00\x00\x01g" + TOPIC_ID.bytes + b"\x00\x00\x00\x03",
         {"group_id": "g", "topic_id": TOPIC_ID, "partition": 3},
     ),
@@ -191,7 +191,7 @@ WRITTEN_BY_KAFKA: list[tuple[RecordSchema, bytes, dict[str, Any]]] = [
         {"group_id": "g", "topic_id": TOPIC_ID, "partition": 3},
     ),
     (
-        RecordSchema(SHARE_UPDATE_VALUE, 0, 0),
+        RecordSchema(ShareUpdateValue, 0, 0),
         bytes.fromhex("0000 00000001 00000003 ffffffffffffffff 01 00"),
         {"snapshot_epoch": 1, "leader_epoch": 3, "start_offset": -1, "state_batches": []},
     ),

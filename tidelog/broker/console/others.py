@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidelog.broker.console.caller import Caller
     from tidelog.broker.services import Services
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _SECONDS: Final = 5.0
 """How long a broker may take to answer; it then counts as one that does not."""
@@ -152,7 +153,7 @@ class Others:
         limit: int = _NO_LIMIT,
         stream_id: int = _NO_STREAM,
     ) -> types.AskConsoleResponse:
-        asked: types.AskConsoleRequestDict = {
+        asked: DictOf[types.AskConsoleRequest] = {
             "user": caller.user,
             "host": caller.host,
             "method": route.method,

@@ -55,6 +55,7 @@ from tidelog.version import VERSION
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 logger = structlog.get_logger(__name__)
 
@@ -249,7 +250,7 @@ class Site:
 
     async def answer_peer(
         self, request: types.AskConsoleRequest, asked_by: str
-    ) -> types.AskConsoleResponseDict:
+    ) -> DictOf[types.AskConsoleResponse]:
         """The answer to another broker, for the visitor that it names. Raises ApiError."""
         route = self._by_name.get((request.method, request.path))
         if route is None:
@@ -265,7 +266,7 @@ class Site:
 
     async def _answer_peer(
         self, request: types.AskConsoleRequest, caller: Caller, route: ApiRoute, parameters: Parameters
-    ) -> types.AskConsoleResponseDict:
+    ) -> DictOf[types.AskConsoleResponse]:
         caller.check_needs(route.needs, parameters)
         if request.stream_id >= 0:
             value, stream_id = await self._taken.take(request.stream_id)

@@ -23,6 +23,7 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 Codes: TypeAlias = dict[TopicPartition, ErrorCode]
 
@@ -60,7 +61,7 @@ class RemoteTransactions:
 
     def _writer(self, node_id: int) -> Callable[[Sequence[Marked]], Any]:
         async def write(group: Sequence[Marked]) -> list[Codes]:
-            markers: list[types.WriteTxnMarkersRequestMarkerDict] = [
+            markers: list[DictOf[types.WriteTxnMarkersRequestMarker]] = [
                 {
                     "producer_id": each.marker.producer_id,
                     "producer_epoch": each.marker.producer_epoch,
@@ -113,7 +114,7 @@ class RemoteTransactions:
 
     async def _ask_all(self, node_id: int, group: Sequence[Participation]) -> list[Codes]:
         """`group` names each transactional id once."""
-        transactions: list[types.AddPartitionsToTxnRequestTransactionDict] = [
+        transactions: list[DictOf[types.AddPartitionsToTxnRequestTransaction]] = [
             {
                 "transactional_id": each.transactional_id,
                 "producer_id": each.producer.producer_id,

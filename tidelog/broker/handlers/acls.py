@@ -30,6 +30,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 MAX_CHANGES: Final = 10_000
 """As in Kafka: the most ACLs, or filters, of one request."""
@@ -50,23 +51,25 @@ class AclsHandler:
 
     def create_acls(
         self, context: RequestContext, request: types.CreateAclsRequest
-    ) -> Awaitable[types.CreateAclsResponseDict]:
+    ) -> Awaitable[DictOf[types.CreateAclsResponse]]:
         self._check_enabled()
         if len(request.creations) > MAX_CHANGES:
             raise _too_many("ACLs", len(request.creations), MAX_CHANGES)
         return self._create(request)
 
-    async def _create(self, request: types.CreateAclsRequest) -> types.CreateAclsResponseDict:
+    async def _create(self, request: types.CreateAclsRequest) -> DictOf[types.CreateAclsResponse]:
         read = await self._services.turns.run(each(_acl_or_error, request.creations, Pace()))
         await self._acls.create([acl for acl in read if isinstance(acl, Acl)])
         return {"results": [_result(acl if isinstance(acl, ApiError) else None) for acl in read]}
 
     async def describe_acls(
         self, context: RequestContext, request: types.DescribeAclsRequest
-    ) -> types.DescribeAclsResponseDict:
+    ) -> DictOf[types.DescribeAclsResponse]:
         self._check_enabled()
         found = await self._services.turns.run(self._matching(_filter(request), Pace()))
-        resources: dict[tuple[ResourceType, str, PatternType], list[types.DescribeAclsResponseAclDict]] = {}
+        resources: dict[
+            tuple[ResourceType, str, PatternType], list[DictOf[types.DescribeAclsResponseAcl]]
+        ] = {}
         for acl in found:
             resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(
                 _entry(acl)
@@ -81,13 +84,13 @@ class AclsHandler:
 
     def delete_acls(
         self, context: RequestContext, request: types.DeleteAclsRequest
-    ) -> Awaitable[types.DeleteAclsResponseDict]:
+    ) -> Awaitable[DictOf[types.DeleteAclsResponse]]:
         self._check_enabled()
         if len(request.filters) > MAX_CHANGES:
             raise _too_many("filters", len(request.filters), MAX_CHANGES)
         return self._delete(request)
 
-    async def _delete(self, request: types.DeleteAclsRequest) -> types.DeleteAclsResponseDict:
+    async def _delete(self, request: types.DeleteAclsRequest) -> DictOf[types.DeleteAclsResponse]:
         await self._acls.catch_up()
         found = await self._services.turns.run(self._found(request.filters))
         await self._acls.delete([acl for acls in found if not isinstance(acls, ApiError) for acl in acls])
@@ -224,13 +227,13 @@ def _too_many(what: str, count: int, most: int) -> ApiError:
     )
 
 
-def _result(error: ApiError | None) -> types.CreateAclsResponseResultDict:
+def _result(error: ApiError | None) -> DictOf[types.CreateAclsResponseResult]:
     if error is None:
         return {"error_code": ErrorCode.NONE, "error_message": None}
     return {"error_code": error.code, "error_message": error.message}
 
 
-def _entry(acl: Acl) -> types.DescribeAclsResponseAclDict:
+def _entry(acl: Acl) -> DictOf[types.DescribeAclsResponseAcl]:
     return {
         "principal": acl.principal,
         "host": acl.host,
@@ -239,10 +242,10 @@ def _entry(acl: Acl) -> types.DescribeAclsResponseAclDict:
     }
 
 
-def _deleted(acls: Sequence[Acl] | ApiError) -> types.DeleteAclsResponseFilterResultDict:
+def _deleted(acls: Sequence[Acl] | ApiError) -> DictOf[types.DeleteAclsResponseFilterResult]:
     if isinstance(acls, ApiError):
         return {"error_code": acls.code, "error_message": acls.message}
-    matching: list[types.DeleteAclsResponseMatchingAclDict] = [
+    matching: list[DictOf[types.DeleteAclsResponseMatchingAcl]] = [
         {
             **_result(None),
             "resource_type": acl.resource_type,

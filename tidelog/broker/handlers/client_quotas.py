@@ -22,6 +22,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 STEP_COST_CHANGE = 10
 _Wanted: TypeAlias = "dict[str, types.DescribeClientQuotasRequestComponent]"
@@ -44,10 +45,10 @@ class ClientQuotasHandler:
 
     def describe_client_quotas(
         self, context: RequestContext, request: types.DescribeClientQuotasRequest
-    ) -> Steps[types.DescribeClientQuotasResponseDict]:
+    ) -> Steps[DictOf[types.DescribeClientQuotasResponse]]:
         wanted = _filter(request.components)
         pace = Pace()
-        entries: list[types.DescribeClientQuotasResponseEntryDict] = []
+        entries: list[DictOf[types.DescribeClientQuotasResponseEntry]] = []
         for entity, quotas in list(self._quotas.all.items()):
             if pace.spent():
                 yield
@@ -62,7 +63,7 @@ class ClientQuotasHandler:
 
     async def alter_client_quotas(
         self, context: RequestContext, request: types.AlterClientQuotasRequest
-    ) -> types.AlterClientQuotasResponseDict:
+    ) -> DictOf[types.AlterClientQuotasResponse]:
         pace = Pace()
         errors: dict[QuotaEntity, ApiError] = {}
         changes: dict[QuotaEntity, dict[str, float | None]] = {}
@@ -88,7 +89,7 @@ class ClientQuotasHandler:
 
 def _result(
     errors: Mapping[QuotaEntity, ApiError], entry: types.AlterClientQuotasRequestEntry
-) -> types.AlterClientQuotasResponseEntryDict:
+) -> DictOf[types.AlterClientQuotasResponseEntry]:
     entity = _entity(entry)
     error = errors.get(_stored(entity))
     return {
@@ -109,7 +110,7 @@ def _stored(entity: QuotaEntity) -> QuotaEntity:
     return tuple((kind, canonical_host(name) if kind == IP and name else name) for kind, name in entity)
 
 
-def _entity_values(entity: QuotaEntity) -> list[types.AlterClientQuotasResponseEntityDict]:
+def _entity_values(entity: QuotaEntity) -> list[DictOf[types.AlterClientQuotasResponseEntity]]:
     return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
 
 

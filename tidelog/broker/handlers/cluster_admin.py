@@ -29,6 +29,7 @@ from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 PREFERRED_ELECTION = 0
 METADATA_TOPIC = "__cluster_metadata"
@@ -49,7 +50,7 @@ class ClusterAdminHandler:
 
     def alter_replica_log_dirs(
         self, context: RequestContext, request: types.AlterReplicaLogDirsRequest
-    ) -> Steps[types.AlterReplicaLogDirsResponseDict]:
+    ) -> Steps[DictOf[types.AlterReplicaLogDirsResponse]]:
         """Each partition is in the one data folder, and can be in no other. Of several folders for one
         partition the last counts, as in Kafka."""
         pace = Pace()
@@ -61,7 +62,7 @@ class ClusterAdminHandler:
                     yield
             if pace.spent():
                 yield
-        results: list[types.AlterReplicaLogDirsResponseResultDict] = []
+        results: list[DictOf[types.AlterReplicaLogDirsResponseResult]] = []
         for name, folders in wanted.items():
             answer = partial(self._in_folder, name)
             results.append(
@@ -73,7 +74,7 @@ class ClusterAdminHandler:
 
     def _in_folder(
         self, topic: str, wanted: tuple[int, str]
-    ) -> types.AlterReplicaLogDirsResponsePartitionDict:
+    ) -> DictOf[types.AlterReplicaLogDirsResponsePartition]:
         index, path = wanted
         replica = self._services.replicas.get((topic, index))
         code = ErrorCode.NONE
@@ -89,15 +90,15 @@ class ClusterAdminHandler:
 
     def describe_log_dirs(
         self, context: RequestContext, request: types.DescribeLogDirsRequest
-    ) -> Steps[types.DescribeLogDirsResponseDict | Awaitable[types.DescribeLogDirsResponseDict]]:
+    ) -> Steps[DictOf[types.DescribeLogDirsResponse] | Awaitable[DictOf[types.DescribeLogDirsResponse]]]:
         """The one data folder: the size of each partition in it, and of its disk. `offset_lag` is 0, because
         no replica is behind another.
         """
         pace = Pace()
         named = yield from self._partitions(request.topics, pace)
-        topics: list[types.DescribeLogDirsResponseTopicDict] = []
+        topics: list[DictOf[types.DescribeLogDirsResponseTopic]] = []
         for name, indexes in named.items():
-            partitions: list[types.DescribeLogDirsResponsePartitionDict] = []
+            partitions: list[DictOf[types.DescribeLogDirsResponsePartition]] = []
             for index in indexes:
                 replica = self._services.replicas.get((name, index))
                 if replica is not None:
@@ -110,10 +111,10 @@ class ClusterAdminHandler:
         return self._with_disk(topics)
 
     async def _with_disk(
-        self, topics: list[types.DescribeLogDirsResponseTopicDict]
-    ) -> types.DescribeLogDirsResponseDict:
+        self, topics: list[DictOf[types.DescribeLogDirsResponseTopic]]
+    ) -> DictOf[types.DescribeLogDirsResponse]:
         folder = self._services.config.data_dir.absolute()
-        result: types.DescribeLogDirsResponseResultDict = {
+        result: DictOf[types.DescribeLogDirsResponseResult] = {
             "error_code": ErrorCode.NONE,
             "log_dir": str(folder),
             "topics": topics,
@@ -128,18 +129,18 @@ class ClusterAdminHandler:
 
     def elect_leaders(
         self, context: RequestContext, request: types.ElectLeadersRequest
-    ) -> Steps[Awaitable[types.ElectLeadersResponseDict]]:
+    ) -> Steps[Awaitable[DictOf[types.ElectLeadersResponse]]]:
         """The first replica leads again, or with an unclean election one that may lack records."""
         named = yield from self._partitions(request.topic_partitions, Pace())
         return self._elect(named, request.election_type, is_for_all=request.topic_partitions is None)
 
     async def _elect(
         self, named: _Named, election_type: int, *, is_for_all: bool
-    ) -> types.ElectLeadersResponseDict:
+    ) -> DictOf[types.ElectLeadersResponse]:
         from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
 
         elect = elected_as_preferred if election_type == PREFERRED_ELECTION else elected_uncleanly
-        results: list[types.ElectLeadersResponseReplicaElectionResultDict] = []
+        results: list[DictOf[types.ElectLeadersResponseReplicaElectionResult]] = []
         pace = Pace()
         for topic, indexes in named.items():
             if pace.spent():
@@ -153,7 +154,7 @@ class ClusterAdminHandler:
                 except (StoreError, StoreConflict, OSError):
                     codes.update(dict.fromkeys(wanted, ErrorCode.KAFKA_STORAGE_ERROR))
             # As in Kafka, a request for all partitions names only those that had an election.
-            partitions: list[types.ElectLeadersResponsePartitionResultDict] = [
+            partitions: list[DictOf[types.ElectLeadersResponsePartitionResult]] = [
                 {"partition_id": index, "error_code": code, "error_message": code.message if code else None}
                 for index, code in codes.items()
                 if not (is_for_all and code == ErrorCode.ELECTION_NOT_NEEDED)
@@ -193,7 +194,7 @@ class ClusterAdminHandler:
 
     def alter_partition_reassignments(
         self, context: RequestContext, request: types.AlterPartitionReassignmentsRequest
-    ) -> Steps[Awaitable[types.AlterPartitionReassignmentsResponseDict]]:
+    ) -> Steps[Awaitable[DictOf[types.AlterPartitionReassignmentsResponse]]]:
         """Begins or cancels reassignments; of several for one partition the last counts."""
         pace = Pace()
         wanted: dict[str, dict[int, list[int] | None]] = {}
@@ -209,8 +210,8 @@ class ClusterAdminHandler:
 
     async def _reassign(
         self, wanted: dict[str, dict[int, list[int] | None]], *, may_change_factor: bool
-    ) -> types.AlterPartitionReassignmentsResponseDict:
-        responses: list[types.AlterPartitionReassignmentsResponseResponseDict] = []
+    ) -> DictOf[types.AlterPartitionReassignmentsResponse]:
+        responses: list[DictOf[types.AlterPartitionReassignmentsResponseResponse]] = []
         for name, partitions in wanted.items():
             known, left = self._services.catalog.topic(name), list(partitions.items())
             topic_id = NO_TOPIC_ID if known is None else known.topic_id
@@ -223,7 +224,7 @@ class ClusterAdminHandler:
                     )
                 except ApiError as error:
                     refused |= dict.fromkeys(some, error)
-            answers: list[types.AlterPartitionReassignmentsResponsePartitionDict] = [
+            answers: list[DictOf[types.AlterPartitionReassignmentsResponsePartition]] = [
                 {
                     "partition_index": index,
                     "error_code": refused[index].code if index in refused else ErrorCode.NONE,
@@ -236,7 +237,7 @@ class ClusterAdminHandler:
 
     def list_partition_reassignments(
         self, context: RequestContext, request: types.ListPartitionReassignmentsRequest
-    ) -> Steps[types.ListPartitionReassignmentsResponseDict]:
+    ) -> Steps[DictOf[types.ListPartitionReassignmentsResponse]]:
         """The partitions that are being reassigned, of these or of all."""
         from tidelog.broker.cluster.reassignment import is_under_way
 
@@ -247,11 +248,11 @@ class ClusterAdminHandler:
             if request.topics is None
             else [(topic.name, dict.fromkeys(topic.partition_indexes)) for topic in request.topics]
         )
-        topics: list[types.ListPartitionReassignmentsResponseTopicDict] = []
+        topics: list[DictOf[types.ListPartitionReassignmentsResponseTopic]] = []
         for name, indexes in wanted:
             known = catalog.topic(name)
             assignments = () if known is None else known.partitions
-            partitions: list[types.ListPartitionReassignmentsResponsePartitionDict] = []
+            partitions: list[DictOf[types.ListPartitionReassignmentsResponsePartition]] = []
             for index in indexes:
                 if 0 <= index < len(assignments) and is_under_way(assignments[index]):
                     partitions.append(_under_way(index, assignments[index]))
@@ -265,7 +266,7 @@ class ClusterAdminHandler:
 
     def list_config_resources(
         self, context: RequestContext, request: types.ListConfigResourcesRequest
-    ) -> Steps[types.ListConfigResourcesResponseDict]:
+    ) -> Steps[DictOf[types.ListConfigResourcesResponse]]:
         """What has settings. Version 0 asks for resources of client metrics."""
         wanted = {CLIENT_METRICS.number} if context.header.api_version == 0 else set(request.resource_types)
         wanted = wanted or set(_RESOURCE_TYPES)
@@ -279,7 +280,7 @@ class ClusterAdminHandler:
         for number in sorted(wanted & KINDS.keys()):
             names += [(number, name) for name in KINDS[number].named(catalog.broker_configs)]
 
-        def resource(named: tuple[int, str]) -> types.ListConfigResourcesResponseConfigResourceDict:
+        def resource(named: tuple[int, str]) -> DictOf[types.ListConfigResourcesResponseConfigResource]:
             return {"resource_type": named[0], "resource_name": named[1]}
 
         resources = yield from each(resource, names, Pace())
@@ -287,17 +288,17 @@ class ClusterAdminHandler:
 
     def describe_quorum(
         self, context: RequestContext, request: types.DescribeQuorumRequest
-    ) -> Steps[types.DescribeQuorumResponseDict]:
+    ) -> Steps[DictOf[types.DescribeQuorumResponse]]:
         """A quorum of one broker, the controller. Its log is the catalog: an offset is a revision of that."""
         pace = Pace()
-        topics: list[types.DescribeQuorumResponseTopicDict] = []
+        topics: list[DictOf[types.DescribeQuorumResponseTopic]] = []
         for topic in request.topics:
             indexes = yield from each(_partition_index, topic.partitions, pace)
             answers = yield from each(partial(self._quorum, topic.topic_name), dict.fromkeys(indexes), pace)
             topics.append({"topic_name": topic.topic_name, "partitions": answers})
             if pace.spent():
                 yield
-        nodes: list[types.DescribeQuorumResponseNodeDict] = [
+        nodes: list[DictOf[types.DescribeQuorumResponseNode]] = [
             {
                 "node_id": broker.node_id,
                 "listeners": [
@@ -309,11 +310,11 @@ class ClusterAdminHandler:
         ]
         return {"error_code": ErrorCode.NONE, "topics": topics, "nodes": nodes}
 
-    def _quorum(self, topic: str, index: int) -> types.DescribeQuorumResponsePartitionDict:
+    def _quorum(self, topic: str, index: int) -> DictOf[types.DescribeQuorumResponsePartition]:
         if (topic, index) != (METADATA_TOPIC, 0):
             return {"partition_index": index, "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         node_id, revision = self._services.controller_id, self._services.catalog.revision
-        voter: types.DescribeQuorumResponseCurrentVoterDict = {
+        voter: DictOf[types.DescribeQuorumResponseCurrentVoter] = {
             "replica_id": node_id,
             "replica_directory_id": NO_TOPIC_ID,
             "log_end_offset": revision,
@@ -328,7 +329,7 @@ class ClusterAdminHandler:
 
     def update_features(
         self, context: RequestContext, request: types.UpdateFeaturesRequest
-    ) -> Steps[types.UpdateFeaturesResponseDict]:
+    ) -> Steps[DictOf[types.UpdateFeaturesResponse]]:
         """No feature has more than one version, so only that one may be set."""
         pace = Pace()
         updates = dict(
@@ -343,7 +344,7 @@ class ClusterAdminHandler:
 
     async def unregister_broker(
         self, context: RequestContext, request: types.UnregisterBrokerRequest
-    ) -> types.UnregisterBrokerResponseDict:
+    ) -> DictOf[types.UnregisterBrokerResponse]:
         """A broker that is gone for ever belongs to the cluster no more."""
         await self._services.unregister(request.broker_id)
         return {"error_code": ErrorCode.NONE, "error_message": None}
@@ -376,7 +377,7 @@ class ClusterAdminHandler:
 
 def _under_way(
     index: int, assigned: PartitionAssignment
-) -> types.ListPartitionReassignmentsResponsePartitionDict:
+) -> DictOf[types.ListPartitionReassignmentsResponsePartition]:
     return {
         "partition_index": index,
         "replicas": list(assigned.replicas),
@@ -385,7 +386,7 @@ def _under_way(
     }
 
 
-def _updated(wanted: tuple[str, int]) -> types.UpdateFeaturesResponseResultDict:
+def _updated(wanted: tuple[str, int]) -> DictOf[types.UpdateFeaturesResponseResult]:
     name, level = wanted
     held = FINALIZED_FEATURES.get(name)
     if held == level:

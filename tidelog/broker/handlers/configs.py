@@ -44,6 +44,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 STEP_COST_DESCRIPTION = 10
 """Describing one topic's settings counts as this many elements (see `protocol.steps`)."""
@@ -91,7 +92,7 @@ class ConfigsHandler(GuardedHandler):
 
     def describe_configs(
         self, context: RequestContext, request: types.DescribeConfigsRequest
-    ) -> Steps[types.DescribeConfigsResponseDict]:
+    ) -> Steps[DictOf[types.DescribeConfigsResponse]]:
         pace = Pace()
         asked = yield from _asked_for(request.resources, pace)
         describe = partial(self._describe, context, request)
@@ -102,9 +103,9 @@ class ConfigsHandler(GuardedHandler):
         context: RequestContext,
         request: types.DescribeConfigsRequest,
         asked: tuple[tuple[int, str], set[str]],
-    ) -> types.DescribeConfigsResponseResultDict:
+    ) -> DictOf[types.DescribeConfigsResponseResult]:
         (resource_type, name), keys = asked
-        answer: types.DescribeConfigsResponseResultDict = {
+        answer: DictOf[types.DescribeConfigsResponseResult] = {
             "error_code": ErrorCode.NONE,
             "error_message": None,
             "resource_type": resource_type,
@@ -165,7 +166,7 @@ class ConfigsHandler(GuardedHandler):
 
     async def alter_configs(
         self, context: RequestContext, request: types.AlterConfigsRequest
-    ) -> types.AlterConfigsResponseDict:
+    ) -> DictOf[types.AlterConfigsResponse]:
         def replacement(resource: types.AlterConfigsRequestResource) -> _Change:
             if resource.resource_type == LOGGERS_RESOURCE:
                 raise ApiError(
@@ -179,7 +180,7 @@ class ConfigsHandler(GuardedHandler):
 
     async def incremental_alter_configs(
         self, context: RequestContext, request: types.IncrementalAlterConfigsRequest
-    ) -> types.IncrementalAlterConfigsResponseDict:
+    ) -> DictOf[types.IncrementalAlterConfigsResponse]:
         def increment(resource: types.IncrementalAlterConfigsRequestResource) -> _Change:
             known, unknown = _known(resource.resource_type)
             return lambda present: _incremented(present, resource.configs, known, unknown)
@@ -193,7 +194,7 @@ class ConfigsHandler(GuardedHandler):
         change_of: Callable[[_ResourceT], _Change],
         *,
         validate_only: bool,
-    ) -> types.AlterConfigsResponseDict:
+    ) -> DictOf[types.AlterConfigsResponse]:
         turns, pace = self._services.turns, Pace()
         times: Counter[tuple[int, str]] = Counter()
         by_key: dict[tuple[int, str], _ResourceT] = {}
@@ -204,7 +205,9 @@ class ConfigsHandler(GuardedHandler):
             if pace.spent():
                 await turns.next()
 
-        async def alter(keyed: tuple[tuple[int, str], _ResourceT]) -> types.AlterConfigsResponseResponseDict:
+        async def alter(
+            keyed: tuple[tuple[int, str], _ResourceT],
+        ) -> DictOf[types.AlterConfigsResponseResponse]:
             key, resource = keyed
             code, message = ErrorCode.NONE, None
             try:
@@ -360,8 +363,8 @@ def _incremented(
 
 def _config(
     setting: DescribedSetting, request: types.DescribeConfigsRequest
-) -> types.DescribeConfigsResponseConfigDict:
-    config: types.DescribeConfigsResponseConfigDict = {
+) -> DictOf[types.DescribeConfigsResponseConfig]:
+    config: DictOf[types.DescribeConfigsResponseConfig] = {
         "name": setting.name,
         "value": setting.value,
         "read_only": setting.is_read_only,

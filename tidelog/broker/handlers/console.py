@@ -17,6 +17,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 
 class ConsoleHandler(GuardedHandler):
@@ -24,7 +25,7 @@ class ConsoleHandler(GuardedHandler):
 
     async def ask_console(
         self, context: RequestContext, request: types.AskConsoleRequest
-    ) -> types.AskConsoleResponseDict:
+    ) -> DictOf[types.AskConsoleResponse]:
         console = self._services.console
         if console is None or self._services.membership is None:
             message = "this broker has no console (console.enable=false), or is alone"

@@ -29,6 +29,7 @@ from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _MEMBERS_CHOOSE_IDS_FROM = 1
 _LIMITS = (ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
@@ -46,7 +47,7 @@ class ConsumerGroupsHandler(GuardedHandler):
 
     async def heartbeat(
         self, context: RequestContext, request: types.ConsumerGroupHeartbeatRequest
-    ) -> types.ConsumerGroupHeartbeatResponseDict:
+    ) -> DictOf[types.ConsumerGroupHeartbeatResponse]:
         if not self._is_enabled:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -100,8 +101,8 @@ class ConsumerGroupsHandler(GuardedHandler):
 
     async def describe(
         self, context: RequestContext, request: types.ConsumerGroupDescribeRequest
-    ) -> types.ConsumerGroupDescribeResponseDict:
-        groups: list[types.ConsumerGroupDescribeResponseGroupDict] = []
+    ) -> DictOf[types.ConsumerGroupDescribeResponse]:
+        groups: list[DictOf[types.ConsumerGroupDescribeResponseGroup]] = []
         for group_id in dict.fromkeys(request.group_ids):
             answer = await self._described(context, group_id)
             if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
@@ -113,7 +114,7 @@ class ConsumerGroupsHandler(GuardedHandler):
 
     async def _described(
         self, context: RequestContext, group_id: str
-    ) -> types.ConsumerGroupDescribeResponseGroupDict:
+    ) -> DictOf[types.ConsumerGroupDescribeResponseGroup]:
         group: DescribedConsumerGroup | None = None
         if not self._access.allows(context, DESCRIBE_GROUP, group_id):
             return {"group_id": group_id, "error_code": DESCRIBE_GROUP.refusal}
@@ -184,16 +185,20 @@ def _heartbeat(
     )
 
 
-def _partitions(assignment: Assignment) -> list[types.ConsumerGroupHeartbeatResponseTopicPartitionDict]:
+def _partitions(
+    assignment: Assignment,
+) -> list[DictOf[types.ConsumerGroupHeartbeatResponseTopicPartition]]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
     ]
 
 
-def _described(group: DescribedConsumerGroup) -> Steps[types.ConsumerGroupDescribeResponseGroupDict]:
+def _described(
+    group: DescribedConsumerGroup,
+) -> Steps[DictOf[types.ConsumerGroupDescribeResponseGroup]]:
     pace = Pace()
-    members: list[types.ConsumerGroupDescribeResponseMemberDict] = []
+    members: list[DictOf[types.ConsumerGroupDescribeResponseMember]] = []
     for member in group.members:
         assignments = (member.assigned, member.target)
         members.append(
@@ -227,7 +232,7 @@ def _described(group: DescribedConsumerGroup) -> Steps[types.ConsumerGroupDescri
 
 def _named(
     assignment: Assignment, names: Mapping[UUID, str]
-) -> Iterable[types.ConsumerGroupDescribeResponseTopicPartitionDict]:
+) -> Iterable[DictOf[types.ConsumerGroupDescribeResponseTopicPartition]]:
     """Topics that were deleted have no name, and are left out."""
     for topic_id, partitions in assignment.items():
         if topic_id in names:

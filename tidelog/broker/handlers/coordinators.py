@@ -32,6 +32,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.share_coordinator import ShareCoordinator
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NO_ERROR = ErrorCode.NONE.name
@@ -47,7 +48,7 @@ class CoordinatorsHandler(GuardedHandler):
 
     async def find_coordinator(
         self, context: RequestContext, request: types.FindCoordinatorRequest
-    ) -> types.FindCoordinatorResponseDict:
+    ) -> DictOf[types.FindCoordinatorResponse]:
         """One answer per key; the first (or only) one also in the fields of versions with a single key."""
         keys = dict.fromkeys(request.coordinator_keys or [request.key])
         right = _RIGHTS.get(request.key_type)
@@ -61,7 +62,7 @@ class CoordinatorsHandler(GuardedHandler):
             except ApiError as error:
                 refusal = again(error)
 
-        def coordinator(key: str) -> types.FindCoordinatorResponseCoordinatorDict:
+        def coordinator(key: str) -> DictOf[types.FindCoordinatorResponseCoordinator]:
             try:
                 if right is not None and key in denied:
                     raise ApiError(right.refusal)
@@ -69,7 +70,7 @@ class CoordinatorsHandler(GuardedHandler):
                     raise again(refusal)
                 return {"key": key, **self._coordinator(context, request.key_type, key)}
             except ApiError as error:
-                answer: types.FindCoordinatorResponseCoordinatorDict = {
+                answer: DictOf[types.FindCoordinatorResponseCoordinator] = {
                     "node_id": -1,
                     "host": "",
                     "port": -1,
@@ -106,7 +107,7 @@ class CoordinatorsHandler(GuardedHandler):
 
     def _coordinator(
         self, context: RequestContext, key_type: int, key: str
-    ) -> types.FindCoordinatorResponseCoordinatorDict:
+    ) -> DictOf[types.FindCoordinatorResponseCoordinator]:
         of_type = self._of_type(key_type)
         if of_type is None:
             expected = " or ".join(f"{number} ({name})" for number, name in _KEY_TYPES.items())

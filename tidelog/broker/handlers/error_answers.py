@@ -20,6 +20,7 @@ from tidelog.protocol.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 ErrorAnswer = Callable[[Any, ErrorCode, str | None], Any]
 """(request, code, message) -> the response values with that error, or the steps to them."""
@@ -111,7 +112,7 @@ def _topics(
 
 def metadata(
     request: types.MetadataRequest, code: ErrorCode, message: str | None
-) -> types.MetadataResponseDict:
+) -> DictOf[types.MetadataResponse]:
     return {
         "topics": [
             {"error_code": code, "name": topic.name or "", "topic_id": topic.topic_id}
@@ -122,7 +123,7 @@ def metadata(
 
 def find_coordinator(
     request: types.FindCoordinatorRequest, code: ErrorCode, message: str | None
-) -> types.FindCoordinatorResponseDict:
+) -> DictOf[types.FindCoordinatorResponse]:
     return {
         "node_id": -1,
         "host": "",
@@ -138,14 +139,14 @@ def find_coordinator(
 
 def init_producer_id(
     request: types.InitProducerIdRequest, code: ErrorCode, message: str | None
-) -> types.InitProducerIdResponseDict:
+) -> DictOf[types.InitProducerIdResponse]:
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
 
 
 def delete_topics(
     request: types.DeleteTopicsRequest, code: ErrorCode, message: str | None
-) -> types.DeleteTopicsResponseDict:
-    named: list[types.DeleteTopicsResponseResponseDict] = [{"name": name} for name in request.topic_names]
+) -> DictOf[types.DeleteTopicsResponse]:
+    named: list[DictOf[types.DeleteTopicsResponseResponse]] = [{"name": name} for name in request.topic_names]
     named += [{"name": topic.name, "topic_id": topic.topic_id} for topic in request.topics]
     return {"responses": [{**topic, "error_code": code, "error_message": message} for topic in named]}
 
@@ -176,7 +177,7 @@ def alter_replica_log_dirs(
 
 def describe_log_dirs(
     request: types.DescribeLogDirsRequest, code: ErrorCode, message: str | None
-) -> types.DescribeLogDirsResponseDict:
+) -> DictOf[types.DescribeLogDirsResponse]:
     return {"error_code": code, "results": [{"error_code": code, "log_dir": ""}]}
 
 
@@ -193,13 +194,13 @@ def elect_leaders(
 
 def join_group(
     request: types.JoinGroupRequest, code: ErrorCode, message: str | None
-) -> types.JoinGroupResponseDict:
+) -> DictOf[types.JoinGroupResponse]:
     return {"error_code": code, "member_id": request.member_id}
 
 
 def fetch_snapshot(
     request: types.FetchSnapshotRequest, code: ErrorCode, message: str | None
-) -> types.FetchSnapshotResponseDict:
+) -> DictOf[types.FetchSnapshotResponse]:
     return {"error_code": code, "topics": []}
 
 
@@ -243,8 +244,8 @@ def add_partitions_to_txn(
 
 def alter_user_scram_credentials(
     request: types.AlterUserScramCredentialsRequest, code: ErrorCode, message: str | None
-) -> Steps[types.AlterUserScramCredentialsResponseDict]:
-    def failed(user: str) -> types.AlterUserScramCredentialsResponseResultDict:
+) -> Steps[DictOf[types.AlterUserScramCredentialsResponse]]:
+    def failed(user: str) -> DictOf[types.AlterUserScramCredentialsResponseResult]:
         return {"user": user, "error_code": code, "error_message": message}
 
     named = dict.fromkeys(
@@ -255,16 +256,18 @@ def alter_user_scram_credentials(
 
 def describe_client_quotas(
     request: types.DescribeClientQuotasRequest, code: ErrorCode, message: str | None
-) -> types.DescribeClientQuotasResponseDict:
+) -> DictOf[types.DescribeClientQuotasResponse]:
     return {"error_code": code, "error_message": message, "entries": None}
 
 
 def alter_client_quotas(
     request: types.AlterClientQuotasRequest, code: ErrorCode, message: str | None
-) -> Steps[types.AlterClientQuotasResponseDict]:
-    def failed(entry: types.AlterClientQuotasRequestEntry) -> types.AlterClientQuotasResponseEntryDict:
+) -> Steps[DictOf[types.AlterClientQuotasResponse]]:
+    def failed(
+        entry: types.AlterClientQuotasRequestEntry,
+    ) -> DictOf[types.AlterClientQuotasResponseEntry]:
         named = entry.entity[: len(ENTITY_TYPES) + 1]
-        entity: list[types.AlterClientQuotasResponseEntityDict] = [
+        entity: list[DictOf[types.AlterClientQuotasResponseEntity]] = [
             {"entity_type": one.entity_type, "entity_name": one.entity_name} for one in named
         ]
         return {"error_code": code, "error_message": message, "entity": entity}

@@ -25,6 +25,7 @@ from tidelog.protocol.steps import Pace, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _NOT_FOUND_FROM = 6
 # One group takes as long as about this many elements: its coordinator runs a transition.
@@ -40,8 +41,8 @@ class GroupAdminHandler(GuardedHandler):
 
     async def describe_groups(
         self, context: RequestContext, request: types.DescribeGroupsRequest
-    ) -> types.DescribeGroupsResponseDict:
-        groups: list[types.DescribeGroupsResponseGroupDict] = []
+    ) -> DictOf[types.DescribeGroupsResponse]:
+        groups: list[DictOf[types.DescribeGroupsResponseGroup]] = []
         pace = Pace()
         for group_id in dict.fromkeys(request.groups):
             answer = await self._described(context, group_id)
@@ -55,7 +56,7 @@ class GroupAdminHandler(GuardedHandler):
 
     async def _described(
         self, context: RequestContext, group_id: str
-    ) -> types.DescribeGroupsResponseGroupDict:
+    ) -> DictOf[types.DescribeGroupsResponseGroup]:
         version = context.header.api_version
         try:
             self._access.check(context, DESCRIBE_GROUP, group_id)
@@ -78,7 +79,7 @@ class GroupAdminHandler(GuardedHandler):
 
     async def list_groups(
         self, context: RequestContext, request: types.ListGroupsRequest
-    ) -> types.ListGroupsResponseDict:
+    ) -> DictOf[types.ListGroupsResponse]:
         states = await self._filter(request.states_filter)
         types = await self._filter(request.types_filter)
         pace = Pace()
@@ -103,8 +104,8 @@ class GroupAdminHandler(GuardedHandler):
 
     async def delete_groups(
         self, context: RequestContext, request: types.DeleteGroupsRequest
-    ) -> types.DeleteGroupsResponseDict:
-        results: list[types.DeleteGroupsResponseResultDict] = []
+    ) -> DictOf[types.DeleteGroupsResponse]:
+        results: list[DictOf[types.DeleteGroupsResponseResult]] = []
         pace = Pace()
         for group_id in dict.fromkeys(request.groups_names):
             results.append({"group_id": group_id, "error_code": await self._delete(context, group_id)})
@@ -134,11 +135,11 @@ class GroupAdminHandler(GuardedHandler):
             await ShareGroupsHandler(self._services).delete_all_states(group_id)
 
 
-def _message(message: str, version: int) -> types.DescribeGroupsResponseGroupDict:
+def _message(message: str, version: int) -> DictOf[types.DescribeGroupsResponseGroup]:
     return {"error_message": message} if version >= _NOT_FOUND_FROM else {}
 
 
-def _group(group: DescribedGroup) -> types.DescribeGroupsResponseGroupDict:
+def _group(group: DescribedGroup) -> DictOf[types.DescribeGroupsResponseGroup]:
     return {
         "error_code": ErrorCode.NONE,
         "group_id": group.group_id,
@@ -159,7 +160,7 @@ def _group(group: DescribedGroup) -> types.DescribeGroupsResponseGroupDict:
     }
 
 
-def _listed(group: ListedGroup) -> types.ListGroupsResponseGroupDict:
+def _listed(group: ListedGroup) -> DictOf[types.ListGroupsResponseGroup]:
     return {
         "group_id": group.group_id,
         "protocol_type": group.protocol_type,

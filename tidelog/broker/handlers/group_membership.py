@@ -30,6 +30,7 @@ from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _KNOWN_MEMBER_IDS_FROM = 4
 _NULL_PROTOCOLS_FROM = 7
@@ -55,7 +56,7 @@ class GroupMembershipHandler:
 
     async def _join(
         self, context: RequestContext, request: types.JoinGroupRequest, protocols: tuple[Protocol, ...]
-    ) -> types.JoinGroupResponseDict:
+    ) -> DictOf[types.JoinGroupResponse]:
         version = context.header.api_version
         wanted = _join_request(context, request, protocols)
         await self._groups.make_topic()
@@ -88,7 +89,7 @@ class GroupMembershipHandler:
 
     async def _sync(
         self, context: RequestContext, request: types.SyncGroupRequest, assignments: dict[str, bytes]
-    ) -> types.SyncGroupResponseDict:
+    ) -> DictOf[types.SyncGroupResponse]:
         wanted = SyncRequest(
             request.group_id,
             request.generation_id,
@@ -133,7 +134,7 @@ class GroupMembershipHandler:
 
     async def heartbeat(
         self, context: RequestContext, request: types.HeartbeatRequest
-    ) -> types.HeartbeatResponseDict:
+    ) -> DictOf[types.HeartbeatResponse]:
         def operation(machine: GroupMachine) -> Operation[ErrorCode]:
             return partial(
                 machine.groups.heartbeat,
@@ -154,20 +155,20 @@ class GroupMembershipHandler:
 
     def leave_group(
         self, context: RequestContext, request: types.LeaveGroupRequest
-    ) -> Steps[Awaitable[types.LeaveGroupResponseDict]]:
+    ) -> Steps[Awaitable[DictOf[types.LeaveGroupResponse]]]:
         if context.header.api_version < _BATCHED_LEAVE_FROM:
             return self._leave_alone(request.group_id, MemberIdentity(request.member_id, None))
         leaving = yield from each(_identity, request.members, Pace())
         return self._leave(request.group_id, leaving)
 
-    async def _leave_alone(self, group_id: str, identity: MemberIdentity) -> types.LeaveGroupResponseDict:
+    async def _leave_alone(self, group_id: str, identity: MemberIdentity) -> DictOf[types.LeaveGroupResponse]:
         (code,) = await self._leave_some(group_id, [identity])
         return {"error_code": code}
 
-    async def _leave(self, group_id: str, leaving: list[MemberIdentity]) -> types.LeaveGroupResponseDict:
+    async def _leave(self, group_id: str, leaving: list[MemberIdentity]) -> DictOf[types.LeaveGroupResponse]:
         if not group_id:
             return {"error_code": ErrorCode.INVALID_GROUP_ID}
-        members: list[types.LeaveGroupResponseMemberDict] = []
+        members: list[DictOf[types.LeaveGroupResponseMember]] = []
         for first in range(0, len(leaving), _LEAVING_AT_ONCE):
             some = leaving[first : first + _LEAVING_AT_ONCE]
             codes = await self._leave_some(group_id, some)
@@ -219,7 +220,7 @@ def _join_request(
     )
 
 
-def _join_answer(answer: JoinAnswer, version: int) -> types.JoinGroupResponseDict:
+def _join_answer(answer: JoinAnswer, version: int) -> DictOf[types.JoinGroupResponse]:
     no_protocol = None if version >= _NULL_PROTOCOLS_FROM else ""
     return {
         "error_code": answer.error_code,

@@ -34,6 +34,7 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
@@ -54,7 +55,7 @@ class GroupOffsetsHandler(GuardedHandler):
 
     async def offset_fetch(
         self, context: RequestContext, request: types.OffsetFetchRequest
-    ) -> types.OffsetFetchResponseDict:
+    ) -> DictOf[types.OffsetFetchResponse]:
         """An answer for each group, or for the one that older versions name."""
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
         if context.header.api_version < _SEVERAL_GROUPS_FROM:
@@ -75,9 +76,9 @@ class GroupOffsetsHandler(GuardedHandler):
                 present.extend(group.topics)
             if pace.spent():
                 await self._services.turns.next()
-        groups: list[types.OffsetFetchResponseGroupDict] = []
+        groups: list[DictOf[types.OffsetFetchResponseGroup]] = []
         for group_id, topics in wanted.items():
-            answer: types.OffsetFetchResponseGroupDict = {"group_id": group_id}
+            answer: DictOf[types.OffsetFetchResponseGroup] = {"group_id": group_id}
             try:
                 self._access.check(context, DESCRIBE_GROUP, group_id)
                 unstable = await self._unstable(request, group_id)
@@ -107,7 +108,7 @@ class GroupOffsetsHandler(GuardedHandler):
         member: _MemberEpoch = _NO_MEMBER,
         *,
         by_id: bool = False,
-    ) -> list[types.OffsetFetchResponseGroupTopicDict]:
+    ) -> list[DictOf[types.OffsetFetchResponseGroupTopic]]:
         """The committed offsets of the group in these topics (None: in all); each topic names its partitions.
 
         Raises ApiError.
@@ -154,9 +155,9 @@ class GroupOffsetsHandler(GuardedHandler):
         unstable: _Unstable,
         *,
         by_id: bool,
-    ) -> Steps[list[types.OffsetFetchResponseGroupTopicDict]]:
+    ) -> Steps[list[DictOf[types.OffsetFetchResponseGroupTopic]]]:
         pace = Pace()
-        answers: list[types.OffsetFetchResponseGroupTopicDict] = []
+        answers: list[DictOf[types.OffsetFetchResponseGroupTopic]] = []
         for key, (topic, indexes) in wanted.items():
             committed = {} if topic is None else held.get(topic.name, {})
             topic_id = None if topic is None else topic.topic_id
@@ -165,7 +166,7 @@ class GroupOffsetsHandler(GuardedHandler):
             if name and not self._access.allows_offsets(context, DESCRIBE_TOPIC, name):
                 topic, committed, code = None, {}, DESCRIBE_TOPIC.refusal
 
-            def answer(index: int) -> types.OffsetFetchResponsePartitionDict:
+            def answer(index: int) -> DictOf[types.OffsetFetchResponsePartition]:
                 if topic is not None and (topic.name, index) in unstable:  # noqa: B023 (called in this turn)
                     return _nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
                 found = committed.get(index)  # noqa: B023
@@ -184,9 +185,9 @@ class GroupOffsetsHandler(GuardedHandler):
 
     def _all_committed(
         self, context: RequestContext, held: _Held, unstable: _Unstable, *, by_id: bool
-    ) -> Steps[list[types.OffsetFetchResponseGroupTopicDict]]:
+    ) -> Steps[list[DictOf[types.OffsetFetchResponseGroupTopic]]]:
         pace = Pace()
-        answers: list[types.OffsetFetchResponseGroupTopicDict] = []
+        answers: list[DictOf[types.OffsetFetchResponseGroupTopic]] = []
         # Also what has no committed offset before the transaction's: a reader must not take it for none.
         places = {name: dict.fromkeys(committed) for name, committed in held.items()}
         for name, index in unstable:
@@ -196,7 +197,7 @@ class GroupOffsetsHandler(GuardedHandler):
                 continue
             topic = self._catalog.topic(name)
             topic_id = None if topic is None else topic.topic_id
-            partitions: list[types.OffsetFetchResponsePartitionDict] = []
+            partitions: list[DictOf[types.OffsetFetchResponsePartition]] = []
             for index in indexes:
                 if (name, index) in unstable:
                     partitions.append(_nothing(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
@@ -213,7 +214,7 @@ class GroupOffsetsHandler(GuardedHandler):
 
     async def offset_delete(
         self, context: RequestContext, request: types.OffsetDeleteRequest
-    ) -> types.OffsetDeleteResponseDict:
+    ) -> DictOf[types.OffsetDeleteResponse]:
         turns = self._services.turns
         if not self._groups.has_topic:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -250,9 +251,9 @@ class GroupOffsetsHandler(GuardedHandler):
 
 def _deleted(
     wanted: Mapping[str, Mapping[int, None]], codes: Mapping[str, ErrorCode]
-) -> Steps[list[types.OffsetDeleteResponseTopicDict]]:
+) -> Steps[list[DictOf[types.OffsetDeleteResponseTopic]]]:
     pace = Pace()
-    answers: list[types.OffsetDeleteResponseTopicDict] = []
+    answers: list[DictOf[types.OffsetDeleteResponseTopic]] = []
     for name, indexes in wanted.items():
         code = codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partitions = yield from each(partial(_answer, code), indexes, pace)
@@ -262,11 +263,11 @@ def _deleted(
     return answers
 
 
-def _answer(code: ErrorCode, index: int) -> types.OffsetDeleteResponsePartitionDict:
+def _answer(code: ErrorCode, index: int) -> DictOf[types.OffsetDeleteResponsePartition]:
     return {"partition_index": index, "error_code": code}
 
 
-def _committed(index: int, committed: CommittedOffset) -> types.OffsetFetchResponsePartitionDict:
+def _committed(index: int, committed: CommittedOffset) -> DictOf[types.OffsetFetchResponsePartition]:
     return {
         "partition_index": index,
         "committed_offset": committed.offset,
@@ -276,7 +277,7 @@ def _committed(index: int, committed: CommittedOffset) -> types.OffsetFetchRespo
     }
 
 
-def _nothing(index: int, code: ErrorCode) -> types.OffsetFetchResponsePartitionDict:
+def _nothing(index: int, code: ErrorCode) -> DictOf[types.OffsetFetchResponsePartition]:
     return {
         "partition_index": index,
         "committed_offset": NO_OFFSET,

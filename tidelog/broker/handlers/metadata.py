@@ -31,6 +31,7 @@ from tidelog.protocol.steps import Pace, Steps
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 NO_TOPIC_ID = UUID(int=0)
 MAX_CREATED_AT_ONCE = 100
@@ -43,7 +44,9 @@ MAX_SOFTWARE_CHARACTERS = 100
 class MetadataHandler:
     """Serves ApiVersions 0-4, Metadata 0-13 and DescribeCluster 0-2."""
 
-    def __init__(self, services: Services, api_keys: Sequence[types.ApiVersionsResponseApiKeyDict]) -> None:
+    def __init__(
+        self, services: Services, api_keys: Sequence[DictOf[types.ApiVersionsResponseApiKey]]
+    ) -> None:
         """`api_keys` are those of an ApiVersions response."""
         self._services = services
         self._access = AccessControl(services)
@@ -52,7 +55,7 @@ class MetadataHandler:
 
     def api_versions(
         self, context: RequestContext, request: types.ApiVersionsRequest
-    ) -> types.ApiVersionsResponseDict:
+    ) -> DictOf[types.ApiVersionsResponse]:
         """Every API that is served. Dispatch answers a request whose version is out of range."""
         context.connection.client_id = (context.header.client_id or "")[:MOST_CLIENT_ID_CHARACTERS]
         if request.client_software_name:
@@ -62,7 +65,7 @@ class MetadataHandler:
 
     def metadata(
         self, context: RequestContext, request: types.MetadataRequest
-    ) -> Steps[types.MetadataResponseDict | Awaitable[types.MetadataResponseDict]]:
+    ) -> Steps[DictOf[types.MetadataResponse] | Awaitable[DictOf[types.MetadataResponse]]]:
         version = context.header.api_version
         wanted = request.topics
         pace = Pace()
@@ -98,7 +101,7 @@ class MetadataHandler:
 
     async def _create_then_answer(
         self, context: RequestContext, request: types.MetadataRequest, missing: Sequence[str]
-    ) -> types.MetadataResponseDict:
+    ) -> DictOf[types.MetadataResponse]:
         refused: dict[str, ErrorCode] = {}
         quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
 
@@ -124,7 +127,7 @@ class MetadataHandler:
 
     def _all_topics(
         self, context: RequestContext, request: types.MetadataRequest, pace: Pace
-    ) -> Steps[list[types.MetadataResponseTopicDict]]:
+    ) -> Steps[list[DictOf[types.MetadataResponseTopic]]]:
         answers = []
         for topic in list(self._services.catalog.topics()):  # The catalog may change between two steps.
             if self._access.shows(context, DESCRIBE_TOPIC, topic.name):
@@ -139,9 +142,9 @@ class MetadataHandler:
         request: types.MetadataRequest,
         code_for: Callable[[str], ErrorCode],
         pace: Pace,
-    ) -> Steps[list[types.MetadataResponseTopicDict]]:
+    ) -> Steps[list[DictOf[types.MetadataResponseTopic]]]:
         catalog = self._services.catalog
-        answers: list[types.MetadataResponseTopicDict] = []
+        answers: list[DictOf[types.MetadataResponseTopic]] = []
         seen: set[str | UUID] = set()
         for wanted in request.topics or ():
             if pace.spent():
@@ -158,7 +161,7 @@ class MetadataHandler:
                 topic, name = catalog.topic(wanted_name), wanted_name
             # An answer names nothing but what the request named.
             if name is not None and not self._access.allows(context, DESCRIBE_TOPIC, name):
-                refused: types.MetadataResponseTopicDict = {
+                refused: DictOf[types.MetadataResponseTopic] = {
                     "error_code": DESCRIBE_TOPIC.refusal,
                     **_as_named(wanted),
                 }
@@ -174,13 +177,13 @@ class MetadataHandler:
 
     def _topic(
         self, context: RequestContext, topic: Topic, request: types.MetadataRequest, pace: Pace
-    ) -> Steps[types.MetadataResponseTopicDict]:
-        partitions: list[types.MetadataResponsePartitionDict] = []
+    ) -> Steps[DictOf[types.MetadataResponseTopic]]:
+        partitions: list[DictOf[types.MetadataResponsePartition]] = []
         for index in range(len(topic.partitions)):
             partitions.append(described_partition(self._services, topic, index))
             if pace.spent():
                 yield
-        answer: types.MetadataResponseTopicDict = {
+        answer: DictOf[types.MetadataResponseTopic] = {
             "error_code": ErrorCode.NONE,
             "name": topic.name,
             "topic_id": topic.topic_id,
@@ -196,10 +199,10 @@ class MetadataHandler:
         self,
         context: RequestContext,
         request: types.MetadataRequest,
-        topics: list[types.MetadataResponseTopicDict],
-    ) -> types.MetadataResponseDict:
+        topics: list[DictOf[types.MetadataResponseTopic]],
+    ) -> DictOf[types.MetadataResponse]:
         services = self._services
-        answer: types.MetadataResponseDict = {
+        answer: DictOf[types.MetadataResponse] = {
             "brokers": [
                 {"node_id": node_id, "host": listener.host, "port": listener.port, "rack": rack}
                 for node_id, listener, rack, _ in reachable(services, context)
@@ -214,7 +217,7 @@ class MetadataHandler:
 
     def describe_cluster(
         self, context: RequestContext, request: types.DescribeClusterRequest
-    ) -> types.DescribeClusterResponseDict:
+    ) -> DictOf[types.DescribeClusterResponse]:
         services = self._services
         brokers_endpoint = 1
         asked = request.endpoint_type
@@ -225,7 +228,7 @@ class MetadataHandler:
                 "endpoint_type": asked,
                 "cluster_id": services.catalog.cluster_id,
             }
-        answer: types.DescribeClusterResponseDict = {
+        answer: DictOf[types.DescribeClusterResponse] = {
             "cluster_id": services.catalog.cluster_id,
             "controller_id": services.controller_id,
             "brokers": [
@@ -244,7 +247,9 @@ class MetadataHandler:
         return answer
 
 
-def described_partition(services: Services, topic: Topic, index: int) -> types.MetadataResponsePartitionDict:
+def described_partition(
+    services: Services, topic: Topic, index: int
+) -> DictOf[types.MetadataResponsePartition]:
     """A partition as Metadata and DescribeTopicPartitions answer it."""
     assigned = topic.partitions[index]
     own_id = services.node_id
@@ -277,7 +282,7 @@ def code_of_unknown(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _as_named(wanted: types.MetadataRequestTopic) -> types.MetadataResponseTopicDict:
+def _as_named(wanted: types.MetadataRequestTopic) -> DictOf[types.MetadataResponseTopic]:
     """A topic of which the answer has no more than the request: its name, or its id."""
     name = _name_of(wanted)
     return {"name": "", "topic_id": wanted.topic_id} if name is None else {"name": name}

@@ -33,12 +33,13 @@ from tidelog.protocol.types import MAX_TIMESTAMP, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _TOPIC_IDS_FROM = 10
 _ABORTABLE_FROM = 4
 _ADDS_PARTITIONS_FROM = 5
 _DEFAULT_RETENTION = -1
-_Answers: TypeAlias = "list[types.OffsetCommitResponseTopicDict]"
+_Answers: TypeAlias = "list[DictOf[types.OffsetCommitResponseTopic]]"
 
 
 class OffsetCommitsHandler(GuardedHandler):
@@ -51,7 +52,7 @@ class OffsetCommitsHandler(GuardedHandler):
 
     async def offset_commit(
         self, context: RequestContext, request: types.OffsetCommitRequest
-    ) -> types.OffsetCommitResponseDict:
+    ) -> DictOf[types.OffsetCommitResponse]:
         records: list[OffsetRecord] = []
         by_id = context.header.api_version >= _TOPIC_IDS_FROM
         plan = self._planned(
@@ -75,7 +76,7 @@ class OffsetCommitsHandler(GuardedHandler):
 
     async def txn_offset_commit(
         self, context: RequestContext, request: types.TxnOffsetCommitRequest
-    ) -> types.TxnOffsetCommitResponseDict:
+    ) -> DictOf[types.TxnOffsetCommitResponse]:
         records: list[OffsetRecord] = []
         # They have all fields that are read without topic ids.
         asked = cast("list[types.OffsetCommitRequestTopic]", request.topics)
@@ -152,7 +153,7 @@ class OffsetCommitsHandler(GuardedHandler):
 
         def commit_one(
             topic: Topic | None, refused: ErrorCode, wanted: types.OffsetCommitRequestPartition
-        ) -> types.OffsetCommitResponsePartitionDict:
+        ) -> DictOf[types.OffsetCommitResponsePartition]:
             metadata = wanted.committed_metadata or ""
             code = ErrorCode.NONE
             if refused:
@@ -172,7 +173,7 @@ class OffsetCommitsHandler(GuardedHandler):
             return {"partition_index": wanted.partition_index, "error_code": code}
 
         pace = Pace()
-        answers: list[types.OffsetCommitResponseTopicDict] = []
+        answers: list[DictOf[types.OffsetCommitResponseTopic]] = []
         for wanted in asked:
             topic = self._catalog.topic_by_id(wanted.topic_id) if by_id else self._catalog.topic(wanted.name)
             name = wanted.name if topic is None else topic.name
@@ -180,7 +181,10 @@ class OffsetCommitsHandler(GuardedHandler):
             is_allowed = (by_id and topic is None) or self._access.allows_offsets(context, READ_TOPIC, name)
             refused = ErrorCode.NONE if is_allowed else READ_TOPIC.refusal
             partitions = yield from each(partial(commit_one, topic, refused), wanted.partitions, pace)
-            answer: types.OffsetCommitResponseTopicDict = {"name": wanted.name, "partitions": partitions}
+            answer: DictOf[types.OffsetCommitResponseTopic] = {
+                "name": wanted.name,
+                "partitions": partitions,
+            }
             answers.append({**answer, "topic_id": wanted.topic_id} if by_id else answer)
             if pace.spent():
                 yield

@@ -37,6 +37,7 @@ from tidelog.protocol.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -69,7 +70,7 @@ class OffsetsHandler(GuardedHandler):
 
     def list_offsets(
         self, context: RequestContext, request: types.ListOffsetsRequest
-    ) -> Steps[types.ListOffsetsResponseDict | Awaitable[types.ListOffsetsResponseDict]]:
+    ) -> Steps[DictOf[types.ListOffsetsResponse] | Awaitable[DictOf[types.ListOffsetsResponse]]]:
         asked = _Asked(request.topics, "name", "partition_index")
         behind = yield from asked.look(
             self._services,
@@ -81,7 +82,7 @@ class OffsetsHandler(GuardedHandler):
 
     def _list(
         self, context: RequestContext, asked: _Asked, isolation_level: int
-    ) -> Steps[types.ListOffsetsResponseDict | Awaitable[types.ListOffsetsResponseDict]]:
+    ) -> Steps[DictOf[types.ListOffsetsResponse] | Awaitable[DictOf[types.ListOffsetsResponse]]]:
         searches: list[_Search] = []
         topics = yield from asked.answers(partial(self._list_one, context, isolation_level, searches))
         if not searches:
@@ -97,7 +98,7 @@ class OffsetsHandler(GuardedHandler):
         searches: list[_Search],
         topic: str,
         asked: types.ListOffsetsRequestPartition,
-    ) -> types.ListOffsetsResponsePartitionDict:
+    ) -> DictOf[types.ListOffsetsResponsePartition]:
         self._access.check(context, DESCRIBE_TOPIC, topic)
         timestamp = asked.timestamp
         if timestamp < 0 and context.header.api_version < _SPECIAL_FROM.get(timestamp, _NEVER):
@@ -121,7 +122,7 @@ class OffsetsHandler(GuardedHandler):
         if timestamp in _STARTS:
             offset = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.start_offset
             return {"offset": offset, "leader_epoch": log.leader_epoch_for(offset)}
-        answer: types.ListOffsetsResponsePartitionDict = {}
+        answer: DictOf[types.ListOffsetsResponsePartition] = {}
         searches.append(_Search(answer, replica, timestamp, end, _code_beyond_end(context, replica)))
         return answer
 
@@ -135,7 +136,9 @@ class OffsetsHandler(GuardedHandler):
 
     def offset_for_leader_epoch(
         self, context: RequestContext, request: types.OffsetForLeaderEpochRequest
-    ) -> Steps[types.OffsetForLeaderEpochResponseDict | Awaitable[types.OffsetForLeaderEpochResponseDict]]:
+    ) -> Steps[
+        DictOf[types.OffsetForLeaderEpochResponse] | Awaitable[DictOf[types.OffsetForLeaderEpochResponse]]
+    ]:
         """Where a leader epoch ended, so that a consumer can detect a log truncated below its offset."""
         asked = _Asked(request.topics, "topic", "partition")
         behind = yield from asked.look(self._services, partial(self._shows_epochs, context))
@@ -144,7 +147,9 @@ class OffsetsHandler(GuardedHandler):
 
     def _ends_of_epochs(
         self, context: RequestContext, replica_id: int, asked: _Asked
-    ) -> Steps[types.OffsetForLeaderEpochResponseDict | Awaitable[types.OffsetForLeaderEpochResponseDict]]:
+    ) -> Steps[
+        DictOf[types.OffsetForLeaderEpochResponse] | Awaitable[DictOf[types.OffsetForLeaderEpochResponse]]
+    ]:
         return {"topics": (yield from asked.answers(partial(self._end_of_epoch, context, replica_id)))}
 
     def _shows_epochs(self, context: RequestContext, topic: str) -> bool:
@@ -157,7 +162,7 @@ class OffsetsHandler(GuardedHandler):
         replica_id: int,
         topic: str,
         asked: types.OffsetForLeaderEpochRequestPartition,
-    ) -> types.OffsetForLeaderEpochResponsePartitionDict:
+    ) -> DictOf[types.OffsetForLeaderEpochResponsePartition]:
         if not self._access.allows_one(context, (CLUSTER_ACTION, DESCRIBE_TOPIC), topic):
             raise ApiError(DESCRIBE_TOPIC.refusal)
         unled = None if replica_id < 0 else self._services.replicas.get((topic, asked.partition))
@@ -173,7 +178,7 @@ class OffsetsHandler(GuardedHandler):
 
     async def delete_records(
         self, context: RequestContext, request: types.DeleteRecordsRequest
-    ) -> types.DeleteRecordsResponseDict:
+    ) -> DictOf[types.DeleteRecordsResponse]:
         """Move the start of logs forward, durably, on all live replicas; -1 means the committed end."""
         turns = self._services.turns
         asked = _Asked(request.topics, "name", "partition_index")
@@ -242,7 +247,7 @@ class OffsetsHandler(GuardedHandler):
         remote: list[_MovedRemote],
         topic: str,
         asked: types.DeleteRecordsRequestPartition,
-    ) -> types.DeleteRecordsResponsePartitionDict:
+    ) -> DictOf[types.DeleteRecordsResponsePartition]:
         self._access.check(context, DELETE_TOPIC, topic)
         if topic in INTERNAL_TOPICS:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -255,7 +260,7 @@ class OffsetsHandler(GuardedHandler):
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not between 0 and the committed end {committed}",
             )
-        answer: types.DeleteRecordsResponsePartitionDict = {}
+        answer: DictOf[types.DeleteRecordsResponsePartition] = {}
         if replica.log.remote is not None:
             remote.append(_MovedRemote(answer, replica, offset))
             return answer
@@ -340,7 +345,7 @@ class _Asked:
 class _Moved(NamedTuple):
     """A log whose start was moved; the lowest start of its replicas is added to `answer`."""
 
-    answer: types.DeleteRecordsResponsePartitionDict
+    answer: DictOf[types.DeleteRecordsResponsePartition]
     replica: Replica
     start: MovedStart
 
@@ -348,7 +353,7 @@ class _Moved(NamedTuple):
 class _MovedRemote(NamedTuple):
     """A log whose start is to be moved in remote storage too."""
 
-    answer: types.DeleteRecordsResponsePartitionDict
+    answer: DictOf[types.DeleteRecordsResponsePartition]
     replica: Replica
     offset: int
 
@@ -356,7 +361,7 @@ class _MovedRemote(NamedTuple):
 class _Search(NamedTuple):
     """A timestamp to look up; the offset is added to `answer`, the partition's answer."""
 
-    answer: types.ListOffsetsResponsePartitionDict
+    answer: DictOf[types.ListOffsetsResponsePartition]
     replica: Replica
     timestamp: int
     end: int
@@ -365,10 +370,10 @@ class _Search(NamedTuple):
 
 
 async def _search(
-    topics: list[types.ListOffsetsResponseTopicDict],
+    topics: list[DictOf[types.ListOffsetsResponseTopic]],
     searches: Sequence[_Search],
     threads: Executor | None,
-) -> types.ListOffsetsResponseDict:
+) -> DictOf[types.ListOffsetsResponse]:
     """Look timestamps up in a thread, because that may read the disk; in one of `threads` where that may wait
     for remote storage."""
     await asyncio.get_running_loop().run_in_executor(threads, _find_all, searches)

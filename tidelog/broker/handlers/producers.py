@@ -35,6 +35,7 @@ from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _FENCED_FROM = 4
 
@@ -44,7 +45,7 @@ class ProducersHandler(GuardedHandler):
 
     def init_producer_id(
         self, context: RequestContext, request: types.InitProducerIdRequest
-    ) -> types.InitProducerIdResponseDict | Awaitable[types.InitProducerIdResponseDict]:
+    ) -> DictOf[types.InitProducerIdResponse] | Awaitable[DictOf[types.InitProducerIdResponse]]:
         try:
             if request.transactional_id is None:
                 self._check_may_produce(context)
@@ -84,7 +85,7 @@ class ProducersHandler(GuardedHandler):
 
     async def _initialized(
         self, context: RequestContext, request: types.InitProducerIdRequest, transactional_id: str
-    ) -> types.InitProducerIdResponseDict:
+    ) -> DictOf[types.InitProducerIdResponse]:
         asked = Initialization(
             transactional_id,
             request.transaction_timeout_ms,
@@ -108,7 +109,7 @@ class ProducersHandler(GuardedHandler):
 
     def _refused(
         self, context: RequestContext, request: types.InitProducerIdRequest, error: ApiError
-    ) -> types.InitProducerIdResponseDict:
+    ) -> DictOf[types.InitProducerIdResponse]:
         """The response has no field for a message, so it is logged for the operator."""
         self._services.events.warning(
             "init_producer_id_refused",
@@ -123,7 +124,7 @@ class ProducersHandler(GuardedHandler):
             return _no_producer_id(ErrorCode.INVALID_PRODUCER_EPOCH)
         return _no_producer_id(error.code)
 
-    async def _wait_for_one(self) -> types.InitProducerIdResponseDict:
+    async def _wait_for_one(self) -> DictOf[types.InitProducerIdResponse]:
         try:
             return _fresh(await self._services.producer_ids.next())
         except ApiError as error:
@@ -131,7 +132,7 @@ class ProducersHandler(GuardedHandler):
 
     def describe_producers(
         self, context: RequestContext, request: types.DescribeProducersRequest
-    ) -> Steps[types.DescribeProducersResponseDict]:
+    ) -> Steps[DictOf[types.DescribeProducersResponse]]:
         """Every live producer of the partitions asked for, as the partition's leader knows it."""
         pace = Pace()
         wanted: dict[str, dict[int, None]] = {}
@@ -139,7 +140,7 @@ class ProducersHandler(GuardedHandler):
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
             if pace.spent(1 + len(topic.partition_indexes) // NUMBERS_PER_ELEMENT):
                 yield
-        topics: list[types.DescribeProducersResponseTopicDict] = []
+        topics: list[DictOf[types.DescribeProducersResponseTopic]] = []
         for name, indexes in wanted.items():
             partitions = yield from each(partial(self._describe, context, name), indexes, pace)
             topics.append({"name": name, "partitions": partitions})
@@ -149,7 +150,7 @@ class ProducersHandler(GuardedHandler):
 
     def _describe(
         self, context: RequestContext, topic: str, index: int
-    ) -> types.DescribeProducersResponsePartitionDict:
+    ) -> DictOf[types.DescribeProducersResponsePartition]:
         """One partition; its producers are frozen until they are encoded."""
         try:
             self._access.check(context, READ_TOPIC, topic)
@@ -167,7 +168,7 @@ def _is_allowed(transactional_id: str, patterns: Iterable[str]) -> bool:
     )
 
 
-class _Frozen(list["types.DescribeProducersResponseActiveProducerDict"]):
+class _Frozen(list["DictOf[types.DescribeProducersResponseActiveProducer]"]):
     """The producers of a table as a list for an encoder, made one by one while it encodes.
 
     The table is frozen as long as the list is referred to: until its answer is encoded or dropped.
@@ -181,11 +182,11 @@ class _Frozen(list["types.DescribeProducersResponseActiveProducerDict"]):
     def __len__(self) -> int:
         return self._frozen.count
 
-    def __iter__(self) -> Iterator[types.DescribeProducersResponseActiveProducerDict]:
+    def __iter__(self) -> Iterator[DictOf[types.DescribeProducersResponseActiveProducer]]:
         return map(producer_facts, entries_of(self._frozen))
 
 
-def producer_facts(entry: ProducerEntry) -> types.DescribeProducersResponseActiveProducerDict:
+def producer_facts(entry: ProducerEntry) -> DictOf[types.DescribeProducersResponseActiveProducer]:
     """What DescribeProducers shows of a producer on a partition, by Kafka's field names."""
     return {
         "producer_id": entry.producer_id,
@@ -197,9 +198,9 @@ def producer_facts(entry: ProducerEntry) -> types.DescribeProducersResponseActiv
     }
 
 
-def _fresh(producer_id: int) -> types.InitProducerIdResponseDict:
+def _fresh(producer_id: int) -> DictOf[types.InitProducerIdResponse]:
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
 
 
-def _no_producer_id(code: ErrorCode) -> types.InitProducerIdResponseDict:
+def _no_producer_id(code: ErrorCode) -> DictOf[types.InitProducerIdResponse]:
     return {"error_code": code, "producer_id": NO_PRODUCER_ID, "producer_epoch": NO_PRODUCER_EPOCH}

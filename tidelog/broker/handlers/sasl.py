@@ -25,6 +25,7 @@ from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _LEAST_INTERVAL_MS: Final = 1000
 """A connection may authenticate again once per second, as in Kafka."""
@@ -39,12 +40,15 @@ class SaslHandler:
 
     async def handshake(
         self, context: RequestContext, request: types.SaslHandshakeRequest
-    ) -> types.SaslHandshakeResponseDict:
+    ) -> DictOf[types.SaslHandshakeResponse]:
         """The client chooses a mechanism."""
         began_seconds = asyncio.get_running_loop().time()
         connection = context.connection
         mechanisms = self._authentication.mechanisms(connection.listener.name)
-        answer: types.SaslHandshakeResponseDict = {"error_code": ErrorCode.NONE, "mechanisms": mechanisms}
+        answer: DictOf[types.SaslHandshakeResponse] = {
+            "error_code": ErrorCode.NONE,
+            "mechanisms": mechanisms,
+        }
         refused = None
         if context.header.api_version == 0:
             refused, answer["error_code"] = "SaslHandshake 0 (KIP-43)", ErrorCode.UNSUPPORTED_VERSION
@@ -76,7 +80,7 @@ class SaslHandler:
 
     async def authenticate(
         self, context: RequestContext, request: types.SaslAuthenticateRequest
-    ) -> types.SaslAuthenticateResponseDict:
+    ) -> DictOf[types.SaslAuthenticateResponse]:
         """The client's next token. The last answer names the lifetime of the session."""
         began_seconds = asyncio.get_running_loop().time()
         connection = context.connection

@@ -40,6 +40,7 @@ from tidelog.protocol.types import NO_OFFSET
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _LATEST = -1
 _STEP_COST_OFFSETS = 5
@@ -59,7 +60,7 @@ class ShareGroupsHandler(GuardedHandler):
 
     async def heartbeat(
         self, context: RequestContext, request: types.ShareGroupHeartbeatRequest
-    ) -> types.ShareGroupHeartbeatResponseDict:
+    ) -> DictOf[types.ShareGroupHeartbeatResponse]:
         services = self._services
         config = share_group_config(services.config, services.catalog, request.group_id)
         names = request.subscribed_topic_names
@@ -172,8 +173,8 @@ class ShareGroupsHandler(GuardedHandler):
 
     async def describe(
         self, context: RequestContext, request: types.ShareGroupDescribeRequest
-    ) -> types.ShareGroupDescribeResponseDict:
-        groups: list[types.ShareGroupDescribeResponseGroupDict] = []
+    ) -> DictOf[types.ShareGroupDescribeResponse]:
+        groups: list[DictOf[types.ShareGroupDescribeResponseGroup]] = []
         for group_id in dict.fromkeys(request.group_ids):
             answer = await self._described(context, group_id)
             if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
@@ -185,7 +186,7 @@ class ShareGroupsHandler(GuardedHandler):
 
     async def _described(
         self, context: RequestContext, group_id: str
-    ) -> types.ShareGroupDescribeResponseGroupDict:
+    ) -> DictOf[types.ShareGroupDescribeResponseGroup]:
         try:
             self._access.check(context, DESCRIBE_GROUP, group_id)
             group = await self._group(group_id, lambda machine: machine.groups.share.describe(group_id))
@@ -206,7 +207,7 @@ class ShareGroupsHandler(GuardedHandler):
 
     async def describe_offsets(
         self, context: RequestContext, request: types.DescribeShareGroupOffsetsRequest
-    ) -> types.DescribeShareGroupOffsetsResponseDict:
+    ) -> DictOf[types.DescribeShareGroupOffsetsResponse]:
         offsets_of = partial(self._offsets_of, context)
         groups = await self._services.turns.together(offsets_of, request.groups, Pace(), _STEP_COST_OFFSETS)
         return {"groups": groups}
@@ -298,7 +299,7 @@ class ShareGroupsHandler(GuardedHandler):
 
     async def alter_offsets(
         self, context: RequestContext, request: types.AlterShareGroupOffsetsRequest
-    ) -> types.AlterShareGroupOffsetsResponseDict:
+    ) -> DictOf[types.AlterShareGroupOffsetsResponse]:
         group_id = request.group_id
         group: ShareGroup = await self._group(
             group_id, lambda machine: machine.groups.share.committed(group_id)
@@ -347,7 +348,7 @@ class ShareGroupsHandler(GuardedHandler):
 
     async def delete_offsets(
         self, context: RequestContext, request: types.DeleteShareGroupOffsetsRequest
-    ) -> types.DeleteShareGroupOffsetsResponseDict:
+    ) -> DictOf[types.DeleteShareGroupOffsetsResponse]:
         group_id = request.group_id
         group: ShareGroup = await self._group(
             group_id, lambda machine: machine.groups.share.committed(group_id)
@@ -379,14 +380,14 @@ class ShareGroupsHandler(GuardedHandler):
 
 def _partitions(
     assignment: Assignment,
-) -> list[types.ShareGroupHeartbeatResponseTopicPartitionDict]:
+) -> list[DictOf[types.ShareGroupHeartbeatResponseTopicPartition]]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
     ]
 
 
-def _described(group: DescribedShareGroup) -> types.ShareGroupDescribeResponseGroupDict:
+def _described(group: DescribedShareGroup) -> DictOf[types.ShareGroupDescribeResponseGroup]:
     return {
         "error_code": ErrorCode.NONE,
         "group_id": group.group_id,

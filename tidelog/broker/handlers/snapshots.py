@@ -33,6 +33,7 @@ from tidelog.protocol.steps import Pace
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 MOST_KEPT: Final = 4
 KEPT_SECONDS: Final = 60
@@ -55,11 +56,11 @@ class SnapshotsHandler(GuardedHandler):
 
     async def fetch_snapshot(
         self, context: RequestContext, request: types.FetchSnapshotRequest
-    ) -> types.FetchSnapshotResponseDict:
+    ) -> DictOf[types.FetchSnapshotResponse]:
         if request.cluster_id not in (None, self._services.catalog.cluster_id):
             return {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID, "topics": []}
         left = min(request.max_bytes, self._services.config.fetch_max_bytes)
-        topics: list[types.FetchSnapshotResponseTopicDict] = []
+        topics: list[DictOf[types.FetchSnapshotResponseTopic]] = []
         pace = Pace()
         for topic in request.topics:
             partitions = []
@@ -79,7 +80,7 @@ class SnapshotsHandler(GuardedHandler):
 
     async def _piece(
         self, replica_id: int, topic: str, asked: types.FetchSnapshotRequestPartition, most_bytes: int
-    ) -> types.FetchSnapshotResponsePartitionDict:
+    ) -> DictOf[types.FetchSnapshotResponsePartition]:
         """Raises ApiError."""
         replica = self._services.replica(topic, asked.partition, asked.current_leader_epoch)
         replica.check_follower(replica_id)
@@ -114,7 +115,7 @@ class SnapshotsHandler(GuardedHandler):
         self._timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._kept.clear)
 
 
-def _id(offset: int) -> types.FetchSnapshotResponseSnapshotIdDict:
+def _id(offset: int) -> DictOf[types.FetchSnapshotResponseSnapshotId]:
     return {"end_offset": offset, "epoch": _EPOCH}
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidelog.broker.telemetry.subscriptions import Client
     from tidelog.broker.telemetry.telemetry import Telemetry
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _NO_ID: Final = UUID(int=0)
 
@@ -32,7 +33,7 @@ class TelemetryHandler:
 
     def get_telemetry_subscriptions(
         self, context: RequestContext, request: types.GetTelemetrySubscriptionsRequest
-    ) -> types.GetTelemetrySubscriptionsResponseDict:
+    ) -> DictOf[types.GetTelemetrySubscriptionsResponse]:
         instance_id = request.client_instance_id
         if instance_id == _NO_ID:
             instance_id = uuid4()
@@ -42,7 +43,7 @@ class TelemetryHandler:
 
     async def push_telemetry(
         self, context: RequestContext, request: types.PushTelemetryRequest
-    ) -> types.PushTelemetryResponseDict:
+    ) -> DictOf[types.PushTelemetryResponse]:
         instance_id = request.client_instance_id
         if instance_id == _NO_ID:
             raise ApiError(ErrorCode.INVALID_REQUEST)

@@ -28,6 +28,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 
 class TopicPartitionsHandler(GuardedHandler):
@@ -35,13 +36,13 @@ class TopicPartitionsHandler(GuardedHandler):
 
     def describe_topic_partitions(
         self, context: RequestContext, request: types.DescribeTopicPartitionsRequest
-    ) -> Steps[types.DescribeTopicPartitionsResponseDict]:
+    ) -> Steps[DictOf[types.DescribeTopicPartitionsResponse]]:
         pace = Pace()
         cursor = request.cursor
         names = yield from self._names(context, request, pace)
         left = min(request.response_partition_limit, self._services.config.max_request_partition_size_limit)
         left = max(1, left)
-        answers: list[types.DescribeTopicPartitionsResponseTopicDict] = []
+        answers: list[DictOf[types.DescribeTopicPartitionsResponseTopic]] = []
         while names:
             name = heappop(names)
             if left == 0:
@@ -91,15 +92,17 @@ class TopicPartitionsHandler(GuardedHandler):
         heapify(heap)
         return heap
 
-    def _partition(self, topic: Topic, index: int) -> types.DescribeTopicPartitionsResponsePartitionDict:
+    def _partition(self, topic: Topic, index: int) -> DictOf[types.DescribeTopicPartitionsResponsePartition]:
         described = described_partition(self._services, topic, index)
         eligible, none = list(topic.partitions[index].elr), list[int]()
         return {**described, "eligible_leader_replicas": eligible, "last_known_elr": none}
 
 
 def _described_topic(
-    topic: Topic, partitions: list[types.DescribeTopicPartitionsResponsePartitionDict], operations: int
-) -> types.DescribeTopicPartitionsResponseTopicDict:
+    topic: Topic,
+    partitions: list[DictOf[types.DescribeTopicPartitionsResponsePartition]],
+    operations: int,
+) -> DictOf[types.DescribeTopicPartitionsResponseTopic]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -110,10 +113,10 @@ def _described_topic(
 
 
 def _answer(
-    topics: list[types.DescribeTopicPartitionsResponseTopicDict],
+    topics: list[DictOf[types.DescribeTopicPartitionsResponseTopic]],
     next_topic: str | None = None,
     next_partition: int = 0,
-) -> types.DescribeTopicPartitionsResponseDict:
+) -> DictOf[types.DescribeTopicPartitionsResponse]:
     """`next_topic`: the topic and partition at which the next answer begins; None after the last."""
     if next_topic is None:
         return {"topics": topics, "next_cursor": None}

@@ -37,6 +37,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 STEP_COST_TOPIC = 10
 """Planning a topic and describing its settings counts as this many elements (see `protocol.steps`)."""
@@ -54,14 +55,14 @@ class TopicsHandler(GuardedHandler):
 
     async def create_topics(
         self, context: RequestContext, request: types.CreateTopicsRequest
-    ) -> types.CreateTopicsResponseDict:
+    ) -> DictOf[types.CreateTopicsResponse]:
         turns, pace = self._services.turns, Pace()
         quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         times, by_name, asked = await turns.run(_named(request.topics, _partitions_of, pace))
 
         async def create(
             named: tuple[str, types.CreateTopicsRequestTopic],
-        ) -> types.CreateTopicsResponseTopicDict:
+        ) -> DictOf[types.CreateTopicsResponseTopic]:
             name, wanted = named
             try:
                 if asked > MAX_PARTITIONS_PER_REQUEST:
@@ -85,8 +86,8 @@ class TopicsHandler(GuardedHandler):
 
     def _created(
         self, context: RequestContext, topic: Topic, *, validate_only: bool
-    ) -> types.CreateTopicsResponseTopicDict:
-        answer: types.CreateTopicsResponseTopicDict = {
+    ) -> DictOf[types.CreateTopicsResponseTopic]:
+        answer: DictOf[types.CreateTopicsResponseTopic] = {
             "name": topic.name,
             "topic_id": NO_TOPIC_ID if validate_only else topic.topic_id,
             "error_code": ErrorCode.NONE,
@@ -112,14 +113,14 @@ class TopicsHandler(GuardedHandler):
 
     async def delete_topics(
         self, context: RequestContext, request: types.DeleteTopicsRequest
-    ) -> types.DeleteTopicsResponseDict:
+    ) -> DictOf[types.DeleteTopicsResponse]:
         turns, pace = self._services.turns, Pace()
         quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         wanted = await turns.run(_to_delete(request, pace))
 
         async def delete(
             asked: tuple[tuple[str | None, UUID], int],
-        ) -> types.DeleteTopicsResponseResponseDict:
+        ) -> DictOf[types.DeleteTopicsResponseResponse]:
             (name, topic_id), times = asked
             code: ErrorCode = ErrorCode.NONE
             message: str | None = None
@@ -165,14 +166,14 @@ class TopicsHandler(GuardedHandler):
 
     async def create_partitions(
         self, context: RequestContext, request: types.CreatePartitionsRequest
-    ) -> types.CreatePartitionsResponseDict:
+    ) -> DictOf[types.CreatePartitionsResponse]:
         turns, pace = self._services.turns, Pace()
         quota = self._services.quotas.for_mutations(context.connection.principal.name, context.header)
         times, by_name, asked = await turns.run(_named(request.topics, attrgetter("count"), pace))
 
         async def grow(
             named: tuple[str, types.CreatePartitionsRequestTopic],
-        ) -> types.CreatePartitionsResponseResultDict:
+        ) -> DictOf[types.CreatePartitionsResponseResult]:
             name, wanted = named
             code, message = ErrorCode.NONE, None
             try:
@@ -276,5 +277,5 @@ def _new_replicas(wanted: types.CreatePartitionsRequestTopic, pace: Pace) -> Ste
     return (yield from each(attrgetter("broker_ids"), wanted.assignments, pace))
 
 
-def _topic_refused(name: str, error: ApiError) -> types.CreateTopicsResponseTopicDict:
+def _topic_refused(name: str, error: ApiError) -> DictOf[types.CreateTopicsResponseTopic]:
     return {"name": name, "error_code": error.code, "error_message": error.message, "configs": None}

@@ -25,6 +25,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _STEP_COST_MARKER: Final = 10
 """Building, reading and appending one marker counts as this many elements (see `protocol.steps`)."""
@@ -48,7 +49,7 @@ class TransactionMarkersHandler:
 
     async def write_txn_markers(
         self, context: RequestContext, request: types.WriteTxnMarkersRequest
-    ) -> types.WriteTxnMarkersResponseDict:
+    ) -> DictOf[types.WriteTxnMarkersResponse]:
         turns = self._services.turns
         written: _Outcomes = {}
         of_groups: dict[_Marked, None] = {}
@@ -124,20 +125,20 @@ def _marker(asked: types.WriteTxnMarkersRequestMarker) -> TransactionMarker:
 
 def _answers(
     request: types.WriteTxnMarkersRequest, written: _Outcomes, failed: Mapping[Replica, ErrorCode]
-) -> Steps[list[types.WriteTxnMarkersResponseMarkerDict]]:
+) -> Steps[list[DictOf[types.WriteTxnMarkersResponseMarker]]]:
     pace = Pace()
-    answers: list[types.WriteTxnMarkersResponseMarkerDict] = []
+    answers: list[DictOf[types.WriteTxnMarkersResponseMarker]] = []
 
     def answer(
         marker: TransactionMarker, topic: str, index: int
-    ) -> types.WriteTxnMarkersResponsePartitionDict:
+    ) -> DictOf[types.WriteTxnMarkersResponsePartition]:
         outcome = written[marker, topic, index]
         code = failed.get(outcome, ErrorCode.NONE) if isinstance(outcome, Replica) else outcome
         return {"partition_index": index, "error_code": code}
 
     for asked in request.markers:
         marker = _marker(asked)
-        topics: list[types.WriteTxnMarkersResponseTopicDict] = []
+        topics: list[DictOf[types.WriteTxnMarkersResponseTopic]] = []
         for topic in asked.topics:
             partitions = yield from each(partial(answer, marker, topic.name), topic.partition_indexes, pace)
             topics.append({"name": topic.name, "partitions": partitions})

@@ -27,6 +27,7 @@ from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _FENCED_FROM = 2
 _SEVERAL_TRANSACTIONS_FROM = 4
@@ -48,7 +49,7 @@ class TransactionsHandler(GuardedHandler):
 
     async def add_partitions_to_txn(
         self, context: RequestContext, request: types.AddPartitionsToTxnRequest
-    ) -> types.AddPartitionsToTxnResponseDict:
+    ) -> DictOf[types.AddPartitionsToTxnResponse]:
         version = context.header.api_version
         if version < _SEVERAL_TRANSACTIONS_FROM:
             client = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
@@ -63,7 +64,7 @@ class TransactionsHandler(GuardedHandler):
 
         async def add(
             asked: types.AddPartitionsToTxnRequestTransaction,
-        ) -> types.AddPartitionsToTxnResponseResultsByTransactionDict:
+        ) -> DictOf[types.AddPartitionsToTxnResponseResultsByTransaction]:
             client = Producer(asked.producer_id, asked.producer_epoch)
             results = await self._add(
                 context, asked.transactional_id, client, asked.topics, only_verify=asked.verify_only
@@ -81,7 +82,7 @@ class TransactionsHandler(GuardedHandler):
         topics: Iterable[types.AddPartitionsToTxnRequestTopic],
         *,
         only_verify: bool = False,
-    ) -> list[types.AddPartitionsToTxnResponseTopicResultDict]:
+    ) -> list[DictOf[types.AddPartitionsToTxnResponseTopicResult]]:
         """Add partitions to one transaction, or look whether it has them; the answer for each."""
         turns = self._services.turns
         version = context.header.api_version
@@ -130,7 +131,7 @@ class TransactionsHandler(GuardedHandler):
 
     async def add_offsets_to_txn(
         self, context: RequestContext, request: types.AddOffsetsToTxnRequest
-    ) -> types.AddOffsetsToTxnResponseDict:
+    ) -> DictOf[types.AddOffsetsToTxnResponse]:
         client = Producer(request.producer_id, request.producer_epoch)
         code = ErrorCode.NONE
         try:
@@ -143,7 +144,7 @@ class TransactionsHandler(GuardedHandler):
 
     async def end_txn(
         self, context: RequestContext, request: types.EndTxnRequest
-    ) -> types.EndTxnResponseDict:
+    ) -> DictOf[types.EndTxnResponse]:
         version = context.header.api_version
         try:
             client = await self._transactions.end(
@@ -162,7 +163,7 @@ class TransactionsHandler(GuardedHandler):
 
     async def describe_transactions(
         self, context: RequestContext, request: types.DescribeTransactionsRequest
-    ) -> types.DescribeTransactionsResponseDict:
+    ) -> DictOf[types.DescribeTransactionsResponse]:
         answers = []
         for transactional_id in dict.fromkeys(request.transactional_ids):
             answers.append(await self._described(context, transactional_id))
@@ -171,7 +172,7 @@ class TransactionsHandler(GuardedHandler):
 
     async def _described(
         self, context: RequestContext, transactional_id: str
-    ) -> types.DescribeTransactionsResponseTransactionStateDict:
+    ) -> DictOf[types.DescribeTransactionsResponseTransactionState]:
         try:
             self._access.check(context, DESCRIBE_TRANSACTION, transactional_id)
             held = await self._transactions.describe(transactional_id)
@@ -194,7 +195,7 @@ class TransactionsHandler(GuardedHandler):
 
     async def list_transactions(
         self, context: RequestContext, request: types.ListTransactionsRequest
-    ) -> types.ListTransactionsResponseDict:
+    ) -> DictOf[types.ListTransactionsResponse]:
         """The transactional ids that the filters leave, with the state of each."""
         names = dict.fromkeys(request.state_filters)
         wanted = {_STATES[name] for name in names if name in _STATES}
@@ -205,7 +206,7 @@ class TransactionsHandler(GuardedHandler):
         elements = 1 if pattern is None else elements_a_match(pattern)
         pace = Pace()
         code = ErrorCode.NONE
-        answers: list[types.ListTransactionsResponseTransactionStateDict] = []
+        answers: list[DictOf[types.ListTransactionsResponseTransactionState]] = []
         only_active = bool(names) and not any(state.is_idle for state in wanted)
         async for held in self._transactions.listed(only_active=only_active):
             if isinstance(held, ApiError):
@@ -227,7 +228,7 @@ def _runs_since(held: Held, before_ms: int) -> bool:
     return not held.transaction.state.is_idle and held.transaction.start_ms < before_ms
 
 
-def _listed(held: Held) -> types.ListTransactionsResponseTransactionStateDict:
+def _listed(held: Held) -> DictOf[types.ListTransactionsResponseTransactionState]:
     return {
         "transactional_id": held.transactional_id,
         "producer_id": held.transaction.producer.producer_id,
@@ -261,13 +262,15 @@ def _named(topics: Iterable[types.AddPartitionsToTxnRequestTopic]) -> Steps[_Wan
     return wanted
 
 
-def _results(wanted: _Wanted, codes: _Codes) -> Steps[list[types.AddPartitionsToTxnResponseTopicResultDict]]:
+def _results(
+    wanted: _Wanted, codes: _Codes
+) -> Steps[list[DictOf[types.AddPartitionsToTxnResponseTopicResult]]]:
     pace = Pace()
 
-    def result(name: str, index: int) -> types.AddPartitionsToTxnResponseResultsByPartitionDict:
+    def result(name: str, index: int) -> DictOf[types.AddPartitionsToTxnResponseResultsByPartition]:
         return {"partition_index": index, "partition_error_code": codes[TopicPartition(name, index)]}
 
-    results: list[types.AddPartitionsToTxnResponseTopicResultDict] = []
+    results: list[DictOf[types.AddPartitionsToTxnResponseTopicResult]] = []
     for name, indexes in wanted.items():
         partitions = yield from each(partial(result, name), indexes, pace)
         results.append({"name": name, "results_by_partition": partitions})

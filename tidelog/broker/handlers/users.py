@@ -19,6 +19,7 @@ from tidelog.protocol.steps import Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _Changes = dict[ScramMechanism, ScramCredential | None]
 
@@ -32,7 +33,7 @@ class UsersHandler:
 
     def describe(
         self, context: RequestContext, request: types.DescribeUserScramCredentialsRequest
-    ) -> Steps[types.DescribeUserScramCredentialsResponseDict]:
+    ) -> Steps[DictOf[types.DescribeUserScramCredentialsResponse]]:
         """Mechanisms and iterations of the named users; of all users where none is named."""
         pace = Pace()
         times: dict[str, int] = {}
@@ -44,7 +45,7 @@ class UsersHandler:
         results = yield from each(self._described, times.items(), pace)
         return {"error_code": ErrorCode.NONE, "results": results}
 
-    def _described(self, wanted: tuple[str, int]) -> types.DescribeUserScramCredentialsResponseResultDict:
+    def _described(self, wanted: tuple[str, int]) -> DictOf[types.DescribeUserScramCredentialsResponseResult]:
         user, times = wanted
         if times > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
@@ -63,7 +64,7 @@ class UsersHandler:
 
     async def alter(
         self, context: RequestContext, request: types.AlterUserScramCredentialsRequest
-    ) -> types.AlterUserScramCredentialsResponseDict:
+    ) -> DictOf[types.AlterUserScramCredentialsResponse]:
         pace = Pace()
         changes: dict[str, _Changes | ApiError] = {}
         for deletion in request.deletions:
@@ -77,7 +78,7 @@ class UsersHandler:
 
         async def change(
             asked: tuple[str, _Changes | ApiError],
-        ) -> types.AlterUserScramCredentialsResponseResultDict:
+        ) -> DictOf[types.AlterUserScramCredentialsResponseResult]:
             user, wanted = asked
             try:
                 if isinstance(wanted, ApiError):

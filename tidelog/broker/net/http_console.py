@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 
 _REST: Final = r"{rest:[\s\S]*}"
@@ -30,7 +31,7 @@ class Site(Protocol):
 
     async def answer_peer(
         self, request: types.AskConsoleRequest, asked_by: str
-    ) -> types.AskConsoleResponseDict: ...
+    ) -> DictOf[types.AskConsoleResponse]: ...
 
     def stop(self) -> None: ...
 
@@ -89,7 +90,7 @@ class ConsoleRoutes:
 
     async def answer_peer(
         self, request: types.AskConsoleRequest, asked_by: str
-    ) -> types.AskConsoleResponseDict:
+    ) -> DictOf[types.AskConsoleResponse]:
         """The answer to another broker of the cluster, whose principal is `asked_by`."""
         return await (await self._loaded()).answer_peer(request, asked_by)
 

@@ -27,6 +27,7 @@ from tidelog.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 ACCEPTED_COMPRESSION: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """In the order in which clients are asked to choose."""
@@ -55,7 +56,7 @@ class Telemetry:
 
     def subscription(
         self, instance_id: UUID, client: Client, connection_id: int
-    ) -> types.GetTelemetrySubscriptionsResponseDict:
+    ) -> DictOf[types.GetTelemetrySubscriptionsResponse]:
         """What a client with this id is to push. Raises ApiError: THROTTLING_QUOTA_EXCEEDED."""
         now_ms = self._clock_ms()
         instance = self._instance(instance_id, client, connection_id, now_ms)

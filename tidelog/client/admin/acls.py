@@ -15,6 +15,7 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _ANY_ACL = AclFilter()
 
@@ -27,7 +28,7 @@ class AclAdmin:
 
     async def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; existing ones do not change."""
-        creations: list[types.CreateAclsRequestCreationDict] = [
+        creations: list[DictOf[types.CreateAclsRequestCreation]] = [
             {
                 "resource_type": acl.resource_type,
                 "resource_name": acl.resource_name,
@@ -63,7 +64,7 @@ class AclAdmin:
         ]
 
 
-def _filter(wanted: AclFilter) -> "types.DescribeAclsRequestDict":
+def _filter(wanted: AclFilter) -> "DictOf[types.DescribeAclsRequest]":
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.resource_name,

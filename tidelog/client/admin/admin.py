@@ -39,6 +39,7 @@ from tidelog.wire.metadata import EMPTY, ClusterImage, TopicPartition, apply_met
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _CLIENT_ID = "tidelog-admin"
 _SET, _DELETE = 0, 1
@@ -89,7 +90,7 @@ class Admin:
                 raise TypeError(
                     f"new_topics: expected a list of NewTopic(name, ...), got the text {each!r:.200}"
                 )
-        topics: list[types.CreateTopicsRequestTopicDict] = [
+        topics: list[DictOf[types.CreateTopicsRequestTopic]] = [
             {
                 "name": topic.name,
                 "num_partitions": topic.num_partitions,
@@ -109,13 +110,13 @@ class Admin:
 
     async def delete_topics(self, topics: Iterable[str]) -> None:
         """Delete topics with all their records. Raises UnknownTopicError and others."""
-        named: list[types.DeleteTopicsRequestTopicDict] = [
+        named: list[DictOf[types.DeleteTopicsRequestTopic]] = [
             {"name": name} for name in list_of_names(topics, "topics")
         ]
 
-        def values(version: int) -> "types.DeleteTopicsRequestDict":
+        def values(version: int) -> "DictOf[types.DeleteTopicsRequest]":
             by_id = version >= _FIRST_DELETE_BY_ID
-            wanted: types.DeleteTopicsRequestDict = (
+            wanted: DictOf[types.DeleteTopicsRequest] = (
                 {"topics": named} if by_id else {"topic_names": [each["name"] or "" for each in named]}
             )
             return {**wanted, "timeout_ms": self._requests.timeout_ms}
@@ -126,7 +127,7 @@ class Admin:
 
     async def create_partitions(self, total_counts: Mapping[str, int]) -> None:
         """Increase the number of partitions of each topic to the given total."""
-        topics: list[types.CreatePartitionsRequestTopicDict] = [
+        topics: list[DictOf[types.CreatePartitionsRequestTopic]] = [
             {"name": name, "count": count, "assignments": None} for name, count in total_counts.items()
         ]
         more = {"timeout_ms": self._requests.timeout_ms, "validate_only": False}
@@ -153,11 +154,11 @@ class Admin:
         return {key: first for key, first in zip(wanted, results, strict=True) if isinstance(first, int)}
 
     async def _delete_before(self, key: TopicPartition, offset: int) -> int:
-        partition: types.DeleteRecordsRequestPartitionDict = {
+        partition: DictOf[types.DeleteRecordsRequestPartition] = {
             "partition_index": key.partition,
             "offset": offset,
         }
-        values: types.DeleteRecordsRequestDict = {
+        values: DictOf[types.DeleteRecordsRequest] = {
             "topics": [{"name": key.topic, "partitions": [partition]}],
             "timeout_ms": self._requests.timeout_ms,
         }
@@ -192,11 +193,14 @@ class Admin:
         wanted = list(resources)
         found: dict[ConfigResource, list[ConfigEntry]] = {}
         for node_id, some in _by_broker(wanted).items():
-            asked: list[types.DescribeConfigsRequestResourceDict] = [
+            asked: list[DictOf[types.DescribeConfigsRequestResource]] = [
                 {"resource_type": each.resource_type, "resource_name": each.name, "configuration_keys": None}
                 for each in some
             ]
-            values: types.DescribeConfigsRequestDict = {"resources": asked, "include_documentation": True}
+            values: DictOf[types.DescribeConfigsRequest] = {
+                "resources": asked,
+                "include_documentation": True,
+            }
             answer: types.DescribeConfigsResponse = await self._requests.to_broker(
                 node_id, ApiKey.DESCRIBE_CONFIGS, values, attrgetter("results"), _resource_name
             )
@@ -218,7 +222,7 @@ class Admin:
     async def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> None:
         """Change these settings and no others. None resets a setting to its default."""
         for node_id, some in _by_broker(changes).items():
-            resources: list[types.IncrementalAlterConfigsRequestResourceDict] = [
+            resources: list[DictOf[types.IncrementalAlterConfigsRequestResource]] = [
                 {
                     "resource_type": resource.resource_type,
                     "resource_name": resource.name,
@@ -229,7 +233,7 @@ class Admin:
                 }
                 for resource in some
             ]
-            values: types.IncrementalAlterConfigsRequestDict = {
+            values: DictOf[types.IncrementalAlterConfigsRequest] = {
                 "resources": resources,
                 "validate_only": False,
             }
@@ -266,7 +270,7 @@ class Admin:
         return {key: await self._producers_of(key) for key in keys}
 
     async def _producers_of(self, key: TopicPartition) -> list[ProducerDescription]:
-        values: types.DescribeProducersRequestDict = {
+        values: DictOf[types.DescribeProducersRequest] = {
             "topics": [{"name": key.topic, "partition_indexes": [key.partition]}]
         }
         answer: types.DescribeProducersResponse = await self._requests.to_leader(
@@ -288,7 +292,7 @@ class Admin:
     # Requests
 
     async def _metadata(self, names: list[str] | None) -> ClusterImage:
-        values: types.MetadataRequestDict = {
+        values: DictOf[types.MetadataRequest] = {
             "topics": None if names is None else [{"name": name} for name in names],
             "allow_auto_topic_creation": False,
         }
@@ -331,7 +335,7 @@ def _topic_name(result: Any) -> str:
     return f"topic {result.name!r}"
 
 
-def _pairs(configs: Mapping[str, str]) -> "list[types.CreateTopicsRequestConfigDict]":
+def _pairs(configs: Mapping[str, str]) -> "list[DictOf[types.CreateTopicsRequestConfig]]":
     return [{"name": name, "value": value} for name, value in configs.items()]
 
 

@@ -26,6 +26,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _DEAD = "Dead"
 _LAST_OF_ONE_GROUP = 7
@@ -125,7 +126,7 @@ class GroupAdmin:
         ) -> "list[types.OffsetFetchResponse | types.OffsetFetchResponsePartition]":
             return [answer, *(each for topic in answer.topics for each in topic.partitions)]
 
-        values: types.OffsetFetchRequestDict = {
+        values: DictOf[types.OffsetFetchRequest] = {
             "group_id": group_id,
             "topics": None,
             "require_stable": require_stable,
@@ -144,17 +145,17 @@ class GroupAdmin:
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets for a group. Raises UNKNOWN_MEMBER_ID if it has members."""
-        by_topic: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+        by_topic: dict[str, list[DictOf[types.OffsetCommitRequestPartition]]] = {}
         for where, offset in offsets.items():
-            partition: types.OffsetCommitRequestPartitionDict = {
+            partition: DictOf[types.OffsetCommitRequestPartition] = {
                 "partition_index": where.partition,
                 "committed_offset": offset,
             }
             by_topic.setdefault(where.topic, []).append({**partition, "committed_metadata": ""})
-        topics: list[types.OffsetCommitRequestTopicDict] = [
+        topics: list[DictOf[types.OffsetCommitRequestTopic]] = [
             {"name": name, "partitions": partitions} for name, partitions in by_topic.items()
         ]
-        values: types.OffsetCommitRequestDict = {"group_id": group_id, "topics": topics}
+        values: DictOf[types.OffsetCommitRequest] = {"group_id": group_id, "topics": topics}
         at_most = LAST_BY_NAME[ApiKey.OFFSET_COMMIT]
         await self._of(group_id, ApiKey.OFFSET_COMMIT, values, partitions_of, at_most=lambda _: at_most)
 
@@ -166,7 +167,7 @@ class GroupAdmin:
             partitions = [each for group in groups for topic in group.topics for each in topic.partitions]
             return [*groups, *partitions]
 
-        values: types.DescribeShareGroupOffsetsRequestDict = {
+        values: DictOf[types.DescribeShareGroupOffsetsRequest] = {
             "groups": [{"group_id": group_id, "topics": None}]
         }
         answer: types.DescribeShareGroupOffsetsResponse = await self._of(
@@ -184,12 +185,12 @@ class GroupAdmin:
 
     async def alter_share_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Let a share group begin at these offsets. Raises NON_EMPTY_GROUP if it has members."""
-        by_topic: dict[str, list[types.AlterShareGroupOffsetsRequestPartitionDict]] = {}
+        by_topic: dict[str, list[DictOf[types.AlterShareGroupOffsetsRequestPartition]]] = {}
         for where, offset in offsets.items():
             by_topic.setdefault(where.topic, []).append(
                 {"partition_index": where.partition, "start_offset": offset}
             )
-        values: types.AlterShareGroupOffsetsRequestDict = {
+        values: DictOf[types.AlterShareGroupOffsetsRequest] = {
             "group_id": group_id,
             "topics": [{"topic_name": name, "partitions": each} for name, each in by_topic.items()],
         }
@@ -202,7 +203,7 @@ class GroupAdmin:
 
     async def delete_share_offsets(self, group_id: str, topics: Iterable[str]) -> None:
         """Forget where a share group is in these topics. Raises NON_EMPTY_GROUP if it has members."""
-        values: types.DeleteShareGroupOffsetsRequestDict = {
+        values: DictOf[types.DeleteShareGroupOffsetsRequest] = {
             "group_id": group_id,
             "topics": [{"topic_name": name} for name in list_of_names(topics, "topics")],
         }
@@ -216,5 +217,5 @@ class GroupAdmin:
     async def delete(self, group_ids: Iterable[str]) -> None:
         """Delete groups with all their committed offsets. Raises NON_EMPTY_GROUP if one has members."""
         for group_id in list_of_names(group_ids, "group_ids"):
-            values: types.DeleteGroupsRequestDict = {"groups_names": [group_id]}
+            values: DictOf[types.DeleteGroupsRequest] = {"groups_names": [group_id]}
             await self._of(group_id, ApiKey.DELETE_GROUPS, values, lambda answer: answer.results)

@@ -14,6 +14,7 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 
 class QuotaAdmin:
@@ -24,7 +25,7 @@ class QuotaAdmin:
 
     async def list(self) -> Quotas:
         """All quotas: entity -> name of the quota -> value."""
-        values: types.DescribeClientQuotasRequestDict = {"components": [], "strict": False}
+        values: DictOf[types.DescribeClientQuotasRequest] = {"components": [], "strict": False}
         answer: types.DescribeClientQuotasResponse = await self._ask(
             ApiKey.DESCRIBE_CLIENT_QUOTAS, values, itself, lambda _: "the list of quotas"
         )
@@ -37,7 +38,7 @@ class QuotaAdmin:
 
     async def alter(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
         """Set these quotas of an entity and no others. None removes a quota."""
-        entry: types.AlterClientQuotasRequestEntryDict = {
+        entry: DictOf[types.AlterClientQuotasRequestEntry] = {
             "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
             "ops": [
                 {"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes.items()

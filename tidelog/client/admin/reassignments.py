@@ -14,6 +14,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 
 class ReassignmentAdmin:
@@ -31,8 +32,8 @@ class ReassignmentAdmin:
         left = dict(replicas)
         what = ""
 
-        def values(_: int) -> "types.AlterPartitionReassignmentsRequestDict":
-            topics: defaultdict[str, list[types.AlterPartitionReassignmentsRequestPartitionDict]]
+        def values(_: int) -> "DictOf[types.AlterPartitionReassignmentsRequest]":
+            topics: defaultdict[str, list[DictOf[types.AlterPartitionReassignmentsRequestPartition]]]
             topics = defaultdict(list)
             for (topic, partition), brokers in left.items():
                 wanted = None if brokers is None else list(brokers)

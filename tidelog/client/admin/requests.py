@@ -20,6 +20,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 GROUP, TRANSACTION = 0, 1
 """What a coordinator keeps."""
@@ -121,7 +122,7 @@ class Requests:
 
     async def coordinator(self, kind: int, of: str) -> Connection:
         """A connection to the broker that keeps a group or a transactional id."""
-        key: types.FindCoordinatorRequestDict = {"key": of, "key_type": kind}
+        key: DictOf[types.FindCoordinatorRequest] = {"key": of, "key_type": kind}
         found: types.FindCoordinatorResponse = await self.to_any(
             ApiKey.FIND_COORDINATOR, key, itself, lambda _: f"the coordinator of {_name_of(kind, of)}"
         )
@@ -133,7 +134,10 @@ class Requests:
         """The answers of all brokers. Raises LEADER_NOT_AVAILABLE if a partition of the coordinators' topic
         has no leader, because the answers would be silently incomplete."""
         topic = _TOPICS[kind]
-        asked: types.MetadataRequestDict = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+        asked: DictOf[types.MetadataRequest] = {
+            "topics": [{"name": topic}],
+            "allow_auto_topic_creation": False,
+        }
         await self.to_any(
             ApiKey.METADATA,
             asked,

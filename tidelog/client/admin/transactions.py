@@ -19,6 +19,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_WITH_PATTERNS = 2
 _NO_TIMEOUT_MS = 2**31 - 1
@@ -36,7 +37,7 @@ class TransactionAdmin:
         whole (KIP-1152), or those in one of these states. Raises UnsupportedVersionError if a broker does not
         support patterns, LEADER_NOT_AVAILABLE if the coordinator of some of them is unavailable."""
         at_least = 0 if pattern is None else _FIRST_WITH_PATTERNS
-        values: types.ListTransactionsRequestDict = {
+        values: DictOf[types.ListTransactionsRequest] = {
             "transactional_id_pattern": pattern,
             "state_filters": [*states],
         }
@@ -53,7 +54,7 @@ class TransactionAdmin:
 
     async def describe(self, transactional_id: str) -> TransactionDescription:
         """Raises TRANSACTIONAL_ID_NOT_FOUND."""
-        values: types.DescribeTransactionsRequestDict = {"transactional_ids": [transactional_id]}
+        values: DictOf[types.DescribeTransactionsRequest] = {"transactional_ids": [transactional_id]}
         answer: types.DescribeTransactionsResponse = await self._of(
             transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, values, lambda answer: answer.transaction_states
         )
@@ -91,7 +92,7 @@ class TransactionAdmin:
         """Take over the id, and with it the transaction that it has, prepared or not. The transaction stays
         open. Only the last claim can end it, and its producer can begin no other. An unknown id is created.
         """
-        values: types.InitProducerIdRequestDict = {
+        values: DictOf[types.InitProducerIdRequest] = {
             "transactional_id": transactional_id,
             "transaction_timeout_ms": _NO_TIMEOUT_MS,
             "enable2_pc": True,
@@ -107,7 +108,7 @@ class TransactionAdmin:
     async def end(self, claimed: ClaimedTransaction, *, is_commit: bool) -> None:
         """Commit or abort a transaction that was claimed. Raises PRODUCER_FENCED after a later claim."""
         producer_id, producer_epoch = claimed.claim
-        ending: types.EndTxnRequestDict = {
+        ending: DictOf[types.EndTxnRequest] = {
             "transactional_id": claimed.transactional_id,
             "producer_id": producer_id,
             "producer_epoch": producer_epoch,
@@ -117,7 +118,7 @@ class TransactionAdmin:
 
     async def abort(self, transactional_id: str, timeout_ms: int = 60_000) -> None:
         """Abort the id's transaction if it has one, prepared or not. The timeout becomes that of the id."""
-        values: types.InitProducerIdRequestDict = {
+        values: DictOf[types.InitProducerIdRequest] = {
             "transactional_id": transactional_id,
             "transaction_timeout_ms": timeout_ms,
         }

@@ -16,6 +16,7 @@ from tidelog.protocol.scram import LEAST_ITERATIONS, SALT_BYTES, ScramMechanism,
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 
 class UserDescription(NamedTuple):
@@ -59,14 +60,17 @@ class UserAdmin:
         for mechanism in mechanisms:
             salt = os.urandom(SALT_BYTES)
             salted = await asyncio.to_thread(salted_password, mechanism, password, salt, iterations)
-            upsertion: types.AlterUserScramCredentialsRequestUpsertionDict = {
+            upsertion: DictOf[types.AlterUserScramCredentialsRequestUpsertion] = {
                 "name": user,
                 "mechanism": mechanism,
                 "iterations": iterations,
                 "salt": salt,
                 "salted_password": salted,
             }
-            values: types.AlterUserScramCredentialsRequestDict = {"deletions": [], "upsertions": [upsertion]}
+            values: DictOf[types.AlterUserScramCredentialsRequest] = {
+                "deletions": [],
+                "upsertions": [upsertion],
+            }
             await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values)
 
     async def delete(self, user: str) -> None:
@@ -75,11 +79,14 @@ class UserAdmin:
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": [{"name": user}]}
         )
         for info in answer.results[0].credential_infos:
-            deletion: types.AlterUserScramCredentialsRequestDeletionDict = {
+            deletion: DictOf[types.AlterUserScramCredentialsRequestDeletion] = {
                 "name": user,
                 "mechanism": info.mechanism,
             }
-            values: types.AlterUserScramCredentialsRequestDict = {"deletions": [deletion], "upsertions": []}
+            values: DictOf[types.AlterUserScramCredentialsRequest] = {
+                "deletions": [deletion],
+                "upsertions": [],
+            }
             await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, values)
 
 

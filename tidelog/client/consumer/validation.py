@@ -23,6 +23,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _CONSUMER: Final = -1
 
@@ -40,7 +41,7 @@ async def validate(
     None. `lose` is called for one where that end is not known.
     """
     asked: dict[TopicPartition, tuple[PartitionReader, int, int]] = {}
-    topics: dict[str, list[types.OffsetForLeaderEpochRequestPartitionDict]] = {}
+    topics: dict[str, list[DictOf[types.OffsetForLeaderEpochRequestPartition]]] = {}
     for reader in readers:
         current = cluster.image.leader_epoch(reader.key)
         asked[reader.key] = reader, reader.generation, current
@@ -51,7 +52,7 @@ async def validate(
                 "leader_epoch": reader.fetch_epoch,
             }
         )
-    values: types.OffsetForLeaderEpochRequestDict = {
+    values: DictOf[types.OffsetForLeaderEpochRequest] = {
         "replica_id": _CONSUMER,
         "topics": [{"topic": name, "partitions": partitions} for name, partitions in topics.items()],
     }

@@ -25,6 +25,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 JOINING: Final = 0
 LEAVING: Final = -1
@@ -146,7 +147,7 @@ class ConsumerMembership:
     def heartbeat_values(self) -> Mapping[str, object]:
         """Everything that the broker must know of the member."""
         member_id, epoch = self.identity
-        values: types.ConsumerGroupHeartbeatRequestDict = {
+        values: DictOf[types.ConsumerGroupHeartbeatRequest] = {
             "group_id": self.group_id,
             "member_id": member_id,
             "member_epoch": max(epoch, JOINING),
@@ -160,7 +161,7 @@ class ConsumerMembership:
 
     def leave_values(self) -> Mapping[str, object]:
         """A static member leaves for a while: its partitions wait for it until its session expires."""
-        values: types.ConsumerGroupHeartbeatRequestDict = {
+        values: DictOf[types.ConsumerGroupHeartbeatRequest] = {
             "group_id": self.group_id,
             "member_id": self.identity.member_id,
             "member_epoch": LEAVING if self.group_instance_id is None else _LEAVING_FOR_A_WHILE,
@@ -168,7 +169,7 @@ class ConsumerMembership:
         }
         return values
 
-    def _owned_by_id(self) -> list[types.ConsumerGroupHeartbeatRequestTopicPartitionDict]:
+    def _owned_by_id(self) -> list[DictOf[types.ConsumerGroupHeartbeatRequestTopicPartition]]:
         found: dict[UUID, list[int]] = {}
         for topic, partition in sorted(self.owned):
             found.setdefault(self._topic_ids[topic], []).append(partition)

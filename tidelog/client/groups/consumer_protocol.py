@@ -16,15 +16,16 @@ from tidelog.client.groups.steps import NO_GENERATION
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.consumer_protocol import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
-    STICKY_ASSIGNOR_USER_DATA,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    StickyAssignorUserData,
 )
+from tidelog.protocol.messages.declaration import message_of
 from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import Message
+    from tidelog.protocol.messages.declaration import DictOf
 
 _SUBSCRIPTION_VERSION: Final = 3
 _ASSIGNMENT_VERSION: Final = 3
@@ -46,20 +47,20 @@ def encode_subscription(
     topics: Iterable[str], owned: Iterable[TopicPartition], generation: int, user_data: bytes | None
 ) -> bytes:
     """The metadata of a member for one assignor."""
-    values: types.ConsumerProtocolSubscriptionDict = {
+    values: DictOf[types.ConsumerProtocolSubscription] = {
         "topics": sorted(topics),
         "user_data": user_data,
         "owned_partitions": _by_topic(owned),
         "generation_id": generation,
         "rack_id": None,
     }
-    return _encode(CONSUMER_PROTOCOL_SUBSCRIPTION, _SUBSCRIPTION_VERSION, values)
+    return _encode(ConsumerProtocolSubscription, _SUBSCRIPTION_VERSION, values)
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
     """A member's metadata. Raises ProtocolError."""
     values: types.ConsumerProtocolSubscription = _decode(
-        CONSUMER_PROTOCOL_SUBSCRIPTION, data, _SUBSCRIPTION_VERSION
+        ConsumerProtocolSubscription, data, _SUBSCRIPTION_VERSION
     )
     owned, generation = _partitions(values.owned_partitions), values.generation_id
     if values.user_data:
@@ -71,28 +72,28 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """What a leader assigns to one member."""
-    values: types.ConsumerProtocolAssignmentDict = {
+    values: DictOf[types.ConsumerProtocolAssignment] = {
         "assigned_partitions": _by_topic(partitions),
         "user_data": None,
     }
     # Version 0 has the same fields, and every member can read it.
-    return _encode(CONSUMER_PROTOCOL_ASSIGNMENT, 0, values)
+    return _encode(ConsumerProtocolAssignment, 0, values)
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
     """The partitions assigned to this member; none for no bytes. Raises ProtocolError."""
     if not data:
         return frozenset()
-    return _partitions(_decode(CONSUMER_PROTOCOL_ASSIGNMENT, data, _ASSIGNMENT_VERSION).assigned_partitions)
+    return _partitions(_decode(ConsumerProtocolAssignment, data, _ASSIGNMENT_VERSION).assigned_partitions)
 
 
 def sticky_user_data(owned: Iterable[TopicPartition], generation: int) -> bytes:
     """The user data of the assignor `sticky`: the previous assignment and its generation."""
-    values: types.StickyAssignorUserDataDict = {
+    values: DictOf[types.StickyAssignorUserData] = {
         "previous_assignment": _by_topic(owned),
         "generation": generation,
     }
-    return _codec(STICKY_ASSIGNOR_USER_DATA, 1).encode(values)
+    return _codec(StickyAssignorUserData, 1).encode(values)
 
 
 def cooperative_user_data(generation: int) -> bytes:
@@ -106,7 +107,7 @@ def _read_user_data(data: bytes) -> tuple[frozenset[TopicPartition], int]:
         return frozenset(), int.from_bytes(data, "big", signed=True)
     for version in (1, 0):
         try:
-            values: types.StickyAssignorUserData = _codec(STICKY_ASSIGNOR_USER_DATA, version).decode(data)
+            values: types.StickyAssignorUserData = _codec(StickyAssignorUserData, version).decode(data)
         except ProtocolError:
             continue
         return _partitions(values.previous_assignment), values.generation
@@ -115,7 +116,7 @@ def _read_user_data(data: bytes) -> tuple[frozenset[TopicPartition], int]:
 
 def _by_topic(
     partitions: Iterable[TopicPartition],
-) -> list[types.ConsumerProtocolAssignmentAssignedPartitionDict]:
+) -> list[DictOf[types.ConsumerProtocolAssignmentAssignedPartition]]:
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
@@ -134,17 +135,17 @@ def _partitions(
     )
 
 
-def _encode(message: Message, version: int, values: Mapping[str, object]) -> bytes:
-    return version.to_bytes(_VERSION_BYTES, "big") + _codec(message, version).encode(values)
+def _encode(declaration: Any, version: int, values: Mapping[str, object]) -> bytes:
+    return version.to_bytes(_VERSION_BYTES, "big") + _codec(declaration, version).encode(values)
 
 
-def _decode(message: Message, data: bytes, newest: int) -> Any:
+def _decode(declaration: Any, data: bytes, newest: int) -> Any:
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or version < 0:
-        raise ProtocolError(f"{message.name}: expected a version of 0 or more, got {data[:2]!r}")
-    return _codec(message, min(version, newest)).decode(data[_VERSION_BYTES:], whole=False)
+        raise ProtocolError(f"{declaration.__name__}: expected a version of 0 or more, got {data[:2]!r}")
+    return _codec(declaration, min(version, newest)).decode(data[_VERSION_BYTES:], whole=False)
 
 
 @cache
-def _codec(message: Message, version: int) -> Codec:
-    return Codec(message, version, _MAX_ELEMENTS)
+def _codec(declaration: Any, version: int) -> Codec:
+    return Codec(message_of(declaration), version, _MAX_ELEMENTS)

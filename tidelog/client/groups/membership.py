@@ -35,6 +35,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 PROTOCOL_TYPE: Final = "consumer"
 NO_MEMBER_ID: Final = ""
@@ -83,7 +84,7 @@ class Membership:
         self.awaits_join = False
         self._assignors = [ASSIGNORS[name] for name in assignors]
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
-        self._timeouts: types.JoinGroupRequestDict = {
+        self._timeouts: DictOf[types.JoinGroupRequest] = {
             "session_timeout_ms": session_timeout_ms,
             "rebalance_timeout_ms": rebalance_timeout_ms,
         }
@@ -195,7 +196,7 @@ class Membership:
         member = {"member_id": self.identity.member_id, "group_instance_id": None}
         return steps.Leave(ApiKey.LEAVE_GROUP, {"group_id": self.group_id, "members": [member]})
 
-    def _join_values(self) -> types.JoinGroupRequestDict:
+    def _join_values(self) -> DictOf[types.JoinGroupRequest]:
         topics = self._topics or frozenset()
         generation = self.identity.generation
         metadata = [
@@ -211,7 +212,7 @@ class Membership:
             "protocols": [{"name": name, "metadata": data} for name, data in metadata],
         }
 
-    def _sync_values(self) -> types.SyncGroupRequestDict:
+    def _sync_values(self) -> DictOf[types.SyncGroupRequest]:
         return {
             **self._request_values(),
             "protocol_type": PROTOCOL_TYPE,
@@ -221,11 +222,11 @@ class Membership:
             ],
         }
 
-    def heartbeat(self) -> tuple[ApiKey, types.HeartbeatRequestDict]:
+    def heartbeat(self) -> tuple[ApiKey, DictOf[types.HeartbeatRequest]]:
         """The request."""
         return ApiKey.HEARTBEAT, self._request_values()
 
-    def _request_values(self) -> types.HeartbeatRequestDict:
+    def _request_values(self) -> DictOf[types.HeartbeatRequest]:
         """The fields by which SyncGroup and Heartbeat name the member."""
         return {
             "group_id": self.group_id,

@@ -29,6 +29,7 @@ from tidelog.wire.metadata import NO_TOPIC_ID, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_WITH_STABLE: Final = 7
 _FIRST_WITH_GROUPS: Final = 8
@@ -141,15 +142,15 @@ class GroupOffsets:
         supports it."""
         group_id = self._membership.group_id
 
-        def values(version: int) -> "types.OffsetFetchRequestDict":
+        def values(version: int) -> "DictOf[types.OffsetFetchRequest]":
             # An offset that a transaction still holds is waited for: what comes after it is not decided.
             is_stable = version >= _FIRST_WITH_STABLE
             if version < _FIRST_WITH_GROUPS:
-                named: list[types.OffsetFetchRequestTopicDict] = [
+                named: list[DictOf[types.OffsetFetchRequestTopic]] = [
                     {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
                 ]
                 return {"group_id": group_id, "topics": named, "require_stable": is_stable}
-            asked: list[types.OffsetFetchRequestGroupTopicDict] = [
+            asked: list[DictOf[types.OffsetFetchRequestGroupTopic]] = [
                 {"name": name, "topic_id": ids[name] or NO_TOPIC_ID, "partition_indexes": indexes}
                 for name, indexes in topics.items()
             ]
@@ -160,7 +161,7 @@ class GroupOffsets:
     async def _send_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: Identity
     ) -> ClientError | None:
-        topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+        topics: dict[str, list[DictOf[types.OffsetCommitRequestPartition]]] = {}
         ids = {key.topic: self._position_id(key) for key in offsets}
         for key, (offset, metadata, leader_epoch) in offsets.items():
             topics.setdefault(key.topic, []).append(
@@ -172,7 +173,7 @@ class GroupOffsets:
                 }
             )
         is_member = identity.generation >= 0
-        values: types.OffsetCommitRequestDict = {
+        values: DictOf[types.OffsetCommitRequest] = {
             "group_id": self._membership.group_id,
             "generation_id_or_member_epoch": identity.generation,
             "member_id": identity.member_id,

@@ -14,6 +14,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 NO_GENERATION: Final = -1
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -34,7 +35,7 @@ class FindCoordinator(NamedTuple):
 class Join(NamedTuple):
     """Send JoinGroup with these values, then call `joined`."""
 
-    values: types.JoinGroupRequestDict
+    values: DictOf[types.JoinGroupRequest]
 
 
 class AssignAll(NamedTuple):
@@ -46,7 +47,7 @@ class AssignAll(NamedTuple):
 class Sync(NamedTuple):
     """Send SyncGroup with these values, then call `synced`."""
 
-    values: types.SyncGroupRequestDict
+    values: DictOf[types.SyncGroupRequest]
 
 
 class ResolveTopics(NamedTuple):

@@ -37,6 +37,7 @@ from tidelog.wire.metadata import ClusterImage, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 # From version 12 on, the broker adds the partition to the transaction (KIP-890).
@@ -164,7 +165,7 @@ class Sender:
     async def _wait_for_readers(self) -> None:
         """With acks=0: wait until the brokers have read the requests, or their connections end. An answer to
         any request proves that all before it were read."""
-        values: types.MetadataRequestDict = {"topics": [], "allow_auto_topic_creation": False}
+        values: DictOf[types.MetadataRequest] = {"topics": [], "allow_auto_topic_creation": False}
         asked = [each.call(ApiKey.METADATA, values) for each in self._unanswered]
         self._unanswered.clear()
         for answer in await asyncio.gather(*asked, return_exceptions=True):
@@ -465,7 +466,7 @@ class Sender:
 
     async def _obtain_producer_id(self) -> None:
         """Send InitProducerId until a broker gives an id. If an error is not retriable, end the producer."""
-        values: types.InitProducerIdRequestDict = {
+        values: DictOf[types.InitProducerIdRequest] = {
             "transactional_id": None,
             "transaction_timeout_ms": _NO_TRANSACTION_TIMEOUT_MS,
             "producer_id": NO_PRODUCER_ID,

@@ -25,6 +25,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _T = TypeVar("_T")
 _MAX_TIMESTAMP: Final = -3
@@ -75,7 +76,7 @@ async def describe_producer(cluster: Cluster, key: TopicPartition, producer_id: 
     """The leader's entry of the producer, None if it has none. No retries; raises UnsupportedVersionError if
     the leader does not serve DescribeProducers."""
     connection = await cluster.leader_connection(key)
-    values: types.DescribeProducersRequestDict = {
+    values: DictOf[types.DescribeProducersRequest] = {
         "topics": [{"name": key.topic, "partition_indexes": [key.partition]}]
     }
     answer: types.DescribeProducersResponse = await connection.call(ApiKey.DESCRIBE_PRODUCERS, values)

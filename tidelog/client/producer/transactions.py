@@ -41,6 +41,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _API_KEYS: Final = {
     Request.INITIALIZE: ApiKey.INIT_PRODUCER_ID,
@@ -91,7 +92,7 @@ class Transactions:
     async def initialize(self) -> None:
         """Get the epoch that fences every earlier producer of the id. Raises ClientError."""
         identity = self._sender.state.identity or _NO_IDENTITY
-        values: types.InitProducerIdRequestDict = {
+        values: DictOf[types.InitProducerIdRequest] = {
             "transactional_id": self.state.transactional_id,
             "transaction_timeout_ms": self._timeout_ms,
             "producer_id": identity.producer_id,
@@ -178,7 +179,7 @@ class Transactions:
             self.state.adding()
             if not self.state.has_epoch_per_transaction:
                 await self._ask(Request.ADD_OFFSETS, values, _own_code)
-            topics: dict[str, list[types.TxnOffsetCommitRequestPartitionDict]] = {}
+            topics: dict[str, list[DictOf[types.TxnOffsetCommitRequestPartition]]] = {}
             for key, (offset, metadata, leader_epoch) in offsets.items():
                 topics.setdefault(key.topic, []).append(
                     {

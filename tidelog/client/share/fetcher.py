@@ -35,6 +35,7 @@ from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _LANE: Final = "fetch"
 _FIRST_WITH_RENEWALS: Final = 2
@@ -313,7 +314,7 @@ class ShareFetcher:
         is_final: bool = False,
         is_renewal: bool = False,
     ) -> ErrorCode:
-        values: types.ShareAcknowledgeRequestDict = {
+        values: DictOf[types.ShareAcknowledgeRequest] = {
             "group_id": self._config.group_id,
             "member_id": self._member_id,
             "is_renew_ack": is_renewal,
@@ -347,7 +348,7 @@ class ShareFetcher:
         if any(each.open_count for each in holders):
             # Renewals wait for the answer.
             wait_ms = min(wait_ms, int(self._lock_seconds * 1000 / 4))
-        values: types.ShareFetchRequestDict = {
+        values: DictOf[types.ShareFetchRequest] = {
             "group_id": config.group_id,
             "member_id": self._member_id,
             "max_wait_ms": wait_ms,

@@ -19,6 +19,7 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _FIRST_INTERVAL_MS = 5_000
 
@@ -40,7 +41,7 @@ class ShareMembership(ConsumerMembership):
         self._rack_id = rack_id
 
     def heartbeat_values(self) -> Mapping[str, object]:
-        values: types.ShareGroupHeartbeatRequestDict = {
+        values: DictOf[types.ShareGroupHeartbeatRequest] = {
             "group_id": self.group_id,
             "member_id": self.identity.member_id,
             "member_epoch": max(self.identity.generation, JOINING),
@@ -50,7 +51,7 @@ class ShareMembership(ConsumerMembership):
         return values
 
     def leave_values(self) -> Mapping[str, object]:
-        values: types.ShareGroupHeartbeatRequestDict = {
+        values: DictOf[types.ShareGroupHeartbeatRequest] = {
             "group_id": self.group_id,
             "member_id": self.identity.member_id,
             "member_epoch": LEAVING,

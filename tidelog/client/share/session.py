@@ -18,6 +18,7 @@ from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 FINAL_EPOCH: Final = -1
 _INITIAL_EPOCH: Final = 0
@@ -63,7 +64,9 @@ class ShareSession:
         """Whether the broker holds the session, as far as the client knows."""
         return self.epoch != _INITIAL_EPOCH
 
-    def fetch(self, wanted: Set[SharePartition], acknowledged: Acknowledged) -> types.ShareFetchRequestDict:
+    def fetch(
+        self, wanted: Set[SharePartition], acknowledged: Acknowledged
+    ) -> DictOf[types.ShareFetchRequest]:
         """The parts of a ShareFetch of exactly `wanted`, of which `acknowledged` are some. A session that is
         not open acknowledges nothing."""
         self._asked = frozenset(wanted)
@@ -82,7 +85,9 @@ class ShareSession:
             ],
         }
 
-    def acknowledge(self, acknowledged: Acknowledged, *, is_final: bool) -> types.ShareAcknowledgeRequestDict:
+    def acknowledge(
+        self, acknowledged: Acknowledged, *, is_final: bool
+    ) -> DictOf[types.ShareAcknowledgeRequest]:
         """The parts of a ShareAcknowledge; the final one also ends the session."""
         self._asked = self.partitions
         epoch = FINAL_EPOCH if is_final else self.epoch
@@ -102,10 +107,10 @@ class ShareSession:
         self.partitions = frozenset()
 
 
-def _by_topic(named: Acknowledged) -> list[types.ShareFetchRequestTopicDict]:
-    topics: dict[UUID, list[types.ShareFetchRequestPartitionDict]] = {}
+def _by_topic(named: Acknowledged) -> list[DictOf[types.ShareFetchRequestTopic]]:
+    topics: dict[UUID, list[DictOf[types.ShareFetchRequestPartition]]] = {}
     for (topic_id, partition), batches in named.items():
-        fields: list[types.ShareFetchRequestAcknowledgementBatchDict] = [
+        fields: list[DictOf[types.ShareFetchRequestAcknowledgementBatch]] = [
             {"first_offset": first, "last_offset": last, "acknowledge_types": kinds}
             for first, last, kinds in batches
         ]

@@ -3,72 +3,96 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-140, KIP-290, KIP-373).
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
 
-_LITERAL = 3
-_ENTRY = (
-    Field("principal", "string"),
-    Field("host", "string"),
-    Field("operation", "int8"),
-    Field("permission_type", "int8"),
-)
-_FILTER = (
-    Field("resource_type_filter", "int8"),
-    Field("resource_name_filter", "string", nullable="0+"),
-    Field("pattern_type_filter", "int8", "1+", default=_LITERAL),
-    Field("principal_filter", "string", nullable="0+"),
-    Field("host_filter", "string", nullable="0+"),
-    Field("operation", "int8"),
-    Field("permission_type", "int8"),
-)
-CREATE_ACLS_REQUEST = message(
-    "CreateAclsRequest",
-    "2+",
-    structs(
-        "creations",
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        Field("resource_pattern_type", "int8", "1+", default=_LITERAL),
-        *_ENTRY,
-    ),
-)
 
-CREATE_ACLS_RESPONSE = message(
-    "CreateAclsResponse", "2+", Field("throttle_time_ms", "int32"), structs("results", *ERROR)
-)
+class CreateAclsRequestCreation(Struct):
+    resource_type: Int8
+    resource_name: str
+    resource_pattern_type: Int8 = field("1+", default=3)
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
 
-DESCRIBE_ACLS_REQUEST = message("DescribeAclsRequest", "2+", *_FILTER)
 
-DESCRIBE_ACLS_RESPONSE = message(
-    "DescribeAclsResponse",
-    "2+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR,
-    structs(
-        "resources",
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        Field("pattern_type", "int8", "1+", default=_LITERAL),
-        structs("acls", *_ENTRY),
-    ),
-)
+class CreateAclsRequest(Struct, flexible="2+"):
+    creations: list[CreateAclsRequestCreation]
 
-DELETE_ACLS_REQUEST = message("DeleteAclsRequest", "2+", structs("filters", *_FILTER))
 
-DELETE_ACLS_RESPONSE = message(
-    "DeleteAclsResponse",
-    "2+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "filter_results",
-        *ERROR,
-        structs(
-            "matching_acls",
-            *ERROR,
-            Field("resource_type", "int8"),
-            Field("resource_name", "string"),
-            Field("pattern_type", "int8", "1+", default=_LITERAL),
-            *_ENTRY,
-        ),
-    ),
-)
+class CreateAclsResponseResult(Struct):
+    error_code: Int16
+    error_message: str | None
+
+
+class CreateAclsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    results: list[CreateAclsResponseResult]
+
+
+class DescribeAclsRequest(Struct, flexible="2+"):
+    resource_type_filter: Int8
+    resource_name_filter: str | None
+    pattern_type_filter: Int8 = field("1+", default=3)
+    principal_filter: str | None
+    host_filter: str | None
+    operation: Int8
+    permission_type: Int8
+
+
+class DescribeAclsResponseAcl(Struct):
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+class DescribeAclsResponseResource(Struct):
+    resource_type: Int8
+    resource_name: str
+    pattern_type: Int8 = field("1+", default=3)
+    acls: list[DescribeAclsResponseAcl]
+
+
+class DescribeAclsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None
+    resources: list[DescribeAclsResponseResource]
+
+
+class DeleteAclsRequestFilter(Struct):
+    resource_type_filter: Int8
+    resource_name_filter: str | None
+    pattern_type_filter: Int8 = field("1+", default=3)
+    principal_filter: str | None
+    host_filter: str | None
+    operation: Int8
+    permission_type: Int8
+
+
+class DeleteAclsRequest(Struct, flexible="2+"):
+    filters: list[DeleteAclsRequestFilter]
+
+
+class DeleteAclsResponseMatchingAcl(Struct):
+    error_code: Int16
+    error_message: str | None
+    resource_type: Int8
+    resource_name: str
+    pattern_type: Int8 = field("1+", default=3)
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+class DeleteAclsResponseFilterResult(Struct):
+    error_code: Int16
+    error_message: str | None
+    matching_acls: list[DeleteAclsResponseMatchingAcl]
+
+
+class DeleteAclsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    filter_results: list[DeleteAclsResponseFilterResult]

@@ -3,92 +3,103 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-133, KIP-226, KIP-339, KIP-569).
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
 
-ALTER_CONFIGS_RESOURCE_RESPONSE = (*ERROR, Field("resource_type", "int8"), Field("resource_name", "string"))
 
-DESCRIBE_CONFIGS_REQUEST = message(
-    "DescribeConfigsRequest",
-    "4+",
-    structs(
-        "resources",
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        Field("configuration_keys", "[]string", nullable="0+"),
-    ),
-    Field("include_synonyms", "bool", "1+", default=False),
-    Field("include_documentation", "bool", "3+", default=False),
-)
+class DescribeConfigsRequestResource(Struct):
+    resource_type: Int8
+    resource_name: str
+    configuration_keys: list[str] | None
 
-DESCRIBE_CONFIGS_RESPONSE = message(
-    "DescribeConfigsResponse",
-    "4+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "results",
-        *ERROR,
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        structs(
-            "configs",
-            Field("name", "string"),
-            Field("value", "string", nullable="0+"),
-            Field("read_only", "bool"),
-            Field("config_source", "int8", "1+", default=-1, ignorable=True),
-            Field("is_sensitive", "bool"),
-            structs(
-                "synonyms",
-                Field("name", "string", "1+"),
-                Field("value", "string", "1+", nullable="0+"),
-                Field("source", "int8", "1+"),
-                ignorable=True,
-                versions="1+",
-            ),
-            Field("config_type", "int8", "3+", default=0, ignorable=True),
-            Field("documentation", "string", "3+", nullable="0+", ignorable=True),
-        ),
-    ),
-)
 
-ALTER_CONFIGS_REQUEST = message(
-    "AlterConfigsRequest",
-    "2+",
-    structs(
-        "resources",
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        structs("configs", Field("name", "string"), Field("value", "string", nullable="0+")),
-    ),
-    Field("validate_only", "bool"),
-)
+class DescribeConfigsRequest(Struct, flexible="4+"):
+    resources: list[DescribeConfigsRequestResource]
+    include_synonyms: bool = field("1+", default=False)
+    include_documentation: bool = field("3+", default=False)
 
-ALTER_CONFIGS_RESPONSE = message(
-    "AlterConfigsResponse",
-    "2+",
-    Field("throttle_time_ms", "int32"),
-    structs("responses", *ALTER_CONFIGS_RESOURCE_RESPONSE),
-)
 
-INCREMENTAL_ALTER_CONFIGS_REQUEST = message(
-    "IncrementalAlterConfigsRequest",
-    "1+",
-    structs(
-        "resources",
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        structs(
-            "configs",
-            Field("name", "string"),
-            Field("config_operation", "int8"),
-            Field("value", "string", nullable="0+"),
-        ),
-    ),
-    Field("validate_only", "bool"),
-)
+class DescribeConfigsResponseSynonym(Struct):
+    name: str = field("1+")
+    value: str | None = field("1+", nullable="0+")
+    source: Int8 = field("1+")
 
-INCREMENTAL_ALTER_CONFIGS_RESPONSE = message(
-    "IncrementalAlterConfigsResponse",
-    "1+",
-    Field("throttle_time_ms", "int32"),
-    structs("responses", *ALTER_CONFIGS_RESOURCE_RESPONSE),
-)
+
+class DescribeConfigsResponseConfig(Struct):
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: Int8 = field("1+", default=-1, ignorable=True)
+    is_sensitive: bool
+    synonyms: list[DescribeConfigsResponseSynonym] = field("1+", ignorable=True)
+    config_type: Int8 = field("3+", default=0, ignorable=True)
+    documentation: str | None = field("3+", nullable="0+", ignorable=True)
+
+
+class DescribeConfigsResponseResult(Struct):
+    error_code: Int16
+    error_message: str | None
+    resource_type: Int8
+    resource_name: str
+    configs: list[DescribeConfigsResponseConfig]
+
+
+class DescribeConfigsResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32
+    results: list[DescribeConfigsResponseResult]
+
+
+class AlterConfigsRequestConfig(Struct):
+    name: str
+    value: str | None
+
+
+class AlterConfigsRequestResource(Struct):
+    resource_type: Int8
+    resource_name: str
+    configs: list[AlterConfigsRequestConfig]
+
+
+class AlterConfigsRequest(Struct, flexible="2+"):
+    resources: list[AlterConfigsRequestResource]
+    validate_only: bool
+
+
+class AlterConfigsResponseResponse(Struct):
+    error_code: Int16
+    error_message: str | None
+    resource_type: Int8
+    resource_name: str
+
+
+class AlterConfigsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    responses: list[AlterConfigsResponseResponse]
+
+
+class IncrementalAlterConfigsRequestConfig(Struct):
+    name: str
+    config_operation: Int8
+    value: str | None
+
+
+class IncrementalAlterConfigsRequestResource(Struct):
+    resource_type: Int8
+    resource_name: str
+    configs: list[IncrementalAlterConfigsRequestConfig]
+
+
+class IncrementalAlterConfigsRequest(Struct, flexible="1+"):
+    resources: list[IncrementalAlterConfigsRequestResource]
+    validate_only: bool
+
+
+class IncrementalAlterConfigsResponseResponse(Struct):
+    error_code: Int16
+    error_message: str | None
+    resource_type: Int8
+    resource_name: str
+
+
+class IncrementalAlterConfigsResponse(Struct, flexible="1+"):
+    throttle_time_ms: Int32
+    responses: list[IncrementalAlterConfigsResponseResponse]

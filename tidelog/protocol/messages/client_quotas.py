@@ -4,45 +4,74 @@ Declarations only. Source: the JSON definitions of the same names (KIP-546), who
 here, because decoded structs have a method of that name.
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct
 
-_ENTITY = structs("entity", Field("entity_type", "string"), Field("entity_name", "string", nullable="0+"))
-DESCRIBE_CLIENT_QUOTAS_REQUEST = message(
-    "DescribeClientQuotasRequest",
-    "1+",
-    structs(
-        "components",
-        Field("entity_type", "string"),
-        Field("match_type", "int8"),
-        Field("match", "string", nullable="0+"),
-    ),
-    Field("strict", "bool"),
-)
 
-DESCRIBE_CLIENT_QUOTAS_RESPONSE = message(
-    "DescribeClientQuotasResponse",
-    "1+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR,
-    structs(
-        "entries",
-        _ENTITY,
-        structs("quotas", Field("key", "string"), Field("value", "float64")),
-        nullable="0+",
-    ),
-)
+class DescribeClientQuotasRequestComponent(Struct):
+    entity_type: str
+    match_type: Int8
+    match: str | None
 
-ALTER_CLIENT_QUOTAS_REQUEST = message(
-    "AlterClientQuotasRequest",
-    "1+",
-    structs(
-        "entries",
-        _ENTITY,
-        structs("ops", Field("key", "string"), Field("value", "float64"), Field("remove", "bool")),
-    ),
-    Field("validate_only", "bool"),
-)
 
-ALTER_CLIENT_QUOTAS_RESPONSE = message(
-    "AlterClientQuotasResponse", "1+", Field("throttle_time_ms", "int32"), structs("entries", *ERROR, _ENTITY)
-)
+class DescribeClientQuotasRequest(Struct, flexible="1+"):
+    components: list[DescribeClientQuotasRequestComponent]
+    strict: bool
+
+
+class DescribeClientQuotasResponseEntity(Struct):
+    entity_type: str
+    entity_name: str | None
+
+
+class DescribeClientQuotasResponseQuota(Struct):
+    key: str
+    value: float
+
+
+class DescribeClientQuotasResponseEntry(Struct):
+    entity: list[DescribeClientQuotasResponseEntity]
+    quotas: list[DescribeClientQuotasResponseQuota]
+
+
+class DescribeClientQuotasResponse(Struct, flexible="1+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None
+    entries: list[DescribeClientQuotasResponseEntry] | None
+
+
+class AlterClientQuotasRequestEntity(Struct):
+    entity_type: str
+    entity_name: str | None
+
+
+class AlterClientQuotasRequestOp(Struct):
+    key: str
+    value: float
+    remove: bool
+
+
+class AlterClientQuotasRequestEntry(Struct):
+    entity: list[AlterClientQuotasRequestEntity]
+    ops: list[AlterClientQuotasRequestOp]
+
+
+class AlterClientQuotasRequest(Struct, flexible="1+"):
+    entries: list[AlterClientQuotasRequestEntry]
+    validate_only: bool
+
+
+class AlterClientQuotasResponseEntity(Struct):
+    entity_type: str
+    entity_name: str | None
+
+
+class AlterClientQuotasResponseEntry(Struct):
+    error_code: Int16
+    error_message: str | None
+    entity: list[AlterClientQuotasResponseEntity]
+
+
+class AlterClientQuotasResponse(Struct, flexible="1+"):
+    throttle_time_ms: Int32
+    entries: list[AlterClientQuotasResponseEntry]

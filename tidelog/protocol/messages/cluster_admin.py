@@ -4,203 +4,269 @@ Declarations only. Source: the JSON definitions of the same names (KIP-113, KIP-
 KIP-584, KIP-595, KIP-631, KIP-827, KIP-836, KIP-853, KIP-1142).
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, by_partition, message, structs
+from uuid import UUID
 
-_THROTTLE = Field("throttle_time_ms", "int32")
-_TIMEOUT = Field("timeout_ms", "int32", default=60_000)
-ALTER_REPLICA_LOG_DIRS_REQUEST = message(
-    "AlterReplicaLogDirsRequest",
-    "2+",
-    structs(
-        "dirs",
-        Field("path", "string"),
-        structs("topics", Field("name", "string"), Field("partitions", "[]int32")),
-    ),
-)
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Struct, Uint16, field
+from tidelog.protocol.types import LeaderEpoch, Offset, TimestampMs
 
-ALTER_REPLICA_LOG_DIRS_RESPONSE = message(
-    "AlterReplicaLogDirsResponse",
-    "2+",
-    _THROTTLE,
-    structs(
-        "results",
-        Field("topic_name", "string"),
-        structs("partitions", Field("partition_index", "int32"), Field("error_code", "int16")),
-    ),
-)
 
-DESCRIBE_LOG_DIRS_REQUEST = message(
-    "DescribeLogDirsRequest",
-    "2+",
-    structs("topics", Field("topic", "string"), Field("partitions", "[]int32"), nullable="0+"),
-)
+class AlterReplicaLogDirsRequestTopic(Struct):
+    name: str
+    partitions: list[Int32]
 
-DESCRIBE_LOG_DIRS_RESPONSE = message(
-    "DescribeLogDirsResponse",
-    "2+",
-    _THROTTLE,
-    Field("error_code", "int16", "3+", ignorable=True),
-    structs(
-        "results",
-        Field("error_code", "int16"),
-        Field("log_dir", "string"),
-        by_partition(
-            Field("partition_size", "int64"), Field("offset_lag", "int64"), Field("is_future_key", "bool")
-        ),
-        Field("total_bytes", "int64", "4+", default=-1, ignorable=True),
-        Field("usable_bytes", "int64", "4+", default=-1, ignorable=True),
-    ),
-)
 
-ELECT_LEADERS_REQUEST = message(
-    "ElectLeadersRequest",
-    "2+",
-    Field("election_type", "int8", "1+"),
-    structs("topic_partitions", Field("topic", "string"), Field("partitions", "[]int32"), nullable="0+"),
-    _TIMEOUT,
-)
+class AlterReplicaLogDirsRequestDir(Struct):
+    path: str
+    topics: list[AlterReplicaLogDirsRequestTopic]
 
-ELECT_LEADERS_RESPONSE = message(
-    "ElectLeadersResponse",
-    "2+",
-    _THROTTLE,
-    Field("error_code", "int16", "1+", ignorable=True),
-    structs(
-        "replica_election_results",
-        Field("topic", "string"),
-        structs("partition_result", Field("partition_id", "int32"), *ERROR),
-    ),
-)
 
-ALTER_PARTITION_REASSIGNMENTS_REQUEST = message(
-    "AlterPartitionReassignmentsRequest",
-    "0+",
-    _TIMEOUT,
-    Field("allow_replication_factor_change", "bool", "1+", default=True),
-    by_partition(Field("replicas", "[]int32", nullable="0+", default=None)),
-)
+class AlterReplicaLogDirsRequest(Struct, flexible="2+"):
+    dirs: list[AlterReplicaLogDirsRequestDir]
 
-ALTER_PARTITION_REASSIGNMENTS_RESPONSE = message(
-    "AlterPartitionReassignmentsResponse",
-    "0+",
-    _THROTTLE,
-    Field("allow_replication_factor_change", "bool", "1+", default=True, ignorable=True),
-    *ERROR,
-    structs(
-        "responses", Field("name", "string"), structs("partitions", Field("partition_index", "int32"), *ERROR)
-    ),
-)
 
-LIST_PARTITION_REASSIGNMENTS_REQUEST = message(
-    "ListPartitionReassignmentsRequest",
-    "0+",
-    _TIMEOUT,
-    structs(
-        "topics", Field("name", "string"), Field("partition_indexes", "[]int32"), nullable="0+", default=None
-    ),
-)
+class AlterReplicaLogDirsResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
 
-LIST_PARTITION_REASSIGNMENTS_RESPONSE = message(
-    "ListPartitionReassignmentsResponse",
-    "0+",
-    _THROTTLE,
-    *ERROR,
-    by_partition(
-        Field("replicas", "[]int32"),
-        Field("adding_replicas", "[]int32"),
-        Field("removing_replicas", "[]int32"),
-    ),
-)
 
-LIST_CONFIG_RESOURCES_REQUEST = message(
-    "ListConfigResourcesRequest", "0+", Field("resource_types", "[]int8", "1+")
-)
+class AlterReplicaLogDirsResponseResult(Struct):
+    topic_name: str
+    partitions: list[AlterReplicaLogDirsResponsePartition]
 
-LIST_CONFIG_RESOURCES_RESPONSE = message(
-    "ListConfigResourcesResponse",
-    "0+",
-    _THROTTLE,
-    Field("error_code", "int16"),
-    structs(
-        "config_resources",
-        Field("resource_name", "string"),
-        Field("resource_type", "int8", "1+", default=16, ignorable=True),
-    ),
-)
 
-_QUORUM_REPLICA = (
-    Field("replica_id", "int32"),
-    Field("replica_directory_id", "uuid", "2+", ignorable=True),
-    Field("log_end_offset", "int64"),
-    Field("last_fetch_timestamp", "int64", "1+", default=-1, ignorable=True),
-    Field("last_caught_up_timestamp", "int64", "1+", default=-1, ignorable=True),
-)
+class AlterReplicaLogDirsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    results: list[AlterReplicaLogDirsResponseResult]
 
-DESCRIBE_QUORUM_REQUEST = message(
-    "DescribeQuorumRequest",
-    "0+",
-    structs(
-        "topics", Field("topic_name", "string"), structs("partitions", Field("partition_index", "int32"))
-    ),
-)
 
-DESCRIBE_QUORUM_RESPONSE = message(
-    "DescribeQuorumResponse",
-    "0+",
-    Field("error_code", "int16"),
-    Field("error_message", "string", "2+", nullable="2+", ignorable=True),
-    structs(
-        "topics",
-        Field("topic_name", "string"),
-        structs(
-            "partitions",
-            Field("partition_index", "int32"),
-            Field("error_code", "int16"),
-            Field("error_message", "string", "2+", nullable="2+", ignorable=True),
-            Field("leader_id", "int32"),
-            Field("leader_epoch", "int32"),
-            Field("high_watermark", "int64"),
-            structs("current_voters", *_QUORUM_REPLICA),
-            structs("observers", *_QUORUM_REPLICA),
-        ),
-    ),
-    structs(
-        "nodes",
-        Field("node_id", "int32", "2+"),
-        structs(
-            "listeners",
-            Field("name", "string", "2+"),
-            Field("host", "string", "2+"),
-            Field("port", "uint16", "2+"),
-            versions="2+",
-        ),
-        ignorable=True,
-        versions="2+",
-    ),
-)
+class DescribeLogDirsRequestTopic(Struct):
+    topic: str
+    partitions: list[Int32]
 
-UPDATE_FEATURES_REQUEST = message(
-    "UpdateFeaturesRequest",
-    "0+",
-    _TIMEOUT,
-    structs(
-        "feature_updates",
-        Field("feature", "string"),
-        Field("max_version_level", "int16"),
-        Field("allow_downgrade", "bool", "0"),
-        Field("upgrade_type", "int8", "1+", default=1),
-    ),
-    Field("validate_only", "bool", "1+"),
-)
 
-UPDATE_FEATURES_RESPONSE = message(
-    "UpdateFeaturesResponse",
-    "0+",
-    _THROTTLE,
-    *ERROR,
-    structs("results", Field("feature", "string"), *ERROR, ignorable=True, versions="0-1"),
-)
+class DescribeLogDirsRequest(Struct, flexible="2+"):
+    topics: list[DescribeLogDirsRequestTopic] | None
 
-UNREGISTER_BROKER_REQUEST = message("UnregisterBrokerRequest", "0+", Field("broker_id", "int32"))
 
-UNREGISTER_BROKER_RESPONSE = message("UnregisterBrokerResponse", "0+", _THROTTLE, *ERROR)
+class DescribeLogDirsResponsePartition(Struct):
+    partition_index: Int32
+    partition_size: Int64
+    offset_lag: Int64
+    is_future_key: bool
+
+
+class DescribeLogDirsResponseTopic(Struct):
+    name: str
+    partitions: list[DescribeLogDirsResponsePartition]
+
+
+class DescribeLogDirsResponseResult(Struct):
+    error_code: Int16
+    log_dir: str
+    topics: list[DescribeLogDirsResponseTopic]
+    total_bytes: Int64 = field("4+", default=-1, ignorable=True)
+    usable_bytes: Int64 = field("4+", default=-1, ignorable=True)
+
+
+class DescribeLogDirsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    error_code: Int16 = field("3+", ignorable=True)
+    results: list[DescribeLogDirsResponseResult]
+
+
+class ElectLeadersRequestTopicPartition(Struct):
+    topic: str
+    partitions: list[Int32]
+
+
+class ElectLeadersRequest(Struct, flexible="2+"):
+    election_type: Int8 = field("1+")
+    topic_partitions: list[ElectLeadersRequestTopicPartition] | None
+    timeout_ms: Int32 = field(default=60_000)
+
+
+class ElectLeadersResponsePartitionResult(Struct):
+    partition_id: Int32
+    error_code: Int16
+    error_message: str | None
+
+
+class ElectLeadersResponseReplicaElectionResult(Struct):
+    topic: str
+    partition_result: list[ElectLeadersResponsePartitionResult]
+
+
+class ElectLeadersResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    error_code: Int16 = field("1+", ignorable=True)
+    replica_election_results: list[ElectLeadersResponseReplicaElectionResult]
+
+
+class AlterPartitionReassignmentsRequestPartition(Struct):
+    partition_index: Int32
+    replicas: list[Int32] | None = field(default=None)
+
+
+class AlterPartitionReassignmentsRequestTopic(Struct):
+    name: str
+    partitions: list[AlterPartitionReassignmentsRequestPartition]
+
+
+class AlterPartitionReassignmentsRequest(Struct, flexible="0+"):
+    timeout_ms: Int32 = field(default=60_000)
+    allow_replication_factor_change: bool = field("1+", default=True)
+    topics: list[AlterPartitionReassignmentsRequestTopic]
+
+
+class AlterPartitionReassignmentsResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    error_message: str | None
+
+
+class AlterPartitionReassignmentsResponseResponse(Struct):
+    name: str
+    partitions: list[AlterPartitionReassignmentsResponsePartition]
+
+
+class AlterPartitionReassignmentsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    allow_replication_factor_change: bool = field("1+", default=True, ignorable=True)
+    error_code: Int16
+    error_message: str | None
+    responses: list[AlterPartitionReassignmentsResponseResponse]
+
+
+class ListPartitionReassignmentsRequestTopic(Struct):
+    name: str
+    partition_indexes: list[Int32]
+
+
+class ListPartitionReassignmentsRequest(Struct, flexible="0+"):
+    timeout_ms: Int32 = field(default=60_000)
+    topics: list[ListPartitionReassignmentsRequestTopic] | None = field(default=None)
+
+
+class ListPartitionReassignmentsResponsePartition(Struct):
+    partition_index: Int32
+    replicas: list[Int32]
+    adding_replicas: list[Int32]
+    removing_replicas: list[Int32]
+
+
+class ListPartitionReassignmentsResponseTopic(Struct):
+    name: str
+    partitions: list[ListPartitionReassignmentsResponsePartition]
+
+
+class ListPartitionReassignmentsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None
+    topics: list[ListPartitionReassignmentsResponseTopic]
+
+
+class ListConfigResourcesRequest(Struct, flexible="0+"):
+    resource_types: list[Int8] = field("1+")
+
+
+class ListConfigResourcesResponseConfigResource(Struct):
+    resource_name: str
+    resource_type: Int8 = field("1+", default=16, ignorable=True)
+
+
+class ListConfigResourcesResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    config_resources: list[ListConfigResourcesResponseConfigResource]
+
+
+class DescribeQuorumRequestPartition(Struct):
+    partition_index: Int32
+
+
+class DescribeQuorumRequestTopic(Struct):
+    topic_name: str
+    partitions: list[DescribeQuorumRequestPartition]
+
+
+class DescribeQuorumRequest(Struct, flexible="0+"):
+    topics: list[DescribeQuorumRequestTopic]
+
+
+class DescribeQuorumResponseCurrentVoter(Struct):
+    replica_id: Int32
+    replica_directory_id: UUID = field("2+", ignorable=True)
+    log_end_offset: Offset
+    last_fetch_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)
+    last_caught_up_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)
+
+
+class DescribeQuorumResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    error_message: str | None = field("2+", ignorable=True)
+    leader_id: Int32
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    current_voters: list[DescribeQuorumResponseCurrentVoter]
+    observers: list[DescribeQuorumResponseCurrentVoter]
+
+
+class DescribeQuorumResponseTopic(Struct):
+    topic_name: str
+    partitions: list[DescribeQuorumResponsePartition]
+
+
+class DescribeQuorumResponseListener(Struct):
+    name: str = field("2+")
+    host: str = field("2+")
+    port: Uint16 = field("2+")
+
+
+class DescribeQuorumResponseNode(Struct):
+    node_id: Int32 = field("2+")
+    listeners: list[DescribeQuorumResponseListener] = field("2+")
+
+
+class DescribeQuorumResponse(Struct, flexible="0+"):
+    error_code: Int16
+    error_message: str | None = field("2+", ignorable=True)
+    topics: list[DescribeQuorumResponseTopic]
+    nodes: list[DescribeQuorumResponseNode] = field("2+", ignorable=True)
+
+
+class UpdateFeaturesRequestFeatureUpdate(Struct):
+    feature: str
+    max_version_level: Int16
+    allow_downgrade: bool = field("0")
+    upgrade_type: Int8 = field("1+", default=1)
+
+
+class UpdateFeaturesRequest(Struct, flexible="0+"):
+    timeout_ms: Int32 = field(default=60_000)
+    feature_updates: list[UpdateFeaturesRequestFeatureUpdate]
+    validate_only: bool = field("1+")
+
+
+class UpdateFeaturesResponseResult(Struct):
+    feature: str
+    error_code: Int16
+    error_message: str | None
+
+
+class UpdateFeaturesResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None
+    results: list[UpdateFeaturesResponseResult] = field("0-1", ignorable=True)
+
+
+class UnregisterBrokerRequest(Struct, flexible="0+"):
+    broker_id: Int32
+
+
+class UnregisterBrokerResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None

@@ -3,20 +3,21 @@
 Declarations only.
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, message
+from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
 
-ASK_CONSOLE_REQUEST = message(
-    "AskConsoleRequest",
-    "0+",
-    Field("user", "string"),
-    Field("host", "string"),
-    Field("method", "string"),
-    Field("path", "string"),
-    Field("parameters", "bytes"),
-    Field("limit", "int32", default=-1),
-    Field("stream_id", "int64", default=-1),
-)
 
-ASK_CONSOLE_RESPONSE = message(
-    "AskConsoleResponse", "0+", *ERROR, Field("stream_id", "int64", default=-1), Field("answer", "bytes")
-)
+class AskConsoleRequest(Struct, flexible="0+"):
+    user: str
+    host: str
+    method: str
+    path: str
+    parameters: bytes
+    limit: Int32 = field(default=-1)
+    stream_id: Int64 = field(default=-1)
+
+
+class AskConsoleResponse(Struct, flexible="0+"):
+    error_code: Int16
+    error_message: str | None
+    stream_id: Int64 = field(default=-1)
+    answer: bytes

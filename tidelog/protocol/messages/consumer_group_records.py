@@ -6,91 +6,116 @@ Declarations only. A record's key and value each begin with an int16 version, se
 Source: the JSON definitions of the same names in Kafka's group coordinator (KIP-848, KIP-1101).
 """
 
-from tidelog.protocol.messages.declaration import Field, Message, message, struct, structs
+from uuid import UUID
 
-_TOPIC_PARTITIONS = (Field("topic_id", "uuid"), Field("partitions", "[]int32"))
-
-
-def _group_key(name: str, version: int) -> Message:
-    return message(name, "", Field("group_id", "string", str(version)))
+from tidelog.protocol.messages.declaration import Int8, Int32, Int64, Struct, field
+from tidelog.protocol.types import TimestampMs
 
 
-def _member_key(name: str, version: int) -> Message:
-    group_key = _group_key(name, version)
-    return group_key._replace(fields=(*group_key.fields, Field("member_id", "string", str(version))))
+class ConsumerGroupMetadataKey(Struct):
+    group_id: str = field("3")
 
 
-CONSUMER_GROUP_METADATA_KEY = _group_key("ConsumerGroupMetadataKey", 3)
-CONSUMER_GROUP_METADATA_VALUE = message(
-    "ConsumerGroupMetadataValue", "0+", Field("epoch", "int32"), Field("metadata_hash", "int64", tag=0)
-)
+class ConsumerGroupMetadataValue(Struct, flexible="0+"):
+    epoch: Int32
+    metadata_hash: Int64 = field(tag=0)
 
-CONSUMER_GROUP_PARTITION_METADATA_KEY = _group_key("ConsumerGroupPartitionMetadataKey", 4)
-CONSUMER_GROUP_PARTITION_METADATA_VALUE = message(
-    "ConsumerGroupPartitionMetadataValue",
-    "0+",
-    structs(
-        "topics",
-        Field("topic_id", "uuid"),
-        Field("topic_name", "string"),
-        Field("num_partitions", "int32"),
-        structs("partition_metadata", Field("partition", "int32"), Field("racks", "[]string")),
-    ),
-)
 
-CONSUMER_GROUP_MEMBER_METADATA_KEY = _member_key("ConsumerGroupMemberMetadataKey", 5)
-CONSUMER_GROUP_MEMBER_METADATA_VALUE = message(
-    "ConsumerGroupMemberMetadataValue",
-    "0+",
-    Field("instance_id", "string", nullable="0+"),
-    Field("rack_id", "string", nullable="0+"),
-    Field("client_id", "string"),
-    Field("client_host", "string"),
-    Field("subscribed_topic_names", "[]string"),
-    Field("subscribed_topic_regex", "string", nullable="0+"),
-    Field("rebalance_timeout_ms", "int32", default=-1),
-    Field("server_assignor", "string", nullable="0+"),
-    struct(
-        "classic_member_metadata",
-        Field("session_timeout_ms", "int32"),
-        structs("supported_protocols", Field("name", "string"), Field("metadata", "bytes")),
-        nullable="0+",
-        default=None,
-        tag=0,
-    ),
-)
+class ConsumerGroupPartitionMetadataKey(Struct):
+    group_id: str = field("4")
 
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = _group_key("ConsumerGroupTargetAssignmentMetadataKey", 6)
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = message(
-    "ConsumerGroupTargetAssignmentMetadataValue", "0+", Field("assignment_epoch", "int32")
-)
 
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = _member_key("ConsumerGroupTargetAssignmentMemberKey", 7)
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = message(
-    "ConsumerGroupTargetAssignmentMemberValue", "0+", structs("topic_partitions", *_TOPIC_PARTITIONS)
-)
+class ConsumerGroupPartitionMetadataValuePartitionMetadata(Struct):
+    partition: Int32
+    racks: list[str]
 
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = _member_key("ConsumerGroupCurrentMemberAssignmentKey", 8)
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = message(
-    "ConsumerGroupCurrentMemberAssignmentValue",
-    "0+",
-    Field("member_epoch", "int32"),
-    Field("previous_member_epoch", "int32"),
-    Field("state", "int8"),
-    structs("assigned_partitions", *_TOPIC_PARTITIONS),
-    structs("partitions_pending_revocation", *_TOPIC_PARTITIONS),
-)
 
-CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = message(
-    "ConsumerGroupRegularExpressionKey",
-    "",
-    Field("group_id", "string", "16"),
-    Field("regular_expression", "string", "16"),
-)
-CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = message(
-    "ConsumerGroupRegularExpressionValue",
-    "0+",
-    Field("topics", "[]string"),
-    Field("version", "int64"),
-    Field("timestamp", "int64"),
-)
+class ConsumerGroupPartitionMetadataValueTopic(Struct):
+    topic_id: UUID
+    topic_name: str
+    num_partitions: Int32
+    partition_metadata: list[ConsumerGroupPartitionMetadataValuePartitionMetadata]
+
+
+class ConsumerGroupPartitionMetadataValue(Struct, flexible="0+"):
+    topics: list[ConsumerGroupPartitionMetadataValueTopic]
+
+
+class ConsumerGroupMemberMetadataKey(Struct):
+    group_id: str = field("5")
+    member_id: str = field("5")
+
+
+class ConsumerGroupMemberMetadataValueSupportedProtocol(Struct):
+    name: str
+    metadata: bytes
+
+
+class ConsumerGroupMemberMetadataValueClassicMemberMetadata(Struct):
+    session_timeout_ms: Int32
+    supported_protocols: list[ConsumerGroupMemberMetadataValueSupportedProtocol]
+
+
+class ConsumerGroupMemberMetadataValue(Struct, flexible="0+"):
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: Int32 = field(default=-1)
+    server_assignor: str | None
+    classic_member_metadata: ConsumerGroupMemberMetadataValueClassicMemberMetadata | None = field(
+        default=None, tag=0
+    )
+
+
+class ConsumerGroupTargetAssignmentMetadataKey(Struct):
+    group_id: str = field("6")
+
+
+class ConsumerGroupTargetAssignmentMetadataValue(Struct, flexible="0+"):
+    assignment_epoch: Int32
+
+
+class ConsumerGroupTargetAssignmentMemberKey(Struct):
+    group_id: str = field("7")
+    member_id: str = field("7")
+
+
+class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
+
+
+class ConsumerGroupTargetAssignmentMemberValue(Struct, flexible="0+"):
+    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValueTopicPartition]
+
+
+class ConsumerGroupCurrentMemberAssignmentKey(Struct):
+    group_id: str = field("8")
+    member_id: str = field("8")
+
+
+class ConsumerGroupCurrentMemberAssignmentValueAssignedPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Struct, flexible="0+"):
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValueAssignedPartition]
+    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValueAssignedPartition]
+
+
+class ConsumerGroupRegularExpressionKey(Struct):
+    group_id: str = field("16")
+    regular_expression: str = field("16")
+
+
+class ConsumerGroupRegularExpressionValue(Struct, flexible="0+"):
+    topics: list[str]
+    version: Int64
+    timestamp: TimestampMs

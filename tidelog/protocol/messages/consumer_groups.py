@@ -3,79 +3,89 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-848, KIP-1099).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, struct, structs
+from uuid import UUID
 
-_TOPIC_PARTITIONS = (Field("topic_id", "uuid"), Field("partitions", "[]int32"))
-_DESCRIBED_ASSIGNMENT = (
-    structs(
-        "topic_partitions",
-        Field("topic_id", "uuid"),
-        Field("topic_name", "string"),
-        Field("partitions", "[]int32"),
-    ),
-)
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
 
-CONSUMER_GROUP_HEARTBEAT_REQUEST = message(
-    "ConsumerGroupHeartbeatRequest",
-    "0+",
-    Field("group_id", "string"),
-    Field("member_id", "string"),
-    Field("member_epoch", "int32"),
-    Field("instance_id", "string", nullable="0+", default=None),
-    Field("rack_id", "string", nullable="0+", default=None),
-    Field("rebalance_timeout_ms", "int32", default=-1),
-    Field("subscribed_topic_names", "[]string", nullable="0+", default=None),
-    Field("subscribed_topic_regex", "string", "1+", nullable="1+", default=None),
-    Field("server_assignor", "string", nullable="0+", default=None),
-    structs("topic_partitions", *_TOPIC_PARTITIONS, nullable="0+", default=None),
-)
 
-CONSUMER_GROUP_HEARTBEAT_RESPONSE = message(
-    "ConsumerGroupHeartbeatResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    Field("error_code", "int16"),
-    Field("error_message", "string", nullable="0+", default=None),
-    Field("member_id", "string", nullable="0+", default=None),
-    Field("member_epoch", "int32"),
-    Field("heartbeat_interval_ms", "int32"),
-    struct("assignment", structs("topic_partitions", *_TOPIC_PARTITIONS), nullable="0+", default=None),
-)
+class ConsumerGroupHeartbeatRequestTopicPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
 
-CONSUMER_GROUP_DESCRIBE_REQUEST = message(
-    "ConsumerGroupDescribeRequest",
-    "0+",
-    Field("group_ids", "[]string"),
-    Field("include_authorized_operations", "bool"),
-)
 
-CONSUMER_GROUP_DESCRIBE_RESPONSE = message(
-    "ConsumerGroupDescribeResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "groups",
-        Field("error_code", "int16"),
-        Field("error_message", "string", nullable="0+", default=None),
-        Field("group_id", "string"),
-        Field("group_state", "string"),
-        Field("group_epoch", "int32"),
-        Field("assignment_epoch", "int32"),
-        Field("assignor_name", "string"),
-        structs(
-            "members",
-            Field("member_id", "string"),
-            Field("instance_id", "string", nullable="0+", default=None),
-            Field("rack_id", "string", nullable="0+", default=None),
-            Field("member_epoch", "int32"),
-            Field("client_id", "string"),
-            Field("client_host", "string"),
-            Field("subscribed_topic_names", "[]string"),
-            Field("subscribed_topic_regex", "string", nullable="0+", default=None),
-            struct("assignment", *_DESCRIBED_ASSIGNMENT),
-            struct("target_assignment", *_DESCRIBED_ASSIGNMENT),
-            Field("member_type", "int8", "1+", default=-1, ignorable=True),
-        ),
-        Field("authorized_operations", "int32", default=-2147483648),
-    ),
-)
+class ConsumerGroupHeartbeatRequest(Struct, flexible="0+"):
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    instance_id: str | None = field(default=None)
+    rack_id: str | None = field(default=None)
+    rebalance_timeout_ms: Int32 = field(default=-1)
+    subscribed_topic_names: list[str] | None = field(default=None)
+    subscribed_topic_regex: str | None = field("1+", default=None)
+    server_assignor: str | None = field(default=None)
+    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartition] | None = field(default=None)
+
+
+class ConsumerGroupHeartbeatResponseTopicPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
+
+
+class ConsumerGroupHeartbeatResponseAssignment(Struct):
+    topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartition]
+
+
+class ConsumerGroupHeartbeatResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    member_id: str | None = field(default=None)
+    member_epoch: Int32
+    heartbeat_interval_ms: Int32
+    assignment: ConsumerGroupHeartbeatResponseAssignment | None = field(default=None)
+
+
+class ConsumerGroupDescribeRequest(Struct, flexible="0+"):
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+
+class ConsumerGroupDescribeResponseTopicPartition(Struct):
+    topic_id: UUID
+    topic_name: str
+    partitions: list[Int32]
+
+
+class ConsumerGroupDescribeResponseAssignment(Struct):
+    topic_partitions: list[ConsumerGroupDescribeResponseTopicPartition]
+
+
+class ConsumerGroupDescribeResponseMember(Struct):
+    member_id: str
+    instance_id: str | None = field(default=None)
+    rack_id: str | None = field(default=None)
+    member_epoch: Int32
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    subscribed_topic_regex: str | None = field(default=None)
+    assignment: ConsumerGroupDescribeResponseAssignment
+    target_assignment: ConsumerGroupDescribeResponseAssignment
+    member_type: Int8 = field("1+", default=-1, ignorable=True)
+
+
+class ConsumerGroupDescribeResponseGroup(Struct):
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    group_id: str
+    group_state: str
+    group_epoch: Int32
+    assignment_epoch: Int32
+    assignor_name: str
+    members: list[ConsumerGroupDescribeResponseMember]
+    authorized_operations: Int32 = field(default=-2147483648)
+
+
+class ConsumerGroupDescribeResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    groups: list[ConsumerGroupDescribeResponseGroup]

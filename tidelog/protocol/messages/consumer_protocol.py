@@ -5,31 +5,39 @@ ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json (KIP-429, 
 data of Kafka's StickyAssignor (KIP-54, KIP-341).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int32, Struct, field
 
-_PARTITIONS = (Field("topic", "string"), Field("partitions", "[]int32"))
 
-CONSUMER_PROTOCOL_SUBSCRIPTION = message(
-    "ConsumerProtocolSubscription",
-    "",
-    Field("topics", "[]string"),
-    Field("user_data", "bytes", nullable="0+", default=None),
-    structs("owned_partitions", *_PARTITIONS, ignorable=True, versions="1+"),
-    Field("generation_id", "int32", "2+", default=-1, ignorable=True),
-    Field("rack_id", "string", "3+", nullable="3+", default=None, ignorable=True),
-)
+class ConsumerProtocolSubscriptionOwnedPartition(Struct):
+    topic: str
+    partitions: list[Int32]
 
-CONSUMER_PROTOCOL_ASSIGNMENT = message(
-    "ConsumerProtocolAssignment",
-    "",
-    structs("assigned_partitions", *_PARTITIONS),
-    Field("user_data", "bytes", nullable="0+", default=None),
-)
 
-# Version 0 ends before the generation.
-STICKY_ASSIGNOR_USER_DATA = message(
-    "StickyAssignorUserData",
-    "",
-    structs("previous_assignment", *_PARTITIONS),
-    Field("generation", "int32", "1+", default=-1, ignorable=True),
-)
+class ConsumerProtocolSubscription(Struct):
+    topics: list[str]
+    user_data: bytes | None = field(default=None)
+    owned_partitions: list[ConsumerProtocolSubscriptionOwnedPartition] = field("1+", ignorable=True)
+    generation_id: Int32 = field("2+", default=-1, ignorable=True)
+    rack_id: str | None = field("3+", default=None, ignorable=True)
+
+
+class ConsumerProtocolAssignmentAssignedPartition(Struct):
+    topic: str
+    partitions: list[Int32]
+
+
+class ConsumerProtocolAssignment(Struct):
+    assigned_partitions: list[ConsumerProtocolAssignmentAssignedPartition]
+    user_data: bytes | None = field(default=None)
+
+
+class StickyAssignorUserDataPreviousAssignment(Struct):
+    topic: str
+    partitions: list[Int32]
+
+
+class StickyAssignorUserData(Struct):
+    """Version 0 ends before the generation."""
+
+    previous_assignment: list[StickyAssignorUserDataPreviousAssignment]
+    generation: Int32 = field("1+", default=-1, ignorable=True)

@@ -1,16 +1,34 @@
-"""The types of a declaration: fields with version ranges, and messages that consist of them.
+"""The types of a declaration: classes of annotated fields, and the plain data that is read from them.
 
-Owns: `Field`, `Message`, the functions that declare them, and the meaning of a version range ("0+", "2-5",
-"3", "" for none).
+Owns: `Struct`, the base of each class; the types of numbers; `field`, a field's options; `DictOf`, the dict
+that encoding takes; `Field` and `Message`, which the emitter reads; and the meaning of a version range ("0+",
+"2-5", "3", "" for none).
 
-Invariants: plain immutable data, so importing every declaration is cheap. The default of a field without one
-is its type's zero: 0, False, "", b"", [], the zero uuid, or a struct of defaults.
+To a type checker a class is what decoding returns: every declared field is present. `DictOf[X]` is a dict of
+the fields of X, where a missing field gets its default (`tests/tidy/mypy_messages.py` tells mypy).
+
+Invariants: the import of a declaration reads no field; that is done when its first codec is made. The default
+of a field without one is its type's zero: 0, False, "", b"", [], the zero uuid, or a struct of defaults.
 
 Source: the schema format of Kafka's message definitions (clients/src/main/resources/common/message).
 """
 
-from functools import partial
-from typing import Final, NamedTuple
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
+from uuid import UUID
+
+from tidelog.protocol.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 
 
 class _Zero:
@@ -23,10 +41,61 @@ class _Zero:
 ZERO: Final = _Zero()
 """Default marker: the zero of the field's type."""
 
+Int8: TypeAlias = Annotated[int, "int8"]
+Int16: TypeAlias = Annotated[int, "int16"]
+Uint16: TypeAlias = Annotated[int, "uint16"]
+Int32: TypeAlias = Annotated[int, "int32"]
+Int64: TypeAlias = Annotated[int, "int64"]
+Records: TypeAlias = Annotated[bytes, "records"]
+_TYPES: Final[dict[Any, str]] = {
+    **{alias: get_args(alias)[1] for alias in (Int8, Int16, Uint16, Int32, Int64, Records)},
+    bool: "bool",
+    float: "float64",
+    str: "string",
+    bytes: "bytes",
+    UUID: "uuid",
+    Offset: "int64",
+    LeaderEpoch: "int32",
+    ProducerId: "int64",
+    ProducerEpoch: "int16",
+    TimestampMs: "int64",
+}
+
+
+class Struct:
+    """The base of messages and of the structs in them; `flexible`: the range of versions of a message with
+    compact lengths and tagged fields."""
+
+    flexible_versions = ""
+
+    def __init_subclass__(cls, flexible: str = "") -> None:
+        cls.flexible_versions = flexible
+
+
+class _Options(NamedTuple):
+    versions: str = "0+"
+    nullable: str | None = None
+    default: object = ZERO
+    ignorable: bool = False
+    tag: int | None = None
+
+
+def field(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: object = ZERO,
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> Any:
+    """What the type of a field does not say: its versions, and the options of `Field`. A value that
+    may be None may be null in all of them, if `nullable` does not name other ones."""
+    return _Options(versions, nullable, default, ignorable, tag)
+
 
 class Field(NamedTuple):
     """One field. `type` is a scalar ("int32", "string", "uuid", ...), "[]int32" for an array of scalars,
-    "struct" or "[]struct" with `fields` (see `struct` and `structs`).
+    "struct" or "[]struct" with `fields`.
 
     `nullable` is the range of versions in which the value (not an element) may be null. `tag` makes it a
     tagged field in all of its versions. `ignorable`: its value is dropped silently if the version lacks the
@@ -52,37 +121,6 @@ class Field(NamedTuple):
         return self.type.removeprefix("[]")
 
 
-def _nested(
-    kind: str,
-    name: str,
-    *fields: Field,
-    versions: str = "0+",
-    nullable: str = "",
-    default: object = ZERO,
-    ignorable: bool = False,
-    tag: int | None = None,
-) -> Field:
-    return Field(name, kind, versions, fields, nullable, default, ignorable, tag)
-
-
-struct: Final = partial(_nested, "struct")
-"""A field that is a struct: its name, the fields in it, then options of `Field`."""
-structs: Final = partial(_nested, "[]struct")
-"""A field that is an array of structs, declared as with `struct`."""
-
-
-def by_partition(*fields: Field) -> Field:
-    """The array `topics`, each with its `name` and its `partitions`: these have their index and `fields`."""
-    partitions = structs("partitions", Field("partition_index", "int32"), *fields)
-    return structs("topics", Field("name", "string"), partitions)
-
-
-ERROR: Final = (Field("error_code", "int16", "0+"), Field("error_message", "string", "0+", nullable="0+"))
-"""The two fields by which many answers say what failed; the message is null without an error."""
-ERROR_OR_NULL: Final = (ERROR[0], ERROR[1]._replace(default=None))
-"""As `ERROR`, where Kafka declares null as the default of the message."""
-
-
 class Message(NamedTuple):
     """One request or response: `flexible` is the range of versions with compact lengths and tagged fields."""
 
@@ -91,9 +129,39 @@ class Message(NamedTuple):
     fields: tuple[Field, ...]
 
 
-def message(name: str, flexible: str, *fields: Field) -> Message:
-    """Declare a `Message`."""
-    return Message(name, flexible, fields)
+def message_of(declaration: type[Struct]) -> Message:
+    """What the class declares."""
+    return Message(declaration.__name__, declaration.flexible_versions, _fields_of(declaration))
+
+
+def _fields_of(declaration: type[Struct]) -> tuple[Field, ...]:
+    options = vars(declaration)
+    return tuple(
+        _field(name, annotation, options.get(name, _Options()))
+        for name, annotation in declaration.__annotations__.items()
+    )
+
+
+def _field(name: str, annotation: Any, options: _Options) -> Field:
+    may_be_none = NoneType in get_args(annotation)
+    kind = get_args(annotation)[0] if may_be_none else annotation
+    prefix = "[]" if get_origin(kind) is list else ""
+    if prefix:
+        (kind,) = get_args(kind)
+    is_struct = isinstance(kind, type) and issubclass(kind, Struct)
+    nullable = options.nullable
+    if nullable is None:
+        nullable = options.versions if may_be_none else ""
+    return Field(
+        name,
+        prefix + ("struct" if is_struct else _TYPES[kind]),
+        options.versions,
+        _fields_of(kind) if is_struct else (),
+        nullable,
+        options.default,
+        options.ignorable,
+        options.tag,
+    )
 
 
 def version_in(version: int, versions: str) -> bool:
@@ -104,3 +172,10 @@ def version_in(version: int, versions: str) -> bool:
         return version >= int(versions[:-1])
     first, _, last = versions.partition("-")
     return int(first) <= version <= int(last or first)
+
+
+if TYPE_CHECKING:
+    _Declared = TypeVar("_Declared", bound=Struct)
+
+    class DictOf(Generic[_Declared]):
+        """A dict of the fields of a struct; see above."""

@@ -4,205 +4,240 @@ Declarations only; `protocol.hot` holds the hand-tuned twins of Fetch. Source: t
 same names (KIP-227, KIP-320, KIP-392, KIP-516, KIP-595, KIP-630, KIP-853, KIP-903, KIP-951, KIP-1166).
 """
 
-from tidelog.protocol.messages.declaration import Field, by_partition, message, struct, structs
-from tidelog.protocol.messages.produce import LEADER_ID_AND_EPOCH, NODE_ENDPOINT
+from uuid import UUID
 
-FETCH_REQUEST = message(
-    "FetchRequest",
-    "12+",
-    Field("cluster_id", "string", "12+", nullable="12+", default=None, ignorable=True, tag=0),
-    Field("replica_id", "int32", "0-14", default=-1),
-    struct(
-        "replica_state",
-        Field("replica_id", "int32", "15+", default=-1),
-        Field("replica_epoch", "int64", "15+", default=-1),
-        tag=1,
-        versions="15+",
-    ),
-    Field("max_wait_ms", "int32"),
-    Field("min_bytes", "int32"),
-    Field("max_bytes", "int32", "3+", default=0x7FFFFFFF, ignorable=True),
-    Field("isolation_level", "int8", "4+", ignorable=True),
-    Field("session_id", "int32", "7+", ignorable=True),
-    Field("session_epoch", "int32", "7+", default=-1, ignorable=True),
-    structs(
-        "topics",
-        Field("topic", "string", "0-12", ignorable=True),
-        Field("topic_id", "uuid", "13+", ignorable=True),
-        structs(
-            "partitions",
-            Field("partition", "int32"),
-            Field("current_leader_epoch", "int32", "9+", default=-1, ignorable=True),
-            Field("fetch_offset", "int64"),
-            Field("last_fetched_epoch", "int32", "12+", default=-1),
-            Field("log_start_offset", "int64", "5+", default=-1, ignorable=True),
-            Field("partition_max_bytes", "int32"),
-            Field("replica_directory_id", "uuid", "17+", ignorable=True, tag=0),
-            Field("high_watermark", "int64", "18+", default=0x7FFFFFFFFFFFFFFF, ignorable=True, tag=1),
-        ),
-    ),
-    structs(
-        "forgotten_topics_data",
-        Field("topic", "string", "7-12", ignorable=True),
-        Field("topic_id", "uuid", "13+", ignorable=True),
-        Field("partitions", "[]int32", "7+"),
-        versions="7+",
-    ),
-    Field("rack_id", "string", "11+", ignorable=True),
-)
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Records, Struct, Uint16, field
+from tidelog.protocol.types import LeaderEpoch, Offset, ProducerId, TimestampMs
 
-FETCH_RESPONSE = message(
-    "FetchResponse",
-    "12+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    Field("error_code", "int16", "7+", ignorable=True),
-    Field("session_id", "int32", "7+"),
-    structs(
-        "responses",
-        Field("topic", "string", "0-12", ignorable=True),
-        Field("topic_id", "uuid", "13+", ignorable=True),
-        structs(
-            "partitions",
-            Field("partition_index", "int32"),
-            Field("error_code", "int16"),
-            Field("high_watermark", "int64"),
-            Field("last_stable_offset", "int64", "4+", default=-1, ignorable=True),
-            Field("log_start_offset", "int64", "5+", default=-1, ignorable=True),
-            struct(
-                "diverging_epoch",
-                Field("epoch", "int32", "12+", default=-1),
-                Field("end_offset", "int64", "12+", default=-1),
-                tag=0,
-                versions="12+",
-            ),
-            struct("current_leader", *LEADER_ID_AND_EPOCH, tag=1, versions="12+"),
-            struct(
-                "snapshot_id",
-                Field("end_offset", "int64", default=-1),
-                Field("epoch", "int32", default=-1),
-                tag=2,
-                versions="12+",
-            ),
-            structs(
-                "aborted_transactions",
-                Field("producer_id", "int64", "4+"),
-                Field("first_offset", "int64", "4+"),
-                nullable="4+",
-                ignorable=True,
-                versions="4+",
-            ),
-            Field("preferred_read_replica", "int32", "11+", default=-1),
-            Field("records", "records", nullable="0+"),
-        ),
-    ),
-    structs("node_endpoints", *NODE_ENDPOINT, tag=0, versions="16+"),
-)
 
-LIST_OFFSETS_REQUEST = message(
-    "ListOffsetsRequest",
-    "6+",
-    Field("replica_id", "int32"),
-    Field("isolation_level", "int8", "2+"),
-    by_partition(
-        Field("current_leader_epoch", "int32", "4+", default=-1, ignorable=True), Field("timestamp", "int64")
-    ),
-    Field("timeout_ms", "int32", "10+", ignorable=True),
-)
+class FetchRequestReplicaState(Struct):
+    replica_id: Int32 = field("15+", default=-1)
+    replica_epoch: Int64 = field("15+", default=-1)
 
-# Kafka declares leader_epoch as not ignorable, and its broker's code omits it below version 4. Here a handler
-# answers the same values for every version, so an older version may drop it.
-LIST_OFFSETS_RESPONSE = message(
-    "ListOffsetsResponse",
-    "6+",
-    Field("throttle_time_ms", "int32", "2+", ignorable=True),
-    by_partition(
-        Field("error_code", "int16"),
-        Field("timestamp", "int64", "1+", default=-1),
-        Field("offset", "int64", "1+", default=-1),
-        Field("leader_epoch", "int32", "4+", default=-1, ignorable=True),
-    ),
-)
 
-OFFSET_FOR_LEADER_EPOCH_REQUEST = message(
-    "OffsetForLeaderEpochRequest",
-    "4+",
-    Field("replica_id", "int32", "3+", default=-2, ignorable=True),
-    structs(
-        "topics",
-        Field("topic", "string"),
-        structs(
-            "partitions",
-            Field("partition", "int32"),
-            Field("current_leader_epoch", "int32", "2+", default=-1, ignorable=True),
-            Field("leader_epoch", "int32"),
-        ),
-    ),
-)
+class FetchRequestPartition(Struct):
+    partition: Int32
+    current_leader_epoch: LeaderEpoch = field("9+", default=-1, ignorable=True)
+    fetch_offset: Offset
+    last_fetched_epoch: Int32 = field("12+", default=-1)
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)
+    partition_max_bytes: Int32
+    replica_directory_id: UUID = field("17+", ignorable=True, tag=0)
+    high_watermark: Offset = field("18+", default=0x7FFFFFFFFFFFFFFF, ignorable=True, tag=1)
 
-OFFSET_FOR_LEADER_EPOCH_RESPONSE = message(
-    "OffsetForLeaderEpochResponse",
-    "4+",
-    Field("throttle_time_ms", "int32", "2+", ignorable=True),
-    structs(
-        "topics",
-        Field("topic", "string"),
-        structs(
-            "partitions",
-            Field("error_code", "int16"),
-            Field("partition", "int32"),
-            Field("leader_epoch", "int32", "1+", default=-1, ignorable=True),
-            Field("end_offset", "int64", default=-1),
-        ),
-    ),
-)
 
-_SNAPSHOT_ID = struct("snapshot_id", Field("end_offset", "int64"), Field("epoch", "int32"))
+class FetchRequestTopic(Struct):
+    topic: str = field("0-12", ignorable=True)
+    topic_id: UUID = field("13+", ignorable=True)
+    partitions: list[FetchRequestPartition]
 
-FETCH_SNAPSHOT_REQUEST = message(
-    "FetchSnapshotRequest",
-    "0+",
-    Field("cluster_id", "string", nullable="0+", default=None, ignorable=True, tag=0),
-    Field("replica_id", "int32", default=-1),
-    Field("max_bytes", "int32", default=0x7FFFFFFF),
-    structs(
-        "topics",
-        Field("name", "string"),
-        structs(
-            "partitions",
-            Field("partition", "int32"),
-            Field("current_leader_epoch", "int32"),
-            _SNAPSHOT_ID,
-            Field("position", "int64"),
-            Field("replica_directory_id", "uuid", "1+", ignorable=True, tag=0),
-        ),
-    ),
-)
 
-FETCH_SNAPSHOT_RESPONSE = message(
-    "FetchSnapshotResponse",
-    "0+",
-    Field("throttle_time_ms", "int32", ignorable=True),
-    Field("error_code", "int16"),
-    structs(
-        "topics",
-        Field("name", "string"),
-        structs(
-            "partitions",
-            Field("index", "int32"),
-            Field("error_code", "int16"),
-            _SNAPSHOT_ID,
-            struct("current_leader", *LEADER_ID_AND_EPOCH, tag=0),
-            Field("size", "int64"),
-            Field("position", "int64"),
-            Field("unaligned_records", "records"),
-        ),
-    ),
-    structs(
-        "node_endpoints",
-        Field("node_id", "int32"),
-        Field("host", "string"),
-        Field("port", "uint16"),
-        tag=0,
-        versions="1+",
-    ),
-)
+class FetchRequestForgottenTopicsData(Struct):
+    topic: str = field("7-12", ignorable=True)
+    topic_id: UUID = field("13+", ignorable=True)
+    partitions: list[Int32] = field("7+")
+
+
+class FetchRequest(Struct, flexible="12+"):
+    cluster_id: str | None = field("12+", default=None, ignorable=True, tag=0)
+    replica_id: Int32 = field("0-14", default=-1)
+    replica_state: FetchRequestReplicaState = field("15+", tag=1)
+    max_wait_ms: Int32
+    min_bytes: Int32
+    max_bytes: Int32 = field("3+", default=0x7FFFFFFF, ignorable=True)
+    isolation_level: Int8 = field("4+", ignorable=True)
+    session_id: Int32 = field("7+", ignorable=True)
+    session_epoch: Int32 = field("7+", default=-1, ignorable=True)
+    topics: list[FetchRequestTopic]
+    forgotten_topics_data: list[FetchRequestForgottenTopicsData] = field("7+")
+    rack_id: str = field("11+", ignorable=True)
+
+
+class FetchResponseDivergingEpoch(Struct):
+    epoch: Int32 = field("12+", default=-1)
+    end_offset: Offset = field("12+", default=-1)
+
+
+class FetchResponseCurrentLeader(Struct):
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: LeaderEpoch = field(default=-1)
+
+
+class FetchResponseSnapshotId(Struct):
+    end_offset: Offset = field(default=-1)
+    epoch: Int32 = field(default=-1)
+
+
+class FetchResponseAbortedTransaction(Struct):
+    producer_id: ProducerId = field("4+")
+    first_offset: Offset = field("4+")
+
+
+class FetchResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    high_watermark: Offset
+    last_stable_offset: Offset = field("4+", default=-1, ignorable=True)
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)
+    diverging_epoch: FetchResponseDivergingEpoch = field("12+", tag=0)
+    current_leader: FetchResponseCurrentLeader = field("12+", tag=1)
+    snapshot_id: FetchResponseSnapshotId = field("12+", tag=2)
+    aborted_transactions: list[FetchResponseAbortedTransaction] | None = field("4+", ignorable=True)
+    preferred_read_replica: Int32 = field("11+", default=-1)
+    records: Records | None
+
+
+class FetchResponseResponse(Struct):
+    topic: str = field("0-12", ignorable=True)
+    topic_id: UUID = field("13+", ignorable=True)
+    partitions: list[FetchResponsePartition]
+
+
+class FetchResponseNodeEndpoint(Struct):
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = field(default=None)
+
+
+class FetchResponse(Struct, flexible="12+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("7+", ignorable=True)
+    session_id: Int32 = field("7+")
+    responses: list[FetchResponseResponse]
+    node_endpoints: list[FetchResponseNodeEndpoint] = field("16+", tag=0)
+
+
+class ListOffsetsRequestPartition(Struct):
+    partition_index: Int32
+    current_leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)
+    timestamp: TimestampMs
+
+
+class ListOffsetsRequestTopic(Struct):
+    name: str
+    partitions: list[ListOffsetsRequestPartition]
+
+
+class ListOffsetsRequest(Struct, flexible="6+"):
+    replica_id: Int32
+    isolation_level: Int8 = field("2+")
+    topics: list[ListOffsetsRequestTopic]
+    timeout_ms: Int32 = field("10+", ignorable=True)
+
+
+class ListOffsetsResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    timestamp: TimestampMs = field("1+", default=-1)
+    offset: Offset = field("1+", default=-1)
+    leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)
+
+
+class ListOffsetsResponseTopic(Struct):
+    name: str
+    partitions: list[ListOffsetsResponsePartition]
+
+
+class ListOffsetsResponse(Struct, flexible="6+"):
+    """Kafka declares leader_epoch as not ignorable, and its broker's code omits it below version 4. Here a
+    handler answers the same values for every version, so an older version may drop it."""
+
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[ListOffsetsResponseTopic]
+
+
+class OffsetForLeaderEpochRequestPartition(Struct):
+    partition: Int32
+    current_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)
+    leader_epoch: LeaderEpoch
+
+
+class OffsetForLeaderEpochRequestTopic(Struct):
+    topic: str
+    partitions: list[OffsetForLeaderEpochRequestPartition]
+
+
+class OffsetForLeaderEpochRequest(Struct, flexible="4+"):
+    replica_id: Int32 = field("3+", default=-2, ignorable=True)
+    topics: list[OffsetForLeaderEpochRequestTopic]
+
+
+class OffsetForLeaderEpochResponsePartition(Struct):
+    error_code: Int16
+    partition: Int32
+    leader_epoch: LeaderEpoch = field("1+", default=-1, ignorable=True)
+    end_offset: Offset = field(default=-1)
+
+
+class OffsetForLeaderEpochResponseTopic(Struct):
+    topic: str
+    partitions: list[OffsetForLeaderEpochResponsePartition]
+
+
+class OffsetForLeaderEpochResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[OffsetForLeaderEpochResponseTopic]
+
+
+class FetchSnapshotRequestSnapshotId(Struct):
+    end_offset: Offset
+    epoch: Int32
+
+
+class FetchSnapshotRequestPartition(Struct):
+    partition: Int32
+    current_leader_epoch: LeaderEpoch
+    snapshot_id: FetchSnapshotRequestSnapshotId
+    position: Int64
+    replica_directory_id: UUID = field("1+", ignorable=True, tag=0)
+
+
+class FetchSnapshotRequestTopic(Struct):
+    name: str
+    partitions: list[FetchSnapshotRequestPartition]
+
+
+class FetchSnapshotRequest(Struct, flexible="0+"):
+    cluster_id: str | None = field(default=None, ignorable=True, tag=0)
+    replica_id: Int32 = field(default=-1)
+    max_bytes: Int32 = field(default=0x7FFFFFFF)
+    topics: list[FetchSnapshotRequestTopic]
+
+
+class FetchSnapshotResponseSnapshotId(Struct):
+    end_offset: Offset
+    epoch: Int32
+
+
+class FetchSnapshotResponseCurrentLeader(Struct):
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: LeaderEpoch = field(default=-1)
+
+
+class FetchSnapshotResponsePartition(Struct):
+    index: Int32
+    error_code: Int16
+    snapshot_id: FetchSnapshotResponseSnapshotId
+    current_leader: FetchSnapshotResponseCurrentLeader = field(tag=0)
+    size: Int64
+    position: Int64
+    unaligned_records: Records
+
+
+class FetchSnapshotResponseTopic(Struct):
+    name: str
+    partitions: list[FetchSnapshotResponsePartition]
+
+
+class FetchSnapshotResponseNodeEndpoint(Struct):
+    node_id: Int32
+    host: str
+    port: Uint16
+
+
+class FetchSnapshotResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16
+    topics: list[FetchSnapshotResponseTopic]
+    node_endpoints: list[FetchSnapshotResponseNodeEndpoint] = field("1+", tag=0)

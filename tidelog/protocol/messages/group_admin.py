@@ -4,66 +4,66 @@ Declarations only. Source: the JSON definitions of the same names (KIP-430, KIP-
 KIP-1043).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int16, Int32, Struct, field
 
-DESCRIBE_GROUPS_REQUEST = message(
-    "DescribeGroupsRequest",
-    "5+",
-    Field("groups", "[]string"),
-    Field("include_authorized_operations", "bool", "3+"),
-)
 
-DESCRIBE_GROUPS_RESPONSE = message(
-    "DescribeGroupsResponse",
-    "5+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    structs(
-        "groups",
-        Field("error_code", "int16"),
-        Field("error_message", "string", "6+", nullable="6+", default=None),
-        Field("group_id", "string"),
-        Field("group_state", "string"),
-        Field("protocol_type", "string"),
-        Field("protocol_data", "string"),
-        structs(
-            "members",
-            Field("member_id", "string"),
-            Field("group_instance_id", "string", "4+", nullable="4+", default=None, ignorable=True),
-            Field("client_id", "string"),
-            Field("client_host", "string"),
-            Field("member_metadata", "bytes"),
-            Field("member_assignment", "bytes"),
-        ),
-        Field("authorized_operations", "int32", "3+", default=-2147483648),
-    ),
-)
+class DescribeGroupsRequest(Struct, flexible="5+"):
+    groups: list[str]
+    include_authorized_operations: bool = field("3+")
 
-LIST_GROUPS_REQUEST = message(
-    "ListGroupsRequest",
-    "3+",
-    Field("states_filter", "[]string", "4+"),
-    Field("types_filter", "[]string", "5+"),
-)
 
-LIST_GROUPS_RESPONSE = message(
-    "ListGroupsResponse",
-    "3+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    Field("error_code", "int16"),
-    structs(
-        "groups",
-        Field("group_id", "string"),
-        Field("protocol_type", "string"),
-        Field("group_state", "string", "4+", ignorable=True),
-        Field("group_type", "string", "5+", ignorable=True),
-    ),
-)
+class DescribeGroupsResponseMember(Struct):
+    member_id: str
+    group_instance_id: str | None = field("4+", default=None, ignorable=True)
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
 
-DELETE_GROUPS_REQUEST = message("DeleteGroupsRequest", "2+", Field("groups_names", "[]string"))
 
-DELETE_GROUPS_RESPONSE = message(
-    "DeleteGroupsResponse",
-    "2+",
-    Field("throttle_time_ms", "int32"),
-    structs("results", Field("group_id", "string"), Field("error_code", "int16")),
-)
+class DescribeGroupsResponseGroup(Struct):
+    error_code: Int16
+    error_message: str | None = field("6+", default=None)
+    group_id: str
+    group_state: str
+    protocol_type: str
+    protocol_data: str
+    members: list[DescribeGroupsResponseMember]
+    authorized_operations: Int32 = field("3+", default=-2147483648)
+
+
+class DescribeGroupsResponse(Struct, flexible="5+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    groups: list[DescribeGroupsResponseGroup]
+
+
+class ListGroupsRequest(Struct, flexible="3+"):
+    states_filter: list[str] = field("4+")
+    types_filter: list[str] = field("5+")
+
+
+class ListGroupsResponseGroup(Struct):
+    group_id: str
+    protocol_type: str
+    group_state: str = field("4+", ignorable=True)
+    group_type: str = field("5+", ignorable=True)
+
+
+class ListGroupsResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16
+    groups: list[ListGroupsResponseGroup]
+
+
+class DeleteGroupsRequest(Struct, flexible="2+"):
+    groups_names: list[str]
+
+
+class DeleteGroupsResponseResult(Struct):
+    group_id: str
+    error_code: Int16
+
+
+class DeleteGroupsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    results: list[DeleteGroupsResponseResult]

@@ -4,102 +4,97 @@ Declarations only. Source: the JSON definitions of the same names (KIP-62, KIP-3
 KIP-800).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int16, Int32, Struct, field
 
-JOIN_GROUP_REQUEST = message(
-    "JoinGroupRequest",
-    "6+",
-    Field("group_id", "string"),
-    Field("session_timeout_ms", "int32"),
-    Field("rebalance_timeout_ms", "int32", "1+", default=-1, ignorable=True),
-    Field("member_id", "string"),
-    Field("group_instance_id", "string", "5+", nullable="5+", default=None),
-    Field("protocol_type", "string"),
-    structs("protocols", Field("name", "string"), Field("metadata", "bytes")),
-    Field("reason", "string", "8+", nullable="8+", default=None, ignorable=True),
-)
 
-JOIN_GROUP_RESPONSE = message(
-    "JoinGroupResponse",
-    "6+",
-    Field("throttle_time_ms", "int32", "2+", ignorable=True),
-    Field("error_code", "int16"),
-    Field("generation_id", "int32", default=-1),
-    Field("protocol_type", "string", "7+", nullable="7+", default=None, ignorable=True),
-    Field("protocol_name", "string", nullable="7+"),
-    Field("leader", "string"),
-    Field("skip_assignment", "bool", "9+", default=False),
-    Field("member_id", "string"),
-    structs(
-        "members",
-        Field("member_id", "string"),
-        Field("group_instance_id", "string", "5+", nullable="5+", default=None, ignorable=True),
-        Field("metadata", "bytes"),
-    ),
-)
+class JoinGroupRequestProtocol(Struct):
+    name: str
+    metadata: bytes
 
-SYNC_GROUP_REQUEST = message(
-    "SyncGroupRequest",
-    "4+",
-    Field("group_id", "string"),
-    Field("generation_id", "int32"),
-    Field("member_id", "string"),
-    Field("group_instance_id", "string", "3+", nullable="3+", default=None),
-    Field("protocol_type", "string", "5+", nullable="5+", default=None, ignorable=True),
-    Field("protocol_name", "string", "5+", nullable="5+", default=None, ignorable=True),
-    structs("assignments", Field("member_id", "string"), Field("assignment", "bytes")),
-)
 
-SYNC_GROUP_RESPONSE = message(
-    "SyncGroupResponse",
-    "4+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    Field("error_code", "int16"),
-    Field("protocol_type", "string", "5+", nullable="5+", default=None, ignorable=True),
-    Field("protocol_name", "string", "5+", nullable="5+", default=None, ignorable=True),
-    Field("assignment", "bytes"),
-)
+class JoinGroupRequest(Struct, flexible="6+"):
+    group_id: str
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Int32 = field("1+", default=-1, ignorable=True)
+    member_id: str
+    group_instance_id: str | None = field("5+", default=None)
+    protocol_type: str
+    protocols: list[JoinGroupRequestProtocol]
+    reason: str | None = field("8+", default=None, ignorable=True)
 
-HEARTBEAT_REQUEST = message(
-    "HeartbeatRequest",
-    "4+",
-    Field("group_id", "string"),
-    Field("generation_id", "int32"),
-    Field("member_id", "string"),
-    Field("group_instance_id", "string", "3+", nullable="3+", default=None),
-)
 
-HEARTBEAT_RESPONSE = message(
-    "HeartbeatResponse",
-    "4+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    Field("error_code", "int16"),
-)
+class JoinGroupResponseMember(Struct):
+    member_id: str
+    group_instance_id: str | None = field("5+", default=None, ignorable=True)
+    metadata: bytes
 
-LEAVE_GROUP_REQUEST = message(
-    "LeaveGroupRequest",
-    "4+",
-    Field("group_id", "string"),
-    Field("member_id", "string", "0-2"),
-    structs(
-        "members",
-        Field("member_id", "string", "3+"),
-        Field("group_instance_id", "string", "3+", nullable="3+", default=None),
-        Field("reason", "string", "5+", nullable="5+", default=None, ignorable=True),
-        versions="3+",
-    ),
-)
 
-LEAVE_GROUP_RESPONSE = message(
-    "LeaveGroupResponse",
-    "4+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    Field("error_code", "int16"),
-    structs(
-        "members",
-        Field("member_id", "string", "3+"),
-        Field("group_instance_id", "string", "3+", nullable="3+"),
-        Field("error_code", "int16", "3+"),
-        versions="3+",
-    ),
-)
+class JoinGroupResponse(Struct, flexible="6+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    error_code: Int16
+    generation_id: Int32 = field(default=-1)
+    protocol_type: str | None = field("7+", default=None, ignorable=True)
+    protocol_name: str | None = field(nullable="7+")
+    leader: str
+    skip_assignment: bool = field("9+", default=False)
+    member_id: str
+    members: list[JoinGroupResponseMember]
+
+
+class SyncGroupRequestAssignment(Struct):
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroupRequest(Struct, flexible="4+"):
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    group_instance_id: str | None = field("3+", default=None)
+    protocol_type: str | None = field("5+", default=None, ignorable=True)
+    protocol_name: str | None = field("5+", default=None, ignorable=True)
+    assignments: list[SyncGroupRequestAssignment]
+
+
+class SyncGroupResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16
+    protocol_type: str | None = field("5+", default=None, ignorable=True)
+    protocol_name: str | None = field("5+", default=None, ignorable=True)
+    assignment: bytes
+
+
+class HeartbeatRequest(Struct, flexible="4+"):
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    group_instance_id: str | None = field("3+", default=None)
+
+
+class HeartbeatResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16
+
+
+class LeaveGroupRequestMember(Struct):
+    member_id: str = field("3+")
+    group_instance_id: str | None = field("3+", default=None)
+    reason: str | None = field("5+", default=None, ignorable=True)
+
+
+class LeaveGroupRequest(Struct, flexible="4+"):
+    group_id: str
+    member_id: str = field("0-2")
+    members: list[LeaveGroupRequestMember] = field("3+")
+
+
+class LeaveGroupResponseMember(Struct):
+    member_id: str = field("3+")
+    group_instance_id: str | None = field("3+")
+    error_code: Int16 = field("3+")
+
+
+class LeaveGroupResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16
+    members: list[LeaveGroupResponseMember] = field("3+")

@@ -4,119 +4,140 @@ Declarations only. Source: the JSON definitions of the same names (KIP-320, KIP-
 KIP-848). OffsetFetch has two layouts: one group up to version 7, a list of them from version 8.
 """
 
-from tidelog.protocol.messages.declaration import Field, by_partition, message, structs
+from uuid import UUID
 
-OFFSET_FETCH_REQUEST = message(
-    "OffsetFetchRequest",
-    "6+",
-    Field("group_id", "string", "0-7"),
-    structs(
-        "topics",
-        Field("name", "string", "0-7"),
-        Field("partition_indexes", "[]int32", "0-7"),
-        nullable="2-7",
-        versions="0-7",
-    ),
-    structs(
-        "groups",
-        Field("group_id", "string", "8+"),
-        Field("member_id", "string", "9+", nullable="9+", default=None, ignorable=True),
-        Field("member_epoch", "int32", "9+", default=-1, ignorable=True),
-        structs(
-            "topics",
-            Field("name", "string", "8-9", ignorable=True),
-            Field("topic_id", "uuid", "10+", ignorable=True),
-            Field("partition_indexes", "[]int32", "8+"),
-            nullable="8+",
-            versions="8+",
-        ),
-        versions="8+",
-    ),
-    Field("require_stable", "bool", "7+", default=False),
-)
+from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset
 
-OFFSET_FETCH_RESPONSE = message(
-    "OffsetFetchResponse",
-    "6+",
-    Field("throttle_time_ms", "int32", "3+", ignorable=True),
-    structs(
-        "topics",
-        Field("name", "string", "0-7"),
-        structs(
-            "partitions",
-            Field("partition_index", "int32", "0-7"),
-            Field("committed_offset", "int64", "0-7"),
-            Field("committed_leader_epoch", "int32", "5-7", default=-1, ignorable=True),
-            Field("metadata", "string", "0-7", nullable="0-7"),
-            Field("error_code", "int16", "0-7"),
-            versions="0-7",
-        ),
-        versions="0-7",
-    ),
-    Field("error_code", "int16", "2-7", default=0, ignorable=True),
-    structs(
-        "groups",
-        Field("group_id", "string", "8+"),
-        structs(
-            "topics",
-            Field("name", "string", "8-9", ignorable=True),
-            Field("topic_id", "uuid", "10+", ignorable=True),
-            structs(
-                "partitions",
-                Field("partition_index", "int32", "8+"),
-                Field("committed_offset", "int64", "8+"),
-                Field("committed_leader_epoch", "int32", "8+", default=-1, ignorable=True),
-                Field("metadata", "string", "8+", nullable="8+"),
-                Field("error_code", "int16", "8+"),
-                versions="8+",
-            ),
-            versions="8+",
-        ),
-        Field("error_code", "int16", "8+", default=0),
-        versions="8+",
-    ),
-)
 
-OFFSET_COMMIT_REQUEST = message(
-    "OffsetCommitRequest",
-    "8+",
-    Field("group_id", "string"),
-    Field("generation_id_or_member_epoch", "int32", "1+", default=-1, ignorable=True),
-    Field("member_id", "string", "1+", ignorable=True),
-    Field("group_instance_id", "string", "7+", nullable="7+", default=None),
-    Field("retention_time_ms", "int64", "2-4", default=-1, ignorable=True),
-    structs(
-        "topics",
-        Field("name", "string", "0-9", ignorable=True),
-        Field("topic_id", "uuid", "10+", ignorable=True),
-        structs(
-            "partitions",
-            Field("partition_index", "int32"),
-            Field("committed_offset", "int64"),
-            Field("committed_leader_epoch", "int32", "6+", default=-1, ignorable=True),
-            Field("committed_metadata", "string", nullable="0+"),
-        ),
-    ),
-)
+class OffsetFetchRequestTopic(Struct):
+    name: str = field("0-7")
+    partition_indexes: list[Int32] = field("0-7")
 
-OFFSET_COMMIT_RESPONSE = message(
-    "OffsetCommitResponse",
-    "8+",
-    Field("throttle_time_ms", "int32", "3+", ignorable=True),
-    structs(
-        "topics",
-        Field("name", "string", "0-9", ignorable=True),
-        Field("topic_id", "uuid", "10+", ignorable=True),
-        structs("partitions", Field("partition_index", "int32"), Field("error_code", "int16")),
-    ),
-)
 
-OFFSET_DELETE_REQUEST = message("OffsetDeleteRequest", "1+", Field("group_id", "string"), by_partition())
+class OffsetFetchRequestGroupTopic(Struct):
+    name: str = field("8-9", ignorable=True)
+    topic_id: UUID = field("10+", ignorable=True)
+    partition_indexes: list[Int32] = field("8+")
 
-OFFSET_DELETE_RESPONSE = message(
-    "OffsetDeleteResponse",
-    "1+",
-    Field("error_code", "int16"),
-    Field("throttle_time_ms", "int32", ignorable=True),
-    by_partition(Field("error_code", "int16")),
-)
+
+class OffsetFetchRequestGroup(Struct):
+    group_id: str = field("8+")
+    member_id: str | None = field("9+", default=None, ignorable=True)
+    member_epoch: Int32 = field("9+", default=-1, ignorable=True)
+    topics: list[OffsetFetchRequestGroupTopic] | None = field("8+")
+
+
+class OffsetFetchRequest(Struct, flexible="6+"):
+    group_id: str = field("0-7")
+    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
+    groups: list[OffsetFetchRequestGroup] = field("8+")
+    require_stable: bool = field("7+", default=False)
+
+
+class OffsetFetchResponsePartition(Struct):
+    partition_index: Int32 = field("0-7")
+    committed_offset: Offset = field("0-7")
+    committed_leader_epoch: LeaderEpoch = field("5-7", default=-1, ignorable=True)
+    metadata: str | None = field("0-7")
+    error_code: Int16 = field("0-7")
+
+
+class OffsetFetchResponseTopic(Struct):
+    name: str = field("0-7")
+    partitions: list[OffsetFetchResponsePartition] = field("0-7")
+
+
+class OffsetFetchResponseTopicPartition(Struct):
+    partition_index: Int32 = field("8+")
+    committed_offset: Offset = field("8+")
+    committed_leader_epoch: LeaderEpoch = field("8+", default=-1, ignorable=True)
+    metadata: str | None = field("8+")
+    error_code: Int16 = field("8+")
+
+
+class OffsetFetchResponseGroupTopic(Struct):
+    name: str = field("8-9", ignorable=True)
+    topic_id: UUID = field("10+", ignorable=True)
+    partitions: list[OffsetFetchResponseTopicPartition] = field("8+")
+
+
+class OffsetFetchResponseGroup(Struct):
+    group_id: str = field("8+")
+    topics: list[OffsetFetchResponseGroupTopic] = field("8+")
+    error_code: Int16 = field("8+", default=0)
+
+
+class OffsetFetchResponse(Struct, flexible="6+"):
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = field("0-7")
+    error_code: Int16 = field("2-7", default=0, ignorable=True)
+    groups: list[OffsetFetchResponseGroup] = field("8+")
+
+
+class OffsetCommitRequestPartition(Struct):
+    partition_index: Int32
+    committed_offset: Offset
+    committed_leader_epoch: LeaderEpoch = field("6+", default=-1, ignorable=True)
+    committed_metadata: str | None
+
+
+class OffsetCommitRequestTopic(Struct):
+    name: str = field("0-9", ignorable=True)
+    topic_id: UUID = field("10+", ignorable=True)
+    partitions: list[OffsetCommitRequestPartition]
+
+
+class OffsetCommitRequest(Struct, flexible="8+"):
+    group_id: str
+    generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)
+    member_id: str = field("1+", ignorable=True)
+    group_instance_id: str | None = field("7+", default=None)
+    retention_time_ms: Int64 = field("2-4", default=-1, ignorable=True)
+    topics: list[OffsetCommitRequestTopic]
+
+
+class OffsetCommitResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+
+
+class OffsetCommitResponseTopic(Struct):
+    name: str = field("0-9", ignorable=True)
+    topic_id: UUID = field("10+", ignorable=True)
+    partitions: list[OffsetCommitResponsePartition]
+
+
+class OffsetCommitResponse(Struct, flexible="8+"):
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    topics: list[OffsetCommitResponseTopic]
+
+
+class OffsetDeleteRequestPartition(Struct):
+    partition_index: Int32
+
+
+class OffsetDeleteRequestTopic(Struct):
+    name: str
+    partitions: list[OffsetDeleteRequestPartition]
+
+
+class OffsetDeleteRequest(Struct, flexible="1+"):
+    group_id: str
+    topics: list[OffsetDeleteRequestTopic]
+
+
+class OffsetDeleteResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+
+
+class OffsetDeleteResponseTopic(Struct):
+    name: str
+    partitions: list[OffsetDeleteResponsePartition]
+
+
+class OffsetDeleteResponse(Struct, flexible="1+"):
+    error_code: Int16
+    throttle_time_ms: Int32 = field(ignorable=True)
+    topics: list[OffsetDeleteResponseTopic]

@@ -4,28 +4,31 @@ Declarations only. Each begins with an int16 version, see `protocol.coordinator_
 Source: GroupMetadataValue.json and ConsumerProtocolSubscription.json.
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int32, Struct, field
+from tidelog.protocol.types import TimestampMs
 
-GROUP_METADATA_VALUE = message(
-    "GroupMetadataValue",
-    "4+",
-    Field("protocol_type", "string"),
-    Field("generation", "int32"),
-    Field("protocol", "string", nullable="0+"),
-    Field("leader", "string", nullable="0+"),
-    Field("current_state_timestamp", "int64", "2+", default=-1, ignorable=True),
-    structs(
-        "members",
-        Field("member_id", "string"),
-        Field("group_instance_id", "string", "3+", nullable="3+", default=None, ignorable=True),
-        Field("client_id", "string"),
-        Field("client_host", "string"),
-        Field("rebalance_timeout", "int32", "1+", default=-1, ignorable=True),
-        Field("session_timeout", "int32"),
-        Field("subscription", "bytes"),
-        Field("assignment", "bytes"),
-    ),
-)
 
-# The fields after the topics are not read.
-CONSUMER_SUBSCRIPTION = message("ConsumerProtocolSubscription", "", Field("topics", "[]string"))
+class GroupMetadataValueMember(Struct):
+    member_id: str
+    group_instance_id: str | None = field("3+", default=None, ignorable=True)
+    client_id: str
+    client_host: str
+    rebalance_timeout: Int32 = field("1+", default=-1, ignorable=True)
+    session_timeout: Int32
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadataValue(Struct, flexible="4+"):
+    protocol_type: str
+    generation: Int32
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: TimestampMs = field("2+", default=-1, ignorable=True)
+    members: list[GroupMetadataValueMember]
+
+
+class ConsumerSubscription(Struct):
+    """The start of a ConsumerProtocolSubscription; the fields after the topics are not read."""
+
+    topics: list[str]

@@ -5,34 +5,29 @@ of the response is ignorable. It has two layouts: one coordinator up to version 
 4. A handler fills both.
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
 
-FIND_COORDINATOR_REQUEST = message(
-    "FindCoordinatorRequest",
-    "3+",
-    Field("key", "string", "0-3"),
-    Field("key_type", "int8", "1+", default=0),
-    Field("coordinator_keys", "[]string", "4+"),
-)
 
-FIND_COORDINATOR_RESPONSE = message(
-    "FindCoordinatorResponse",
-    "3+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    Field("error_code", "int16", "0-3", ignorable=True),
-    Field("error_message", "string", "1-3", nullable="1-3", ignorable=True),
-    Field("node_id", "int32", "0-3", ignorable=True),
-    Field("host", "string", "0-3", ignorable=True),
-    Field("port", "int32", "0-3", ignorable=True),
-    structs(
-        "coordinators",
-        Field("key", "string", "4+"),
-        Field("node_id", "int32", "4+"),
-        Field("host", "string", "4+"),
-        Field("port", "int32", "4+"),
-        Field("error_code", "int16", "4+"),
-        Field("error_message", "string", "4+", nullable="4+", ignorable=True),
-        ignorable=True,
-        versions="4+",
-    ),
-)
+class FindCoordinatorRequest(Struct, flexible="3+"):
+    key: str = field("0-3")
+    key_type: Int8 = field("1+", default=0)
+    coordinator_keys: list[str] = field("4+")
+
+
+class FindCoordinatorResponseCoordinator(Struct):
+    key: str = field("4+")
+    node_id: Int32 = field("4+")
+    host: str = field("4+")
+    port: Int32 = field("4+")
+    error_code: Int16 = field("4+")
+    error_message: str | None = field("4+", ignorable=True)
+
+
+class FindCoordinatorResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    error_code: Int16 = field("0-3", ignorable=True)
+    error_message: str | None = field("1-3", ignorable=True)
+    node_id: Int32 = field("0-3", ignorable=True)
+    host: str = field("0-3", ignorable=True)
+    port: Int32 = field("0-3", ignorable=True)
+    coordinators: list[FindCoordinatorResponseCoordinator] = field("4+", ignorable=True)

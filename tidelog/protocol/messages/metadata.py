@@ -4,158 +4,162 @@ Declarations only. Source: the JSON definitions of the same names (KIP-430, KIP-
 KIP-700, KIP-919, KIP-966, KIP-1073, KIP-1102).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, struct, structs
+from uuid import UUID
+
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Struct, field
+from tidelog.protocol.types import LeaderEpoch
 
 NO_AUTHORIZED_OPERATIONS = -2147483648
-"""The bit field of authorized operations if the client did not request it."""
 
-API_VERSIONS_REQUEST = message(
-    "ApiVersionsRequest",
-    "3+",
-    Field("client_software_name", "string", "3+", ignorable=True),
-    Field("client_software_version", "string", "3+", ignorable=True),
-)
 
-API_VERSIONS_RESPONSE = message(
-    "ApiVersionsResponse",
-    "3+",
-    Field("error_code", "int16"),
-    structs(
-        "api_keys", Field("api_key", "int16"), Field("min_version", "int16"), Field("max_version", "int16")
-    ),
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    structs(
-        "supported_features",
-        Field("name", "string", "3+"),
-        Field("min_version", "int16", "3+"),
-        Field("max_version", "int16", "3+"),
-        ignorable=True,
-        tag=0,
-        versions="3+",
-    ),
-    Field("finalized_features_epoch", "int64", "3+", default=-1, ignorable=True, tag=1),
-    structs(
-        "finalized_features",
-        Field("name", "string", "3+"),
-        Field("max_version_level", "int16", "3+"),
-        Field("min_version_level", "int16", "3+"),
-        ignorable=True,
-        tag=2,
-        versions="3+",
-    ),
-    Field("zk_migration_ready", "bool", "3+", default=False, ignorable=True, tag=3),
-)
+class ApiVersionsRequest(Struct, flexible="3+"):
+    client_software_name: str = field("3+", ignorable=True)
+    client_software_version: str = field("3+", ignorable=True)
 
-METADATA_REQUEST = message(
-    "MetadataRequest",
-    "9+",
-    structs(
-        "topics",
-        Field("topic_id", "uuid", "10+", ignorable=True),
-        Field("name", "string", nullable="10+"),
-        nullable="1+",
-    ),
-    Field("allow_auto_topic_creation", "bool", "4+", default=True),
-    Field("include_cluster_authorized_operations", "bool", "8-10"),
-    Field("include_topic_authorized_operations", "bool", "8+"),
-)
 
-METADATA_RESPONSE = message(
-    "MetadataResponse",
-    "9+",
-    Field("throttle_time_ms", "int32", "3+", ignorable=True),
-    structs(
-        "brokers",
-        Field("node_id", "int32"),
-        Field("host", "string"),
-        Field("port", "int32"),
-        Field("rack", "string", "1+", nullable="1+", default=None, ignorable=True),
-    ),
-    Field("cluster_id", "string", "2+", nullable="2+", default=None, ignorable=True),
-    Field("controller_id", "int32", "1+", default=-1, ignorable=True),
-    structs(
-        "topics",
-        Field("error_code", "int16"),
-        Field("name", "string", nullable="12+"),
-        Field("topic_id", "uuid", "10+", ignorable=True),
-        Field("is_internal", "bool", "1+", default=False, ignorable=True),
-        structs(
-            "partitions",
-            Field("error_code", "int16"),
-            Field("partition_index", "int32"),
-            Field("leader_id", "int32"),
-            Field("leader_epoch", "int32", "7+", default=-1, ignorable=True),
-            Field("replica_nodes", "[]int32"),
-            Field("isr_nodes", "[]int32"),
-            Field("offline_replicas", "[]int32", "5+", ignorable=True),
-        ),
-        Field("topic_authorized_operations", "int32", "8+", default=NO_AUTHORIZED_OPERATIONS),
-    ),
-    Field("cluster_authorized_operations", "int32", "8-10", default=NO_AUTHORIZED_OPERATIONS),
-    Field("error_code", "int16", "13+", ignorable=True),
-)
+class ApiVersionsResponseApiKey(Struct):
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
 
-DESCRIBE_CLUSTER_REQUEST = message(
-    "DescribeClusterRequest",
-    "0+",
-    Field("include_cluster_authorized_operations", "bool"),
-    Field("endpoint_type", "int8", "1+", default=1),
-    Field("include_fenced_brokers", "bool", "2+"),
-)
 
-DESCRIBE_CLUSTER_RESPONSE = message(
-    "DescribeClusterResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    Field("error_code", "int16"),
-    Field("error_message", "string", nullable="0+", default=None),
-    Field("endpoint_type", "int8", "1+", default=1),
-    Field("cluster_id", "string"),
-    Field("controller_id", "int32", default=-1),
-    structs(
-        "brokers",
-        Field("broker_id", "int32"),
-        Field("host", "string"),
-        Field("port", "int32"),
-        Field("rack", "string", nullable="0+", default=None),
-        Field("is_fenced", "bool", "2+"),
-    ),
-    Field("cluster_authorized_operations", "int32", default=NO_AUTHORIZED_OPERATIONS),
-)
+class ApiVersionsResponseSupportedFeature(Struct):
+    name: str = field("3+")
+    min_version: Int16 = field("3+")
+    max_version: Int16 = field("3+")
 
-_CURSOR = (Field("topic_name", "string"), Field("partition_index", "int32"))
 
-DESCRIBE_TOPIC_PARTITIONS_REQUEST = message(
-    "DescribeTopicPartitionsRequest",
-    "0+",
-    structs("topics", Field("name", "string")),
-    Field("response_partition_limit", "int32", default=2000),
-    struct("cursor", *_CURSOR, nullable="0+", default=None),
-)
+class ApiVersionsResponseFinalizedFeature(Struct):
+    name: str = field("3+")
+    max_version_level: Int16 = field("3+")
+    min_version_level: Int16 = field("3+")
 
-DESCRIBE_TOPIC_PARTITIONS_RESPONSE = message(
-    "DescribeTopicPartitionsResponse",
-    "0+",
-    Field("throttle_time_ms", "int32", ignorable=True),
-    structs(
-        "topics",
-        Field("error_code", "int16"),
-        Field("name", "string", nullable="0+"),
-        Field("topic_id", "uuid", ignorable=True),
-        Field("is_internal", "bool", default=False, ignorable=True),
-        structs(
-            "partitions",
-            Field("error_code", "int16"),
-            Field("partition_index", "int32"),
-            Field("leader_id", "int32"),
-            Field("leader_epoch", "int32", default=-1, ignorable=True),
-            Field("replica_nodes", "[]int32"),
-            Field("isr_nodes", "[]int32"),
-            Field("eligible_leader_replicas", "[]int32", nullable="0+", default=None),
-            Field("last_known_elr", "[]int32", nullable="0+", default=None),
-            Field("offline_replicas", "[]int32", ignorable=True),
-        ),
-        Field("topic_authorized_operations", "int32", default=NO_AUTHORIZED_OPERATIONS),
-    ),
-    struct("next_cursor", *_CURSOR, nullable="0+", default=None),
-)
+
+class ApiVersionsResponse(Struct, flexible="3+"):
+    error_code: Int16
+    api_keys: list[ApiVersionsResponseApiKey]
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    supported_features: list[ApiVersionsResponseSupportedFeature] = field("3+", ignorable=True, tag=0)
+    finalized_features_epoch: Int64 = field("3+", default=-1, ignorable=True, tag=1)
+    finalized_features: list[ApiVersionsResponseFinalizedFeature] = field("3+", ignorable=True, tag=2)
+    zk_migration_ready: bool = field("3+", default=False, ignorable=True, tag=3)
+
+
+class MetadataRequestTopic(Struct):
+    topic_id: UUID = field("10+", ignorable=True)
+    name: str | None = field(nullable="10+")
+
+
+class MetadataRequest(Struct, flexible="9+"):
+    topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+    allow_auto_topic_creation: bool = field("4+", default=True)
+    include_cluster_authorized_operations: bool = field("8-10")
+    include_topic_authorized_operations: bool = field("8+")
+
+
+class MetadataResponseBroker(Struct):
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = field("1+", default=None, ignorable=True)
+
+
+class MetadataResponsePartition(Struct):
+    error_code: Int16
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: LeaderEpoch = field("7+", default=-1, ignorable=True)
+    replica_nodes: list[Int32]
+    isr_nodes: list[Int32]
+    offline_replicas: list[Int32] = field("5+", ignorable=True)
+
+
+class MetadataResponseTopic(Struct):
+    error_code: Int16
+    name: str | None = field(nullable="12+")
+    topic_id: UUID = field("10+", ignorable=True)
+    is_internal: bool = field("1+", default=False, ignorable=True)
+    partitions: list[MetadataResponsePartition]
+    topic_authorized_operations: Int32 = field("8+", default=-2147483648)
+
+
+class MetadataResponse(Struct, flexible="9+"):
+    throttle_time_ms: Int32 = field("3+", ignorable=True)
+    brokers: list[MetadataResponseBroker]
+    cluster_id: str | None = field("2+", default=None, ignorable=True)
+    controller_id: Int32 = field("1+", default=-1, ignorable=True)
+    topics: list[MetadataResponseTopic]
+    cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)
+    error_code: Int16 = field("13+", ignorable=True)
+
+
+class DescribeClusterRequest(Struct, flexible="0+"):
+    include_cluster_authorized_operations: bool
+    endpoint_type: Int8 = field("1+", default=1)
+    include_fenced_brokers: bool = field("2+")
+
+
+class DescribeClusterResponseBroker(Struct):
+    broker_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = field(default=None)
+    is_fenced: bool = field("2+")
+
+
+class DescribeClusterResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    endpoint_type: Int8 = field("1+", default=1)
+    cluster_id: str
+    controller_id: Int32 = field(default=-1)
+    brokers: list[DescribeClusterResponseBroker]
+    cluster_authorized_operations: Int32 = field(default=-2147483648)
+
+
+class DescribeTopicPartitionsRequestTopic(Struct):
+    name: str
+
+
+class DescribeTopicPartitionsRequestCursor(Struct):
+    topic_name: str
+    partition_index: Int32
+
+
+class DescribeTopicPartitionsRequest(Struct, flexible="0+"):
+    topics: list[DescribeTopicPartitionsRequestTopic]
+    response_partition_limit: Int32 = field(default=2000)
+    cursor: DescribeTopicPartitionsRequestCursor | None = field(default=None)
+
+
+class DescribeTopicPartitionsResponsePartition(Struct):
+    error_code: Int16
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: LeaderEpoch = field(default=-1, ignorable=True)
+    replica_nodes: list[Int32]
+    isr_nodes: list[Int32]
+    eligible_leader_replicas: list[Int32] | None = field(default=None)
+    last_known_elr: list[Int32] | None = field(default=None)
+    offline_replicas: list[Int32] = field(ignorable=True)
+
+
+class DescribeTopicPartitionsResponseTopic(Struct):
+    error_code: Int16
+    name: str | None
+    topic_id: UUID = field(ignorable=True)
+    is_internal: bool = field(default=False, ignorable=True)
+    partitions: list[DescribeTopicPartitionsResponsePartition]
+    topic_authorized_operations: Int32 = field(default=-2147483648)
+
+
+class DescribeTopicPartitionsResponseNextCursor(Struct):
+    topic_name: str
+    partition_index: Int32
+
+
+class DescribeTopicPartitionsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    topics: list[DescribeTopicPartitionsResponseTopic]
+    next_cursor: DescribeTopicPartitionsResponseNextCursor | None = field(default=None)

@@ -7,25 +7,26 @@ commit, 2 a group's metadata.
 Source: the JSON definitions of the same names. The topic id of an offset commit (KIP-848) is a tagged field.
 """
 
-from tidelog.protocol.messages.declaration import Field, message
+from uuid import UUID
 
-OFFSET_COMMIT_KEY = message(
-    "OffsetCommitKey",
-    "",
-    Field("group", "string", "0-1"),
-    Field("topic", "string", "0-1"),
-    Field("partition", "int32", "0-1"),
-)
+from tidelog.protocol.messages.declaration import Int32, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset, TimestampMs
 
-OFFSET_COMMIT_VALUE = message(
-    "OffsetCommitValue",
-    "4+",
-    Field("offset", "int64"),
-    Field("leader_epoch", "int32", "3+", default=-1, ignorable=True),
-    Field("metadata", "string"),
-    Field("commit_timestamp", "int64"),
-    Field("expire_timestamp", "int64", "1", default=-1, ignorable=True),
-    Field("topic_id", "uuid", "4+", tag=0, ignorable=True),
-)
 
-GROUP_METADATA_KEY = message("GroupMetadataKey", "", Field("group", "string", "2"))
+class OffsetCommitKey(Struct):
+    group: str = field("0-1")
+    topic: str = field("0-1")
+    partition: Int32 = field("0-1")
+
+
+class OffsetCommitValue(Struct, flexible="4+"):
+    offset: Offset
+    leader_epoch: LeaderEpoch = field("3+", default=-1, ignorable=True)
+    metadata: str
+    commit_timestamp: TimestampMs
+    expire_timestamp: TimestampMs = field("1", default=-1, ignorable=True)
+    topic_id: UUID = field("4+", ignorable=True, tag=0)
+
+
+class GroupMetadataKey(Struct):
+    group: str = field("2")

@@ -4,78 +4,83 @@ Declarations only; `protocol.hot` holds the hand-tuned twins of Produce. Source:
 same names (KIP-98, KIP-360, KIP-467, KIP-516, KIP-939, KIP-951).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, struct, structs
+from uuid import UUID
 
-NODE_ENDPOINT = (
-    Field("node_id", "int32"),
-    Field("host", "string"),
-    Field("port", "int32"),
-    Field("rack", "string", nullable="0+", default=None),
-)
+from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Records, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
-LEADER_ID_AND_EPOCH = (Field("leader_id", "int32", default=-1), Field("leader_epoch", "int32", default=-1))
 
-PRODUCE_REQUEST = message(
-    "ProduceRequest",
-    "9+",
-    Field("transactional_id", "string", "3+", nullable="3+", default=None),
-    Field("acks", "int16"),
-    Field("timeout_ms", "int32"),
-    structs(
-        "topic_data",
-        Field("name", "string", "0-12", ignorable=True),
-        Field("topic_id", "uuid", "13+", ignorable=True),
-        structs("partition_data", Field("index", "int32"), Field("records", "records", nullable="0+")),
-    ),
-)
+class ProduceRequestPartitionData(Struct):
+    index: Int32
+    records: Records | None
 
-PRODUCE_RESPONSE = message(
-    "ProduceResponse",
-    "9+",
-    structs(
-        "responses",
-        Field("name", "string", "0-12", ignorable=True),
-        Field("topic_id", "uuid", "13+", ignorable=True),
-        structs(
-            "partition_responses",
-            Field("index", "int32"),
-            Field("error_code", "int16"),
-            Field("base_offset", "int64"),
-            Field("log_append_time_ms", "int64", "2+", default=-1, ignorable=True),
-            Field("log_start_offset", "int64", "5+", default=-1, ignorable=True),
-            structs(
-                "record_errors",
-                Field("batch_index", "int32", "8+"),
-                Field("batch_index_error_message", "string", "8+", nullable="8+", default=None),
-                ignorable=True,
-                versions="8+",
-            ),
-            Field("error_message", "string", "8+", nullable="8+", default=None, ignorable=True),
-            struct("current_leader", *LEADER_ID_AND_EPOCH, tag=0, versions="10+"),
-        ),
-    ),
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    structs("node_endpoints", *NODE_ENDPOINT, tag=0, versions="10+"),
-)
 
-INIT_PRODUCER_ID_REQUEST = message(
-    "InitProducerIdRequest",
-    "2+",
-    Field("transactional_id", "string", nullable="0+"),
-    Field("transaction_timeout_ms", "int32"),
-    Field("producer_id", "int64", "3+", default=-1),
-    Field("producer_epoch", "int16", "3+", default=-1),
-    Field("enable2_pc", "bool", "6+", default=False),
-    Field("keep_prepared_txn", "bool", "6+", default=False),
-)
+class ProduceRequestTopicData(Struct):
+    name: str = field("0-12", ignorable=True)
+    topic_id: UUID = field("13+", ignorable=True)
+    partition_data: list[ProduceRequestPartitionData]
 
-INIT_PRODUCER_ID_RESPONSE = message(
-    "InitProducerIdResponse",
-    "2+",
-    Field("throttle_time_ms", "int32", ignorable=True),
-    Field("error_code", "int16"),
-    Field("producer_id", "int64", default=-1),
-    Field("producer_epoch", "int16"),
-    Field("ongoing_txn_producer_id", "int64", "6+", default=-1, ignorable=True),
-    Field("ongoing_txn_producer_epoch", "int16", "6+", default=-1, ignorable=True),
-)
+
+class ProduceRequest(Struct, flexible="9+"):
+    transactional_id: str | None = field("3+", default=None)
+    acks: Int16
+    timeout_ms: Int32
+    topic_data: list[ProduceRequestTopicData]
+
+
+class ProduceResponseRecordError(Struct):
+    batch_index: Int32 = field("8+")
+    batch_index_error_message: str | None = field("8+", default=None)
+
+
+class ProduceResponseCurrentLeader(Struct):
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: LeaderEpoch = field(default=-1)
+
+
+class ProduceResponsePartitionResponse(Struct):
+    index: Int32
+    error_code: Int16
+    base_offset: Offset
+    log_append_time_ms: Int64 = field("2+", default=-1, ignorable=True)
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)
+    record_errors: list[ProduceResponseRecordError] = field("8+", ignorable=True)
+    error_message: str | None = field("8+", default=None, ignorable=True)
+    current_leader: ProduceResponseCurrentLeader = field("10+", tag=0)
+
+
+class ProduceResponseResponse(Struct):
+    name: str = field("0-12", ignorable=True)
+    topic_id: UUID = field("13+", ignorable=True)
+    partition_responses: list[ProduceResponsePartitionResponse]
+
+
+class ProduceResponseNodeEndpoint(Struct):
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = field(default=None)
+
+
+class ProduceResponse(Struct, flexible="9+"):
+    responses: list[ProduceResponseResponse]
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    node_endpoints: list[ProduceResponseNodeEndpoint] = field("10+", tag=0)
+
+
+class InitProducerIdRequest(Struct, flexible="2+"):
+    transactional_id: str | None
+    transaction_timeout_ms: Int32
+    producer_id: ProducerId = field("3+", default=-1)
+    producer_epoch: ProducerEpoch = field("3+", default=-1)
+    enable2_pc: bool = field("6+", default=False)
+    keep_prepared_txn: bool = field("6+", default=False)
+
+
+class InitProducerIdResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16
+    producer_id: ProducerId = field(default=-1)
+    producer_epoch: ProducerEpoch
+    ongoing_txn_producer_id: ProducerId = field("6+", default=-1, ignorable=True)
+    ongoing_txn_producer_epoch: ProducerEpoch = field("6+", default=-1, ignorable=True)

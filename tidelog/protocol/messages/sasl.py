@@ -3,20 +3,24 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-43, KIP-152, KIP-368).
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, message
+from tidelog.protocol.messages.declaration import Int16, Int64, Struct, field
 
-SASL_HANDSHAKE_REQUEST = message("SaslHandshakeRequest", "2+", Field("mechanism", "string"))
 
-SASL_HANDSHAKE_RESPONSE = message(
-    "SaslHandshakeResponse", "2+", Field("error_code", "int16"), Field("mechanisms", "[]string")
-)
+class SaslHandshakeRequest(Struct, flexible="2+"):
+    mechanism: str
 
-SASL_AUTHENTICATE_REQUEST = message("SaslAuthenticateRequest", "2+", Field("auth_bytes", "bytes"))
 
-SASL_AUTHENTICATE_RESPONSE = message(
-    "SaslAuthenticateResponse",
-    "2+",
-    *ERROR,
-    Field("auth_bytes", "bytes"),
-    Field("session_lifetime_ms", "int64", "1+", ignorable=True),
-)
+class SaslHandshakeResponse(Struct, flexible="2+"):
+    error_code: Int16
+    mechanisms: list[str]
+
+
+class SaslAuthenticateRequest(Struct, flexible="2+"):
+    auth_bytes: bytes
+
+
+class SaslAuthenticateResponse(Struct, flexible="2+"):
+    error_code: Int16
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: Int64 = field("1+", ignorable=True)

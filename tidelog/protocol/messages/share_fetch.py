@@ -4,97 +4,143 @@ Declarations only. Source: the JSON definitions of the same names (KIP-932, KIP-
 an early access that brokers do not serve.
 """
 
-from tidelog.protocol.messages.declaration import ERROR_OR_NULL, Field, message, struct, structs
+from uuid import UUID
 
-_ACKNOWLEDGEMENT_BATCHES = structs(
-    "acknowledgement_batches",
-    Field("first_offset", "int64"),
-    Field("last_offset", "int64"),
-    Field("acknowledge_types", "[]int8"),
-)
-_CURRENT_LEADER = struct("current_leader", Field("leader_id", "int32"), Field("leader_epoch", "int32"))
-_NODE_ENDPOINTS = structs(
-    "node_endpoints",
-    Field("node_id", "int32"),
-    Field("host", "string"),
-    Field("port", "int32"),
-    Field("rack", "string", nullable="0+", default=None),
-)
-_IS_RENEW_ACK = Field("is_renew_ack", "bool", "2+")
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Records, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset
 
-SHARE_FETCH_REQUEST = message(
-    "ShareFetchRequest",
-    "0+",
-    Field("group_id", "string", nullable="0+", default=None),
-    Field("member_id", "string", nullable="0+"),
-    Field("share_session_epoch", "int32"),
-    Field("max_wait_ms", "int32"),
-    Field("min_bytes", "int32"),
-    Field("max_bytes", "int32", default=2**31 - 1),
-    Field("max_records", "int32"),
-    Field("batch_size", "int32"),
-    Field("share_acquire_mode", "int8", "2+", ignorable=True),
-    _IS_RENEW_ACK,
-    structs(
-        "topics",
-        Field("topic_id", "uuid"),
-        structs("partitions", Field("partition_index", "int32"), _ACKNOWLEDGEMENT_BATCHES),
-    ),
-    structs("forgotten_topics_data", Field("topic_id", "uuid"), Field("partitions", "[]int32")),
-)
 
-SHARE_FETCH_RESPONSE = message(
-    "ShareFetchResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR_OR_NULL,
-    Field("acquisition_lock_timeout_ms", "int32"),
-    structs(
-        "responses",
-        Field("topic_id", "uuid"),
-        structs(
-            "partitions",
-            Field("partition_index", "int32"),
-            *ERROR_OR_NULL,
-            Field("acknowledge_error_code", "int16"),
-            Field("acknowledge_error_message", "string", nullable="0+", default=None),
-            _CURRENT_LEADER,
-            Field("records", "records"),
-            structs(
-                "acquired_records",
-                Field("first_offset", "int64"),
-                Field("last_offset", "int64"),
-                Field("delivery_count", "int16"),
-            ),
-        ),
-    ),
-    _NODE_ENDPOINTS,
-)
+class ShareFetchRequestAcknowledgementBatch(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    acknowledge_types: list[Int8]
 
-SHARE_ACKNOWLEDGE_REQUEST = message(
-    "ShareAcknowledgeRequest",
-    "0+",
-    Field("group_id", "string", nullable="0+", default=None),
-    Field("member_id", "string", nullable="0+"),
-    Field("share_session_epoch", "int32"),
-    _IS_RENEW_ACK,
-    structs(
-        "topics",
-        Field("topic_id", "uuid"),
-        structs("partitions", Field("partition_index", "int32"), _ACKNOWLEDGEMENT_BATCHES),
-    ),
-)
 
-SHARE_ACKNOWLEDGE_RESPONSE = message(
-    "ShareAcknowledgeResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR_OR_NULL,
-    Field("acquisition_lock_timeout_ms", "int32", "2+", ignorable=True),
-    structs(
-        "responses",
-        Field("topic_id", "uuid"),
-        structs("partitions", Field("partition_index", "int32"), *ERROR_OR_NULL, _CURRENT_LEADER),
-    ),
-    _NODE_ENDPOINTS,
-)
+class ShareFetchRequestPartition(Struct):
+    partition_index: Int32
+    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatch]
+
+
+class ShareFetchRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[ShareFetchRequestPartition]
+
+
+class ShareFetchRequestForgottenTopicsData(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
+
+
+class ShareFetchRequest(Struct, flexible="0+"):
+    group_id: str | None = field(default=None)
+    member_id: str | None
+    share_session_epoch: Int32
+    max_wait_ms: Int32
+    min_bytes: Int32
+    max_bytes: Int32 = field(default=0x7FFFFFFF)
+    max_records: Int32
+    batch_size: Int32
+    share_acquire_mode: Int8 = field("2+", ignorable=True)
+    is_renew_ack: bool = field("2+")
+    topics: list[ShareFetchRequestTopic]
+    forgotten_topics_data: list[ShareFetchRequestForgottenTopicsData]
+
+
+class ShareFetchResponseCurrentLeader(Struct):
+    leader_id: Int32
+    leader_epoch: LeaderEpoch
+
+
+class ShareFetchResponseAcquiredRecord(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    delivery_count: Int16
+
+
+class ShareFetchResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    acknowledge_error_code: Int16
+    acknowledge_error_message: str | None = field(default=None)
+    current_leader: ShareFetchResponseCurrentLeader
+    records: Records
+    acquired_records: list[ShareFetchResponseAcquiredRecord]
+
+
+class ShareFetchResponseResponse(Struct):
+    topic_id: UUID
+    partitions: list[ShareFetchResponsePartition]
+
+
+class ShareFetchResponseNodeEndpoint(Struct):
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = field(default=None)
+
+
+class ShareFetchResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    acquisition_lock_timeout_ms: Int32
+    responses: list[ShareFetchResponseResponse]
+    node_endpoints: list[ShareFetchResponseNodeEndpoint]
+
+
+class ShareAcknowledgeRequestAcknowledgementBatch(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    acknowledge_types: list[Int8]
+
+
+class ShareAcknowledgeRequestPartition(Struct):
+    partition_index: Int32
+    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatch]
+
+
+class ShareAcknowledgeRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[ShareAcknowledgeRequestPartition]
+
+
+class ShareAcknowledgeRequest(Struct, flexible="0+"):
+    group_id: str | None = field(default=None)
+    member_id: str | None
+    share_session_epoch: Int32
+    is_renew_ack: bool = field("2+")
+    topics: list[ShareAcknowledgeRequestTopic]
+
+
+class ShareAcknowledgeResponseCurrentLeader(Struct):
+    leader_id: Int32
+    leader_epoch: LeaderEpoch
+
+
+class ShareAcknowledgeResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    current_leader: ShareAcknowledgeResponseCurrentLeader
+
+
+class ShareAcknowledgeResponseResponse(Struct):
+    topic_id: UUID
+    partitions: list[ShareAcknowledgeResponsePartition]
+
+
+class ShareAcknowledgeResponseNodeEndpoint(Struct):
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = field(default=None)
+
+
+class ShareAcknowledgeResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    acquisition_lock_timeout_ms: Int32 = field("2+", ignorable=True)
+    responses: list[ShareAcknowledgeResponseResponse]
+    node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint]

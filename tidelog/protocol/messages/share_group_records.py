@@ -6,65 +6,89 @@ Declarations only. A record's key and value each begin with an int16 version, se
 Source: the JSON definitions of the same names in Kafka's group coordinator (KIP-932).
 """
 
-from tidelog.protocol.messages.declaration import Field, Message, message, structs
+from uuid import UUID
 
-_TOPIC_PARTITIONS = (Field("topic_id", "uuid"), Field("partitions", "[]int32"))
-_NAMED_TOPIC = (Field("topic_id", "uuid"), Field("topic_name", "string"))
-
-
-def _group_key(name: str, version: int) -> Message:
-    return message(name, "", Field("group_id", "string", str(version)))
+from tidelog.protocol.messages.declaration import Int8, Int32, Int64, Struct, field
+from tidelog.protocol.types import TimestampMs
 
 
-def _member_key(name: str, version: int) -> Message:
-    return message(
-        name, "", Field("group_id", "string", str(version)), Field("member_id", "string", str(version))
-    )
+class ShareGroupMemberMetadataKey(Struct):
+    group_id: str = field("10")
+    member_id: str = field("10")
 
 
-SHARE_GROUP_MEMBER_METADATA_KEY = _member_key("ShareGroupMemberMetadataKey", 10)
-SHARE_GROUP_MEMBER_METADATA_VALUE = message(
-    "ShareGroupMemberMetadataValue",
-    "0+",
-    Field("rack_id", "string", nullable="0+"),
-    Field("client_id", "string"),
-    Field("client_host", "string"),
-    Field("subscribed_topic_names", "[]string"),
-)
+class ShareGroupMemberMetadataValue(Struct, flexible="0+"):
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
 
-SHARE_GROUP_METADATA_KEY = _group_key("ShareGroupMetadataKey", 11)
-SHARE_GROUP_METADATA_VALUE = message(
-    "ShareGroupMetadataValue", "0+", Field("epoch", "int32"), Field("metadata_hash", "int64")
-)
 
-SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = _group_key("ShareGroupTargetAssignmentMetadataKey", 12)
-SHARE_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = message(
-    "ShareGroupTargetAssignmentMetadataValue",
-    "0+",
-    Field("assignment_epoch", "int32"),
-    Field("assignment_timestamp", "int64", tag=0),
-)
+class ShareGroupMetadataKey(Struct):
+    group_id: str = field("11")
 
-SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = _member_key("ShareGroupTargetAssignmentMemberKey", 13)
-SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = message(
-    "ShareGroupTargetAssignmentMemberValue", "0+", structs("topic_partitions", *_TOPIC_PARTITIONS)
-)
 
-SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = _member_key("ShareGroupCurrentMemberAssignmentKey", 14)
-SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = message(
-    "ShareGroupCurrentMemberAssignmentValue",
-    "0+",
-    Field("member_epoch", "int32"),
-    Field("previous_member_epoch", "int32"),
-    Field("state", "int8"),
-    structs("assigned_partitions", *_TOPIC_PARTITIONS),
-)
+class ShareGroupMetadataValue(Struct, flexible="0+"):
+    epoch: Int32
+    metadata_hash: Int64
 
-SHARE_GROUP_STATE_PARTITION_METADATA_KEY = _group_key("ShareGroupStatePartitionMetadataKey", 15)
-SHARE_GROUP_STATE_PARTITION_METADATA_VALUE = message(
-    "ShareGroupStatePartitionMetadataValue",
-    "0+",
-    structs("initializing_topics", *_NAMED_TOPIC, Field("partitions", "[]int32")),
-    structs("initialized_topics", *_NAMED_TOPIC, Field("partitions", "[]int32")),
-    structs("deleting_topics", *_NAMED_TOPIC),
-)
+
+class ShareGroupTargetAssignmentMetadataKey(Struct):
+    group_id: str = field("12")
+
+
+class ShareGroupTargetAssignmentMetadataValue(Struct, flexible="0+"):
+    assignment_epoch: Int32
+    assignment_timestamp: TimestampMs = field(tag=0)
+
+
+class ShareGroupTargetAssignmentMemberKey(Struct):
+    group_id: str = field("13")
+    member_id: str = field("13")
+
+
+class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
+
+
+class ShareGroupTargetAssignmentMemberValue(Struct, flexible="0+"):
+    topic_partitions: list[ShareGroupTargetAssignmentMemberValueTopicPartition]
+
+
+class ShareGroupCurrentMemberAssignmentKey(Struct):
+    group_id: str = field("14")
+    member_id: str = field("14")
+
+
+class ShareGroupCurrentMemberAssignmentValueAssignedPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
+
+
+class ShareGroupCurrentMemberAssignmentValue(Struct, flexible="0+"):
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[ShareGroupCurrentMemberAssignmentValueAssignedPartition]
+
+
+class ShareGroupStatePartitionMetadataKey(Struct):
+    group_id: str = field("15")
+
+
+class ShareGroupStatePartitionMetadataValueInitializingTopic(Struct):
+    topic_id: UUID
+    topic_name: str
+    partitions: list[Int32]
+
+
+class ShareGroupStatePartitionMetadataValueDeletingTopic(Struct):
+    topic_id: UUID
+    topic_name: str
+
+
+class ShareGroupStatePartitionMetadataValue(Struct, flexible="0+"):
+    initializing_topics: list[ShareGroupStatePartitionMetadataValueInitializingTopic]
+    initialized_topics: list[ShareGroupStatePartitionMetadataValueInitializingTopic]
+    deleting_topics: list[ShareGroupStatePartitionMetadataValueDeletingTopic]

@@ -3,62 +3,182 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-932, KIP-1226).
 """
 
-from tidelog.protocol.messages.declaration import ERROR_OR_NULL, Field, Message, message, structs
+from uuid import UUID
 
-STATE_BATCHES = structs(
-    "state_batches",
-    Field("first_offset", "int64"),
-    Field("last_offset", "int64"),
-    Field("delivery_state", "int8"),
-    Field("delivery_count", "int16"),
-)
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset
 
 
-def _request(name: str, *fields: Field) -> Message:
-    partitions = structs("partitions", Field("partition", "int32"), *fields)
-    return message(
-        name, "0+", Field("group_id", "string"), structs("topics", Field("topic_id", "uuid"), partitions)
-    )
+class InitializeShareGroupStateRequestPartition(Struct):
+    partition: Int32
+    state_epoch: Int32
+    start_offset: Offset
 
 
-def _response(name: str, *fields: Field) -> Message:
-    partitions = structs("partitions", Field("partition", "int32"), *ERROR_OR_NULL, *fields)
-    return message(name, "0+", structs("results", Field("topic_id", "uuid"), partitions))
+class InitializeShareGroupStateRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[InitializeShareGroupStateRequestPartition]
 
 
-INITIALIZE_SHARE_GROUP_STATE_REQUEST = _request(
-    "InitializeShareGroupStateRequest", Field("state_epoch", "int32"), Field("start_offset", "int64")
-)
-INITIALIZE_SHARE_GROUP_STATE_RESPONSE = _response("InitializeShareGroupStateResponse")
+class InitializeShareGroupStateRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[InitializeShareGroupStateRequestTopic]
 
-READ_SHARE_GROUP_STATE_REQUEST = _request("ReadShareGroupStateRequest", Field("leader_epoch", "int32"))
-READ_SHARE_GROUP_STATE_RESPONSE = _response(
-    "ReadShareGroupStateResponse",
-    Field("state_epoch", "int32"),
-    Field("start_offset", "int64"),
-    STATE_BATCHES,
-)
 
-WRITE_SHARE_GROUP_STATE_REQUEST = _request(
-    "WriteShareGroupStateRequest",
-    Field("state_epoch", "int32"),
-    Field("leader_epoch", "int32"),
-    Field("start_offset", "int64"),
-    Field("delivery_complete_count", "int32", "1+", default=-1, ignorable=True),
-    STATE_BATCHES,
-)
-WRITE_SHARE_GROUP_STATE_RESPONSE = _response("WriteShareGroupStateResponse")
+class InitializeShareGroupStateResponsePartition(Struct):
+    partition: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
 
-DELETE_SHARE_GROUP_STATE_REQUEST = _request("DeleteShareGroupStateRequest")
-DELETE_SHARE_GROUP_STATE_RESPONSE = _response("DeleteShareGroupStateResponse")
 
-READ_SHARE_GROUP_STATE_SUMMARY_REQUEST = _request(
-    "ReadShareGroupStateSummaryRequest", Field("leader_epoch", "int32")
-)
-READ_SHARE_GROUP_STATE_SUMMARY_RESPONSE = _response(
-    "ReadShareGroupStateSummaryResponse",
-    Field("state_epoch", "int32"),
-    Field("leader_epoch", "int32"),
-    Field("start_offset", "int64"),
-    Field("delivery_complete_count", "int32", "1+", default=-1, ignorable=True),
-)
+class InitializeShareGroupStateResponseResult(Struct):
+    topic_id: UUID
+    partitions: list[InitializeShareGroupStateResponsePartition]
+
+
+class InitializeShareGroupStateResponse(Struct, flexible="0+"):
+    results: list[InitializeShareGroupStateResponseResult]
+
+
+class ReadShareGroupStateRequestPartition(Struct):
+    partition: Int32
+    leader_epoch: LeaderEpoch
+
+
+class ReadShareGroupStateRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[ReadShareGroupStateRequestPartition]
+
+
+class ReadShareGroupStateRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[ReadShareGroupStateRequestTopic]
+
+
+class ReadShareGroupStateResponseStateBatch(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    delivery_state: Int8
+    delivery_count: Int16
+
+
+class ReadShareGroupStateResponsePartition(Struct):
+    partition: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    state_epoch: Int32
+    start_offset: Offset
+    state_batches: list[ReadShareGroupStateResponseStateBatch]
+
+
+class ReadShareGroupStateResponseResult(Struct):
+    topic_id: UUID
+    partitions: list[ReadShareGroupStateResponsePartition]
+
+
+class ReadShareGroupStateResponse(Struct, flexible="0+"):
+    results: list[ReadShareGroupStateResponseResult]
+
+
+class WriteShareGroupStateRequestStateBatch(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    delivery_state: Int8
+    delivery_count: Int16
+
+
+class WriteShareGroupStateRequestPartition(Struct):
+    partition: Int32
+    state_epoch: Int32
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)
+    state_batches: list[WriteShareGroupStateRequestStateBatch]
+
+
+class WriteShareGroupStateRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[WriteShareGroupStateRequestPartition]
+
+
+class WriteShareGroupStateRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[WriteShareGroupStateRequestTopic]
+
+
+class WriteShareGroupStateResponsePartition(Struct):
+    partition: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class WriteShareGroupStateResponseResult(Struct):
+    topic_id: UUID
+    partitions: list[WriteShareGroupStateResponsePartition]
+
+
+class WriteShareGroupStateResponse(Struct, flexible="0+"):
+    results: list[WriteShareGroupStateResponseResult]
+
+
+class DeleteShareGroupStateRequestPartition(Struct):
+    partition: Int32
+
+
+class DeleteShareGroupStateRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[DeleteShareGroupStateRequestPartition]
+
+
+class DeleteShareGroupStateRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[DeleteShareGroupStateRequestTopic]
+
+
+class DeleteShareGroupStateResponsePartition(Struct):
+    partition: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class DeleteShareGroupStateResponseResult(Struct):
+    topic_id: UUID
+    partitions: list[DeleteShareGroupStateResponsePartition]
+
+
+class DeleteShareGroupStateResponse(Struct, flexible="0+"):
+    results: list[DeleteShareGroupStateResponseResult]
+
+
+class ReadShareGroupStateSummaryRequestPartition(Struct):
+    partition: Int32
+    leader_epoch: LeaderEpoch
+
+
+class ReadShareGroupStateSummaryRequestTopic(Struct):
+    topic_id: UUID
+    partitions: list[ReadShareGroupStateSummaryRequestPartition]
+
+
+class ReadShareGroupStateSummaryRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[ReadShareGroupStateSummaryRequestTopic]
+
+
+class ReadShareGroupStateSummaryResponsePartition(Struct):
+    partition: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    state_epoch: Int32
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)
+
+
+class ReadShareGroupStateSummaryResponseResult(Struct):
+    topic_id: UUID
+    partitions: list[ReadShareGroupStateSummaryResponsePartition]
+
+
+class ReadShareGroupStateSummaryResponse(Struct, flexible="0+"):
+    results: list[ReadShareGroupStateSummaryResponseResult]

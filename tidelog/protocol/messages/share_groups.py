@@ -4,153 +4,174 @@ Declarations only. Source: the JSON definitions of the same names (KIP-932, KIP-
 two was an early access that brokers do not serve.
 """
 
-from tidelog.protocol.messages.declaration import ERROR_OR_NULL, Field, message, struct, structs
+from uuid import UUID
 
-SHARE_GROUP_HEARTBEAT_REQUEST = message(
-    "ShareGroupHeartbeatRequest",
-    "0+",
-    Field("group_id", "string"),
-    Field("member_id", "string"),
-    Field("member_epoch", "int32"),
-    Field("rack_id", "string", nullable="0+", default=None),
-    Field("subscribed_topic_names", "[]string", nullable="0+", default=None),
-)
+from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset
 
-SHARE_GROUP_HEARTBEAT_RESPONSE = message(
-    "ShareGroupHeartbeatResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR_OR_NULL,
-    Field("member_id", "string", nullable="0+", default=None),
-    Field("member_epoch", "int32"),
-    Field("heartbeat_interval_ms", "int32"),
-    struct(
-        "assignment",
-        structs("topic_partitions", Field("topic_id", "uuid"), Field("partitions", "[]int32")),
-        nullable="0+",
-        default=None,
-    ),
-)
 
-SHARE_GROUP_DESCRIBE_REQUEST = message(
-    "ShareGroupDescribeRequest",
-    "0+",
-    Field("group_ids", "[]string"),
-    Field("include_authorized_operations", "bool"),
-)
+class ShareGroupHeartbeatRequest(Struct, flexible="0+"):
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    rack_id: str | None = field(default=None)
+    subscribed_topic_names: list[str] | None = field(default=None)
 
-SHARE_GROUP_DESCRIBE_RESPONSE = message(
-    "ShareGroupDescribeResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "groups",
-        *ERROR_OR_NULL,
-        Field("group_id", "string"),
-        Field("group_state", "string"),
-        Field("group_epoch", "int32"),
-        Field("assignment_epoch", "int32"),
-        Field("assignor_name", "string"),
-        structs(
-            "members",
-            Field("member_id", "string"),
-            Field("rack_id", "string", nullable="0+", default=None),
-            Field("member_epoch", "int32"),
-            Field("client_id", "string"),
-            Field("client_host", "string"),
-            Field("subscribed_topic_names", "[]string"),
-            struct(
-                "assignment",
-                structs(
-                    "topic_partitions",
-                    Field("topic_id", "uuid"),
-                    Field("topic_name", "string"),
-                    Field("partitions", "[]int32"),
-                ),
-            ),
-        ),
-        Field("authorized_operations", "int32", default=-2147483648),
-    ),
-)
 
-DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST = message(
-    "DescribeShareGroupOffsetsRequest",
-    "0+",
-    structs(
-        "groups",
-        Field("group_id", "string"),
-        structs("topics", Field("topic_name", "string"), Field("partitions", "[]int32"), nullable="0+"),
-    ),
-)
+class ShareGroupHeartbeatResponseTopicPartition(Struct):
+    topic_id: UUID
+    partitions: list[Int32]
 
-DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE = message(
-    "DescribeShareGroupOffsetsResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "groups",
-        Field("group_id", "string"),
-        structs(
-            "topics",
-            Field("topic_name", "string"),
-            Field("topic_id", "uuid"),
-            structs(
-                "partitions",
-                Field("partition_index", "int32"),
-                Field("start_offset", "int64"),
-                Field("leader_epoch", "int32"),
-                Field("lag", "int64", "1+", default=-1, ignorable=True),
-                *ERROR_OR_NULL,
-            ),
-        ),
-        *ERROR_OR_NULL,
-    ),
-)
 
-ALTER_SHARE_GROUP_OFFSETS_REQUEST = message(
-    "AlterShareGroupOffsetsRequest",
-    "0+",
-    Field("group_id", "string"),
-    structs(
-        "topics",
-        Field("topic_name", "string"),
-        structs("partitions", Field("partition_index", "int32"), Field("start_offset", "int64")),
-    ),
-)
+class ShareGroupHeartbeatResponseAssignment(Struct):
+    topic_partitions: list[ShareGroupHeartbeatResponseTopicPartition]
 
-ALTER_SHARE_GROUP_OFFSETS_RESPONSE = message(
-    "AlterShareGroupOffsetsResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR_OR_NULL,
-    structs(
-        "responses",
-        Field("topic_name", "string"),
-        Field("topic_id", "uuid"),
-        structs(
-            "partitions",
-            Field("partition_index", "int32"),
-            *ERROR_OR_NULL,
-        ),
-    ),
-)
 
-DELETE_SHARE_GROUP_OFFSETS_REQUEST = message(
-    "DeleteShareGroupOffsetsRequest",
-    "0+",
-    Field("group_id", "string"),
-    structs("topics", Field("topic_name", "string")),
-)
+class ShareGroupHeartbeatResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    member_id: str | None = field(default=None)
+    member_epoch: Int32
+    heartbeat_interval_ms: Int32
+    assignment: ShareGroupHeartbeatResponseAssignment | None = field(default=None)
 
-DELETE_SHARE_GROUP_OFFSETS_RESPONSE = message(
-    "DeleteShareGroupOffsetsResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    *ERROR_OR_NULL,
-    structs(
-        "responses",
-        Field("topic_name", "string"),
-        Field("topic_id", "uuid"),
-        *ERROR_OR_NULL,
-    ),
-)
+
+class ShareGroupDescribeRequest(Struct, flexible="0+"):
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+
+class ShareGroupDescribeResponseTopicPartition(Struct):
+    topic_id: UUID
+    topic_name: str
+    partitions: list[Int32]
+
+
+class ShareGroupDescribeResponseAssignment(Struct):
+    topic_partitions: list[ShareGroupDescribeResponseTopicPartition]
+
+
+class ShareGroupDescribeResponseMember(Struct):
+    member_id: str
+    rack_id: str | None = field(default=None)
+    member_epoch: Int32
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    assignment: ShareGroupDescribeResponseAssignment
+
+
+class ShareGroupDescribeResponseGroup(Struct):
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    group_id: str
+    group_state: str
+    group_epoch: Int32
+    assignment_epoch: Int32
+    assignor_name: str
+    members: list[ShareGroupDescribeResponseMember]
+    authorized_operations: Int32 = field(default=-2147483648)
+
+
+class ShareGroupDescribeResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    groups: list[ShareGroupDescribeResponseGroup]
+
+
+class DescribeShareGroupOffsetsRequestTopic(Struct):
+    topic_name: str
+    partitions: list[Int32]
+
+
+class DescribeShareGroupOffsetsRequestGroup(Struct):
+    group_id: str
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None
+
+
+class DescribeShareGroupOffsetsRequest(Struct, flexible="0+"):
+    groups: list[DescribeShareGroupOffsetsRequestGroup]
+
+
+class DescribeShareGroupOffsetsResponsePartition(Struct):
+    partition_index: Int32
+    start_offset: Offset
+    leader_epoch: LeaderEpoch
+    lag: Int64 = field("1+", default=-1, ignorable=True)
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class DescribeShareGroupOffsetsResponseTopic(Struct):
+    topic_name: str
+    topic_id: UUID
+    partitions: list[DescribeShareGroupOffsetsResponsePartition]
+
+
+class DescribeShareGroupOffsetsResponseGroup(Struct):
+    group_id: str
+    topics: list[DescribeShareGroupOffsetsResponseTopic]
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class DescribeShareGroupOffsetsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    groups: list[DescribeShareGroupOffsetsResponseGroup]
+
+
+class AlterShareGroupOffsetsRequestPartition(Struct):
+    partition_index: Int32
+    start_offset: Offset
+
+
+class AlterShareGroupOffsetsRequestTopic(Struct):
+    topic_name: str
+    partitions: list[AlterShareGroupOffsetsRequestPartition]
+
+
+class AlterShareGroupOffsetsRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[AlterShareGroupOffsetsRequestTopic]
+
+
+class AlterShareGroupOffsetsResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class AlterShareGroupOffsetsResponseResponse(Struct):
+    topic_name: str
+    topic_id: UUID
+    partitions: list[AlterShareGroupOffsetsResponsePartition]
+
+
+class AlterShareGroupOffsetsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    responses: list[AlterShareGroupOffsetsResponseResponse]
+
+
+class DeleteShareGroupOffsetsRequestTopic(Struct):
+    topic_name: str
+
+
+class DeleteShareGroupOffsetsRequest(Struct, flexible="0+"):
+    group_id: str
+    topics: list[DeleteShareGroupOffsetsRequestTopic]
+
+
+class DeleteShareGroupOffsetsResponseResponse(Struct):
+    topic_name: str
+    topic_id: UUID
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class DeleteShareGroupOffsetsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    responses: list[DeleteShareGroupOffsetsResponseResponse]

@@ -7,43 +7,52 @@ an update of the newest snapshot.
 Source: the JSON definitions of the same names in Kafka's share coordinator (KIP-932, KIP-1226).
 """
 
-from tidelog.protocol.messages.declaration import Field, Message, message
-from tidelog.protocol.messages.share_group_state import STATE_BATCHES
+from uuid import UUID
 
-_DELIVERY_COMPLETE_COUNT = Field("delivery_complete_count", "int32", default=-1, tag=0)
-
-
-def _key(name: str, version: str) -> Message:
-    return message(
-        name,
-        "",
-        Field("group_id", "string", version),
-        Field("topic_id", "uuid", version),
-        Field("partition", "int32", version),
-    )
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset, TimestampMs
 
 
-SHARE_SNAPSHOT_KEY = _key("ShareSnapshotKey", "0")
-SHARE_SNAPSHOT_VALUE = message(
-    "ShareSnapshotValue",
-    "0+",
-    Field("snapshot_epoch", "int32"),
-    Field("state_epoch", "int32"),
-    Field("leader_epoch", "int32"),
-    Field("start_offset", "int64"),
-    _DELIVERY_COMPLETE_COUNT,
-    Field("create_timestamp", "int64"),
-    Field("write_timestamp", "int64"),
-    STATE_BATCHES,
-)
+class ShareSnapshotKey(Struct):
+    group_id: str = field("0")
+    topic_id: UUID = field("0")
+    partition: Int32 = field("0")
 
-SHARE_UPDATE_KEY = _key("ShareUpdateKey", "1")
-SHARE_UPDATE_VALUE = message(
-    "ShareUpdateValue",
-    "0+",
-    Field("snapshot_epoch", "int32"),
-    Field("leader_epoch", "int32"),
-    Field("start_offset", "int64"),
-    _DELIVERY_COMPLETE_COUNT,
-    STATE_BATCHES,
-)
+
+class ShareSnapshotValueStateBatch(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    delivery_state: Int8
+    delivery_count: Int16
+
+
+class ShareSnapshotValue(Struct, flexible="0+"):
+    snapshot_epoch: Int32
+    state_epoch: Int32
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: Int32 = field(default=-1, tag=0)
+    create_timestamp: TimestampMs
+    write_timestamp: TimestampMs
+    state_batches: list[ShareSnapshotValueStateBatch]
+
+
+class ShareUpdateKey(Struct):
+    group_id: str = field("1")
+    topic_id: UUID = field("1")
+    partition: Int32 = field("1")
+
+
+class ShareUpdateValueStateBatch(Struct):
+    first_offset: Offset
+    last_offset: Offset
+    delivery_state: Int8
+    delivery_count: Int16
+
+
+class ShareUpdateValue(Struct, flexible="0+"):
+    snapshot_epoch: Int32
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: Int32 = field(default=-1, tag=0)
+    state_batches: list[ShareUpdateValueStateBatch]

@@ -3,35 +3,35 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-714).
 """
 
-from tidelog.protocol.messages.declaration import Field, message
+from uuid import UUID
 
-_THROTTLE = Field("throttle_time_ms", "int32")
-_INSTANCE = Field("client_instance_id", "uuid")
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct
 
-GET_TELEMETRY_SUBSCRIPTIONS_REQUEST = message("GetTelemetrySubscriptionsRequest", "0+", _INSTANCE)
 
-GET_TELEMETRY_SUBSCRIPTIONS_RESPONSE = message(
-    "GetTelemetrySubscriptionsResponse",
-    "0+",
-    _THROTTLE,
-    Field("error_code", "int16"),
-    _INSTANCE,
-    Field("subscription_id", "int32"),
-    Field("accepted_compression_types", "[]int8"),
-    Field("push_interval_ms", "int32"),
-    Field("telemetry_max_bytes", "int32"),
-    Field("delta_temporality", "bool"),
-    Field("requested_metrics", "[]string"),
-)
+class GetTelemetrySubscriptionsRequest(Struct, flexible="0+"):
+    client_instance_id: UUID
 
-PUSH_TELEMETRY_REQUEST = message(
-    "PushTelemetryRequest",
-    "0+",
-    _INSTANCE,
-    Field("subscription_id", "int32"),
-    Field("terminating", "bool"),
-    Field("compression_type", "int8"),
-    Field("metrics", "bytes"),
-)
 
-PUSH_TELEMETRY_RESPONSE = message("PushTelemetryResponse", "0+", _THROTTLE, Field("error_code", "int16"))
+class GetTelemetrySubscriptionsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    client_instance_id: UUID
+    subscription_id: Int32
+    accepted_compression_types: list[Int8]
+    push_interval_ms: Int32
+    telemetry_max_bytes: Int32
+    delta_temporality: bool
+    requested_metrics: list[str]
+
+
+class PushTelemetryRequest(Struct, flexible="0+"):
+    client_instance_id: UUID
+    subscription_id: Int32
+    terminating: bool
+    compression_type: Int8
+    metrics: bytes
+
+
+class PushTelemetryResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16

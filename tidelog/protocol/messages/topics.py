@@ -4,133 +4,171 @@ Declarations only. Source: the JSON definitions of the same names (KIP-195, KIP-
 KIP-599, KIP-664).
 """
 
-from tidelog.protocol.messages.declaration import Field, by_partition, message, structs
+from uuid import UUID
 
-CREATE_TOPICS_REQUEST = message(
-    "CreateTopicsRequest",
-    "5+",
-    structs(
-        "topics",
-        Field("name", "string"),
-        Field("num_partitions", "int32"),
-        Field("replication_factor", "int16"),
-        structs("assignments", Field("partition_index", "int32"), Field("broker_ids", "[]int32")),
-        structs("configs", Field("name", "string"), Field("value", "string", nullable="0+")),
-    ),
-    Field("timeout_ms", "int32", default=60000),
-    Field("validate_only", "bool", "1+", default=False),
-)
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
+from tidelog.protocol.types import Offset, ProducerId, TimestampMs
 
-CREATE_TOPICS_RESPONSE = message(
-    "CreateTopicsResponse",
-    "5+",
-    Field("throttle_time_ms", "int32", "2+", ignorable=True),
-    structs(
-        "topics",
-        Field("name", "string"),
-        Field("topic_id", "uuid", "7+", ignorable=True),
-        Field("error_code", "int16"),
-        Field("error_message", "string", "1+", nullable="0+", ignorable=True),
-        Field("topic_config_error_code", "int16", "5+", ignorable=True, tag=0),
-        Field("num_partitions", "int32", "5+", default=-1, ignorable=True),
-        Field("replication_factor", "int16", "5+", default=-1, ignorable=True),
-        structs(
-            "configs",
-            Field("name", "string", "5+"),
-            Field("value", "string", "5+", nullable="5+"),
-            Field("read_only", "bool", "5+"),
-            Field("config_source", "int8", "5+", default=-1, ignorable=True),
-            Field("is_sensitive", "bool", "5+"),
-            nullable="5+",
-            ignorable=True,
-            versions="5+",
-        ),
-    ),
-)
 
-DELETE_TOPICS_REQUEST = message(
-    "DeleteTopicsRequest",
-    "4+",
-    structs(
-        "topics",
-        Field("name", "string", "6+", nullable="6+", default=None),
-        Field("topic_id", "uuid", "6+"),
-        versions="6+",
-    ),
-    Field("topic_names", "[]string", "0-5", ignorable=True),
-    Field("timeout_ms", "int32"),
-)
+class CreateTopicsRequestAssignment(Struct):
+    partition_index: Int32
+    broker_ids: list[Int32]
 
-DELETE_TOPICS_RESPONSE = message(
-    "DeleteTopicsResponse",
-    "4+",
-    Field("throttle_time_ms", "int32", "1+", ignorable=True),
-    structs(
-        "responses",
-        Field("name", "string", nullable="6+"),
-        Field("topic_id", "uuid", "6+", ignorable=True),
-        Field("error_code", "int16"),
-        Field("error_message", "string", "5+", nullable="5+", default=None, ignorable=True),
-    ),
-)
 
-CREATE_PARTITIONS_REQUEST = message(
-    "CreatePartitionsRequest",
-    "2+",
-    structs(
-        "topics",
-        Field("name", "string"),
-        Field("count", "int32"),
-        structs("assignments", Field("broker_ids", "[]int32"), nullable="0+"),
-    ),
-    Field("timeout_ms", "int32"),
-    Field("validate_only", "bool"),
-)
+class CreateTopicsRequestConfig(Struct):
+    name: str
+    value: str | None
 
-CREATE_PARTITIONS_RESPONSE = message(
-    "CreatePartitionsResponse",
-    "2+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "results",
-        Field("name", "string"),
-        Field("error_code", "int16"),
-        Field("error_message", "string", nullable="0+", default=None),
-    ),
-)
 
-DELETE_RECORDS_REQUEST = message(
-    "DeleteRecordsRequest", "2+", by_partition(Field("offset", "int64")), Field("timeout_ms", "int32")
-)
+class CreateTopicsRequestTopic(Struct):
+    name: str
+    num_partitions: Int32
+    replication_factor: Int16
+    assignments: list[CreateTopicsRequestAssignment]
+    configs: list[CreateTopicsRequestConfig]
 
-DELETE_RECORDS_RESPONSE = message(
-    "DeleteRecordsResponse",
-    "2+",
-    Field("throttle_time_ms", "int32"),
-    by_partition(Field("low_watermark", "int64"), Field("error_code", "int16")),
-)
 
-DESCRIBE_PRODUCERS_REQUEST = message(
-    "DescribeProducersRequest",
-    "0+",
-    structs("topics", Field("name", "string"), Field("partition_indexes", "[]int32")),
-)
+class CreateTopicsRequest(Struct, flexible="5+"):
+    topics: list[CreateTopicsRequestTopic]
+    timeout_ms: Int32 = field(default=60_000)
+    validate_only: bool = field("1+", default=False)
 
-DESCRIBE_PRODUCERS_RESPONSE = message(
-    "DescribeProducersResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    by_partition(
-        Field("error_code", "int16"),
-        Field("error_message", "string", nullable="0+", default=None),
-        structs(
-            "active_producers",
-            Field("producer_id", "int64"),
-            Field("producer_epoch", "int32"),
-            Field("last_sequence", "int32", default=-1),
-            Field("last_timestamp", "int64", default=-1),
-            Field("coordinator_epoch", "int32"),
-            Field("current_txn_start_offset", "int64", default=-1),
-        ),
-    ),
-)
+
+class CreateTopicsResponseConfig(Struct):
+    name: str = field("5+")
+    value: str | None = field("5+")
+    read_only: bool = field("5+")
+    config_source: Int8 = field("5+", default=-1, ignorable=True)
+    is_sensitive: bool = field("5+")
+
+
+class CreateTopicsResponseTopic(Struct):
+    name: str
+    topic_id: UUID = field("7+", ignorable=True)
+    error_code: Int16
+    error_message: str | None = field("1+", nullable="0+", ignorable=True)
+    topic_config_error_code: Int16 = field("5+", ignorable=True, tag=0)
+    num_partitions: Int32 = field("5+", default=-1, ignorable=True)
+    replication_factor: Int16 = field("5+", default=-1, ignorable=True)
+    configs: list[CreateTopicsResponseConfig] | None = field("5+", ignorable=True)
+
+
+class CreateTopicsResponse(Struct, flexible="5+"):
+    throttle_time_ms: Int32 = field("2+", ignorable=True)
+    topics: list[CreateTopicsResponseTopic]
+
+
+class DeleteTopicsRequestTopic(Struct):
+    name: str | None = field("6+", default=None)
+    topic_id: UUID = field("6+")
+
+
+class DeleteTopicsRequest(Struct, flexible="4+"):
+    topics: list[DeleteTopicsRequestTopic] = field("6+")
+    topic_names: list[str] = field("0-5", ignorable=True)
+    timeout_ms: Int32
+
+
+class DeleteTopicsResponseResponse(Struct):
+    name: str | None = field(nullable="6+")
+    topic_id: UUID = field("6+", ignorable=True)
+    error_code: Int16
+    error_message: str | None = field("5+", default=None, ignorable=True)
+
+
+class DeleteTopicsResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field("1+", ignorable=True)
+    responses: list[DeleteTopicsResponseResponse]
+
+
+class CreatePartitionsRequestAssignment(Struct):
+    broker_ids: list[Int32]
+
+
+class CreatePartitionsRequestTopic(Struct):
+    name: str
+    count: Int32
+    assignments: list[CreatePartitionsRequestAssignment] | None
+
+
+class CreatePartitionsRequest(Struct, flexible="2+"):
+    topics: list[CreatePartitionsRequestTopic]
+    timeout_ms: Int32
+    validate_only: bool
+
+
+class CreatePartitionsResponseResult(Struct):
+    name: str
+    error_code: Int16
+    error_message: str | None = field(default=None)
+
+
+class CreatePartitionsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    results: list[CreatePartitionsResponseResult]
+
+
+class DeleteRecordsRequestPartition(Struct):
+    partition_index: Int32
+    offset: Offset
+
+
+class DeleteRecordsRequestTopic(Struct):
+    name: str
+    partitions: list[DeleteRecordsRequestPartition]
+
+
+class DeleteRecordsRequest(Struct, flexible="2+"):
+    topics: list[DeleteRecordsRequestTopic]
+    timeout_ms: Int32
+
+
+class DeleteRecordsResponsePartition(Struct):
+    partition_index: Int32
+    low_watermark: Offset
+    error_code: Int16
+
+
+class DeleteRecordsResponseTopic(Struct):
+    name: str
+    partitions: list[DeleteRecordsResponsePartition]
+
+
+class DeleteRecordsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32
+    topics: list[DeleteRecordsResponseTopic]
+
+
+class DescribeProducersRequestTopic(Struct):
+    name: str
+    partition_indexes: list[Int32]
+
+
+class DescribeProducersRequest(Struct, flexible="0+"):
+    topics: list[DescribeProducersRequestTopic]
+
+
+class DescribeProducersResponseActiveProducer(Struct):
+    producer_id: ProducerId
+    producer_epoch: Int32
+    last_sequence: Int32 = field(default=-1)
+    last_timestamp: TimestampMs = field(default=-1)
+    coordinator_epoch: Int32
+    current_txn_start_offset: Offset = field(default=-1)
+
+
+class DescribeProducersResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+    error_message: str | None = field(default=None)
+    active_producers: list[DescribeProducersResponseActiveProducer]
+
+
+class DescribeProducersResponseTopic(Struct):
+    name: str
+    partitions: list[DescribeProducersResponsePartition]
+
+
+class DescribeProducersResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    topics: list[DescribeProducersResponseTopic]

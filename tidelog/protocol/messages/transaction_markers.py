@@ -3,45 +3,42 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-98, KIP-1228 for TransactionVersion).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
+from tidelog.protocol.types import ProducerEpoch, ProducerId
 
-WRITE_TXN_MARKERS_REQUEST = message(
-    "WriteTxnMarkersRequest",
-    "1+",
-    structs(
-        "markers",
-        Field("producer_id", "int64", "1+"),
-        Field("producer_epoch", "int16", "1+"),
-        Field("transaction_result", "bool", "1+"),
-        structs(
-            "topics",
-            Field("name", "string", "1+"),
-            Field("partition_indexes", "[]int32", "1+"),
-            versions="1+",
-        ),
-        Field("coordinator_epoch", "int32", "1+"),
-        Field("transaction_version", "int8", "2+", default=0, ignorable=True),
-        versions="1+",
-    ),
-)
 
-WRITE_TXN_MARKERS_RESPONSE = message(
-    "WriteTxnMarkersResponse",
-    "1+",
-    structs(
-        "markers",
-        Field("producer_id", "int64", "1+"),
-        structs(
-            "topics",
-            Field("name", "string", "1+"),
-            structs(
-                "partitions",
-                Field("partition_index", "int32", "1+"),
-                Field("error_code", "int16", "1+"),
-                versions="1+",
-            ),
-            versions="1+",
-        ),
-        versions="1+",
-    ),
-)
+class WriteTxnMarkersRequestTopic(Struct):
+    name: str = field("1+")
+    partition_indexes: list[Int32] = field("1+")
+
+
+class WriteTxnMarkersRequestMarker(Struct):
+    producer_id: ProducerId = field("1+")
+    producer_epoch: ProducerEpoch = field("1+")
+    transaction_result: bool = field("1+")
+    topics: list[WriteTxnMarkersRequestTopic] = field("1+")
+    coordinator_epoch: Int32 = field("1+")
+    transaction_version: Int8 = field("2+", default=0, ignorable=True)
+
+
+class WriteTxnMarkersRequest(Struct, flexible="1+"):
+    markers: list[WriteTxnMarkersRequestMarker] = field("1+")
+
+
+class WriteTxnMarkersResponsePartition(Struct):
+    partition_index: Int32 = field("1+")
+    error_code: Int16 = field("1+")
+
+
+class WriteTxnMarkersResponseTopic(Struct):
+    name: str = field("1+")
+    partitions: list[WriteTxnMarkersResponsePartition] = field("1+")
+
+
+class WriteTxnMarkersResponseMarker(Struct):
+    producer_id: ProducerId = field("1+")
+    topics: list[WriteTxnMarkersResponseTopic] = field("1+")
+
+
+class WriteTxnMarkersResponse(Struct, flexible="1+"):
+    markers: list[WriteTxnMarkersResponseMarker] = field("1+")

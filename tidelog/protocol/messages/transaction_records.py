@@ -6,26 +6,30 @@ Declarations only. A record's key and value each begin with an int16 version, se
 Source: TransactionLogKey.json, TransactionLogValue.json (KIP-98, KIP-890, KIP-939).
 """
 
-from tidelog.protocol.messages.declaration import Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Struct, field
+from tidelog.protocol.types import ProducerEpoch, ProducerId
 
-TRANSACTION_LOG_KEY = message("TransactionLogKey", "", Field("transactional_id", "string", "0"))
 
-TRANSACTION_LOG_VALUE = message(
-    "TransactionLogValue",
-    "1+",
-    Field("producer_id", "int64"),
-    Field("previous_producer_id", "int64", "1+", default=-1, tag=0, ignorable=True),
-    Field("next_producer_id", "int64", "1+", default=-1, tag=1, ignorable=True),
-    Field("producer_epoch", "int16"),
-    Field("transaction_timeout_ms", "int32"),
-    Field("transaction_status", "int8"),
-    structs(
-        "transaction_partitions", Field("topic", "string"), Field("partition_ids", "[]int32"), nullable="0+"
-    ),
-    Field("transaction_last_update_timestamp_ms", "int64"),
-    Field("transaction_start_timestamp_ms", "int64"),
-    Field("client_transaction_version", "int16", "1+", tag=2, ignorable=True),
-    Field("next_producer_epoch", "int16", "1+", default=-1, tag=3, ignorable=True),
+class TransactionLogKey(Struct):
+    transactional_id: str = field("0")
+
+
+class TransactionLogValueTransactionPartition(Struct):
+    topic: str
+    partition_ids: list[Int32]
+
+
+class TransactionLogValue(Struct, flexible="1+"):
+    producer_id: ProducerId
+    previous_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=0)
+    next_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=1)
+    producer_epoch: ProducerEpoch
+    transaction_timeout_ms: Int32
+    transaction_status: Int8
+    transaction_partitions: list[TransactionLogValueTransactionPartition] | None
+    transaction_last_update_timestamp_ms: Int64
+    transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = field("1+", ignorable=True, tag=2)
+    next_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=3)
     # Not Kafka's, which does not store it and skips tags that it does not know.
-    Field("last_producer_epoch", "int16", "1+", default=-1, tag=10_000, ignorable=True),
-)
+    last_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=10_000)

@@ -6,143 +6,157 @@ KIP-1152). AddPartitionsToTxn has two
 layouts: one transaction up to version 3, a list of them from version 4, which only brokers send.
 """
 
-from tidelog.protocol.messages.declaration import Field, by_partition, message, structs
+from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
-_PARTITIONS_OF_A_TOPIC = (Field("name", "string"), Field("partitions", "[]int32"))
-_RESULTS_OF_A_TOPIC = (
-    Field("name", "string"),
-    structs(
-        "results_by_partition", Field("partition_index", "int32"), Field("partition_error_code", "int16")
-    ),
-)
 
-ADD_PARTITIONS_TO_TXN_REQUEST = message(
-    "AddPartitionsToTxnRequest",
-    "3+",
-    structs(
-        "transactions",
-        Field("transactional_id", "string", "4+"),
-        Field("producer_id", "int64", "4+"),
-        Field("producer_epoch", "int16", "4+"),
-        Field("verify_only", "bool", "4+", default=False),
-        structs("topics", *_PARTITIONS_OF_A_TOPIC, versions="4+"),
-        versions="4+",
-    ),
-    Field("v3_and_below_transactional_id", "string", "0-3"),
-    Field("v3_and_below_producer_id", "int64", "0-3"),
-    Field("v3_and_below_producer_epoch", "int16", "0-3"),
-    structs("v3_and_below_topics", *_PARTITIONS_OF_A_TOPIC, versions="0-3"),
-)
+class AddPartitionsToTxnRequestTopic(Struct):
+    name: str
+    partitions: list[Int32]
 
-ADD_PARTITIONS_TO_TXN_RESPONSE = message(
-    "AddPartitionsToTxnResponse",
-    "3+",
-    Field("throttle_time_ms", "int32"),
-    Field("error_code", "int16", "4+", ignorable=True),
-    structs(
-        "results_by_transaction",
-        Field("transactional_id", "string", "4+"),
-        structs("topic_results", *_RESULTS_OF_A_TOPIC, versions="4+"),
-        versions="4+",
-    ),
-    structs("results_by_topic_v3_and_below", *_RESULTS_OF_A_TOPIC, versions="0-3"),
-)
 
-ADD_OFFSETS_TO_TXN_REQUEST = message(
-    "AddOffsetsToTxnRequest",
-    "3+",
-    Field("transactional_id", "string"),
-    Field("producer_id", "int64"),
-    Field("producer_epoch", "int16"),
-    Field("group_id", "string"),
-)
+class AddPartitionsToTxnRequestTransaction(Struct):
+    transactional_id: str = field("4+")
+    producer_id: ProducerId = field("4+")
+    producer_epoch: ProducerEpoch = field("4+")
+    verify_only: bool = field("4+", default=False)
+    topics: list[AddPartitionsToTxnRequestTopic] = field("4+")
 
-ADD_OFFSETS_TO_TXN_RESPONSE = message(
-    "AddOffsetsToTxnResponse", "3+", Field("throttle_time_ms", "int32"), Field("error_code", "int16")
-)
 
-END_TXN_REQUEST = message(
-    "EndTxnRequest",
-    "3+",
-    Field("transactional_id", "string"),
-    Field("producer_id", "int64"),
-    Field("producer_epoch", "int16"),
-    Field("committed", "bool"),
-)
+class AddPartitionsToTxnRequest(Struct, flexible="3+"):
+    transactions: list[AddPartitionsToTxnRequestTransaction] = field("4+")
+    v3_and_below_transactional_id: str = field("0-3")
+    v3_and_below_producer_id: ProducerId = field("0-3")
+    v3_and_below_producer_epoch: ProducerEpoch = field("0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnRequestTopic] = field("0-3")
 
-END_TXN_RESPONSE = message(
-    "EndTxnResponse",
-    "3+",
-    Field("throttle_time_ms", "int32"),
-    Field("error_code", "int16"),
-    Field("producer_id", "int64", "5+", default=-1, ignorable=True),
-    Field("producer_epoch", "int16", "5+", default=-1, ignorable=True),
-)
 
-TXN_OFFSET_COMMIT_REQUEST = message(
-    "TxnOffsetCommitRequest",
-    "3+",
-    Field("transactional_id", "string"),
-    Field("group_id", "string"),
-    Field("producer_id", "int64"),
-    Field("producer_epoch", "int16"),
-    Field("generation_id", "int32", "3+", default=-1),
-    Field("member_id", "string", "3+"),
-    Field("group_instance_id", "string", "3+", nullable="3+", default=None),
-    by_partition(
-        Field("committed_offset", "int64"),
-        Field("committed_leader_epoch", "int32", "2+", default=-1, ignorable=True),
-        Field("committed_metadata", "string", nullable="0+"),
-    ),
-)
+class AddPartitionsToTxnResponseResultsByPartition(Struct):
+    partition_index: Int32
+    partition_error_code: Int16
 
-TXN_OFFSET_COMMIT_RESPONSE = message(
-    "TxnOffsetCommitResponse",
-    "3+",
-    Field("throttle_time_ms", "int32"),
-    by_partition(Field("error_code", "int16")),
-)
 
-DESCRIBE_TRANSACTIONS_REQUEST = message(
-    "DescribeTransactionsRequest", "0+", Field("transactional_ids", "[]string")
-)
+class AddPartitionsToTxnResponseTopicResult(Struct):
+    name: str
+    results_by_partition: list[AddPartitionsToTxnResponseResultsByPartition]
 
-DESCRIBE_TRANSACTIONS_RESPONSE = message(
-    "DescribeTransactionsResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    structs(
-        "transaction_states",
-        Field("error_code", "int16"),
-        Field("transactional_id", "string"),
-        Field("transaction_state", "string"),
-        Field("transaction_timeout_ms", "int32"),
-        Field("transaction_start_time_ms", "int64"),
-        Field("producer_id", "int64"),
-        Field("producer_epoch", "int16"),
-        structs("topics", Field("topic", "string"), Field("partitions", "[]int32")),
-    ),
-)
 
-LIST_TRANSACTIONS_REQUEST = message(
-    "ListTransactionsRequest",
-    "0+",
-    Field("state_filters", "[]string"),
-    Field("producer_id_filters", "[]int64"),
-    Field("duration_filter", "int64", "1+", default=-1),
-    Field("transactional_id_pattern", "string", "2+", nullable="2+", default=None),
-)
+class AddPartitionsToTxnResponseResultsByTransaction(Struct):
+    transactional_id: str = field("4+")
+    topic_results: list[AddPartitionsToTxnResponseTopicResult] = field("4+")
 
-LIST_TRANSACTIONS_RESPONSE = message(
-    "ListTransactionsResponse",
-    "0+",
-    Field("throttle_time_ms", "int32"),
-    Field("error_code", "int16"),
-    Field("unknown_state_filters", "[]string"),
-    structs(
-        "transaction_states",
-        Field("transactional_id", "string"),
-        Field("producer_id", "int64"),
-        Field("transaction_state", "string"),
-    ),
-)
+
+class AddPartitionsToTxnResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32
+    error_code: Int16 = field("4+", ignorable=True)
+    results_by_transaction: list[AddPartitionsToTxnResponseResultsByTransaction] = field("4+")
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnResponseTopicResult] = field("0-3")
+
+
+class AddOffsetsToTxnRequest(Struct, flexible="3+"):
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    group_id: str
+
+
+class AddOffsetsToTxnResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+
+
+class EndTxnRequest(Struct, flexible="3+"):
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    committed: bool
+
+
+class EndTxnResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    producer_id: ProducerId = field("5+", default=-1, ignorable=True)
+    producer_epoch: ProducerEpoch = field("5+", default=-1, ignorable=True)
+
+
+class TxnOffsetCommitRequestPartition(Struct):
+    partition_index: Int32
+    committed_offset: Offset
+    committed_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)
+    committed_metadata: str | None
+
+
+class TxnOffsetCommitRequestTopic(Struct):
+    name: str
+    partitions: list[TxnOffsetCommitRequestPartition]
+
+
+class TxnOffsetCommitRequest(Struct, flexible="3+"):
+    transactional_id: str
+    group_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    generation_id: Int32 = field("3+", default=-1)
+    member_id: str = field("3+")
+    group_instance_id: str | None = field("3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic]
+
+
+class TxnOffsetCommitResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+
+
+class TxnOffsetCommitResponseTopic(Struct):
+    name: str
+    partitions: list[TxnOffsetCommitResponsePartition]
+
+
+class TxnOffsetCommitResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32
+    topics: list[TxnOffsetCommitResponseTopic]
+
+
+class DescribeTransactionsRequest(Struct, flexible="0+"):
+    transactional_ids: list[str]
+
+
+class DescribeTransactionsResponseTopic(Struct):
+    topic: str
+    partitions: list[Int32]
+
+
+class DescribeTransactionsResponseTransactionState(Struct):
+    error_code: Int16
+    transactional_id: str
+    transaction_state: str
+    transaction_timeout_ms: Int32
+    transaction_start_time_ms: Int64
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    topics: list[DescribeTransactionsResponseTopic]
+
+
+class DescribeTransactionsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    transaction_states: list[DescribeTransactionsResponseTransactionState]
+
+
+class ListTransactionsRequest(Struct, flexible="0+"):
+    state_filters: list[str]
+    producer_id_filters: list[Int64]
+    duration_filter: Int64 = field("1+", default=-1)
+    transactional_id_pattern: str | None = field("2+", default=None)
+
+
+class ListTransactionsResponseTransactionState(Struct):
+    transactional_id: str
+    producer_id: ProducerId
+    transaction_state: str
+
+
+class ListTransactionsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    unknown_state_filters: list[str]
+    transaction_states: list[ListTransactionsResponseTransactionState]

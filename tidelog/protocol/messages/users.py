@@ -3,41 +3,60 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-554).
 """
 
-from tidelog.protocol.messages.declaration import ERROR, Field, message, structs
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct
 
-_THROTTLE = Field("throttle_time_ms", "int32")
-_NAME_AND_MECHANISM = (Field("name", "string"), Field("mechanism", "int8"))
 
-DESCRIBE_USER_SCRAM_CREDENTIALS_REQUEST = message(
-    "DescribeUserScramCredentialsRequest", "0+", structs("users", Field("name", "string"), nullable="0+")
-)
+class DescribeUserScramCredentialsRequestUser(Struct):
+    name: str
 
-DESCRIBE_USER_SCRAM_CREDENTIALS_RESPONSE = message(
-    "DescribeUserScramCredentialsResponse",
-    "0+",
-    _THROTTLE,
-    *ERROR,
-    structs(
-        "results",
-        Field("user", "string"),
-        *ERROR,
-        structs("credential_infos", Field("mechanism", "int8"), Field("iterations", "int32")),
-    ),
-)
 
-ALTER_USER_SCRAM_CREDENTIALS_REQUEST = message(
-    "AlterUserScramCredentialsRequest",
-    "0+",
-    structs("deletions", *_NAME_AND_MECHANISM),
-    structs(
-        "upsertions",
-        *_NAME_AND_MECHANISM,
-        Field("iterations", "int32"),
-        Field("salt", "bytes"),
-        Field("salted_password", "bytes"),
-    ),
-)
+class DescribeUserScramCredentialsRequest(Struct, flexible="0+"):
+    users: list[DescribeUserScramCredentialsRequestUser] | None
 
-ALTER_USER_SCRAM_CREDENTIALS_RESPONSE = message(
-    "AlterUserScramCredentialsResponse", "0+", _THROTTLE, structs("results", Field("user", "string"), *ERROR)
-)
+
+class DescribeUserScramCredentialsResponseCredentialInfo(Struct):
+    mechanism: Int8
+    iterations: Int32
+
+
+class DescribeUserScramCredentialsResponseResult(Struct):
+    user: str
+    error_code: Int16
+    error_message: str | None
+    credential_infos: list[DescribeUserScramCredentialsResponseCredentialInfo]
+
+
+class DescribeUserScramCredentialsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: str | None
+    results: list[DescribeUserScramCredentialsResponseResult]
+
+
+class AlterUserScramCredentialsRequestDeletion(Struct):
+    name: str
+    mechanism: Int8
+
+
+class AlterUserScramCredentialsRequestUpsertion(Struct):
+    name: str
+    mechanism: Int8
+    iterations: Int32
+    salt: bytes
+    salted_password: bytes
+
+
+class AlterUserScramCredentialsRequest(Struct, flexible="0+"):
+    deletions: list[AlterUserScramCredentialsRequestDeletion]
+    upsertions: list[AlterUserScramCredentialsRequestUpsertion]
+
+
+class AlterUserScramCredentialsResponseResult(Struct):
+    user: str
+    error_code: Int16
+    error_message: str | None
+
+
+class AlterUserScramCredentialsResponse(Struct, flexible="0+"):
+    throttle_time_ms: Int32
+    results: list[AlterUserScramCredentialsResponseResult]

@@ -18,6 +18,7 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _Row: TypeAlias = tuple[str, int, int, int]
 """Topic, partition, offset and code."""
@@ -70,7 +71,7 @@ async def offsets(
 @route("GET", "/offsets")
 async def offsets_here(console: Console, caller: Caller, asked: Asked) -> list[_Row]:
     """Offsets of partitions."""
-    request: types.ListOffsetsRequestDict = {
+    request: DictOf[types.ListOffsetsRequest] = {
         "replica_id": -1,
         "isolation_level": 0,
         "topics": [
@@ -84,7 +85,7 @@ async def offsets_here(console: Console, caller: Caller, asked: Asked) -> list[_
             for name, partitions in asked.places.items()
         ],
     }
-    answer: types.ListOffsetsResponseDict = await caller.ask(ApiKey.LIST_OFFSETS, request)
+    answer: DictOf[types.ListOffsetsResponse] = await caller.ask(ApiKey.LIST_OFFSETS, request)
     return [
         (
             topic["name"],

@@ -21,6 +21,7 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _MOST_ROWS: Final = 500
 
@@ -80,14 +81,14 @@ async def reset(services: Services, caller: Caller, ask_offsets: AskOffsets, wan
     plan = await preview(services, caller, ask_offsets, wanted)
     if plan["refusal"]:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP, plan["refusal"])
-    topics: dict[str, list[types.OffsetCommitRequestPartitionDict]] = {}
+    topics: dict[str, list[DictOf[types.OffsetCommitRequestPartition]]] = {}
     for row in plan["rows"]:
         if row["new_offset"] is not None:
             topics.setdefault(row["topic"], []).append(
                 {"partition_index": row["partition"], "committed_offset": row["new_offset"]}
             )
     if topics:
-        asked: types.OffsetCommitRequestDict = {
+        asked: DictOf[types.OffsetCommitRequest] = {
             "group_id": wanted.group_id,
             "generation_id_or_member_epoch": -1,
             "member_id": "",
@@ -97,7 +98,7 @@ async def reset(services: Services, caller: Caller, ask_offsets: AskOffsets, wan
                 if (known := services.catalog.topic(name)) is not None
             ],
         }
-        answer: types.OffsetCommitResponseDict = await caller.ask(ApiKey.OFFSET_COMMIT, asked)
+        answer: DictOf[types.OffsetCommitResponse] = await caller.ask(ApiKey.OFFSET_COMMIT, asked)
         for topic in answer["topics"]:
             for partition in topic["partitions"]:
                 check_code(partition["error_code"])

@@ -27,6 +27,7 @@ from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _MOST_MEMBERS: Final = 500
 _CHECKS_PER_GROUP: Final = 10
@@ -155,7 +156,7 @@ async def listed(
     services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Filter, offset: int, limit: int
 ) -> Groups:
     """The groups that the caller may describe. Raises ApiError."""
-    asked: types.ListGroupsRequestDict = {
+    asked: DictOf[types.ListGroupsRequest] = {
         "states_filter": [wanted.state] if wanted.state else [],
         "types_filter": [wanted.type] if wanted.type else [],
     }

@@ -24,6 +24,7 @@ from tidelog.protocol.steps import Pace, Steps
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _MOST_PARTITIONS: Final = 500
 _ABORT_TIMEOUT_MS: Final = 60_000
@@ -274,7 +275,7 @@ async def abort(services: Services, caller: Caller, transactional_id: str) -> Tr
     Raises ApiError: INVALID_TXN_STATE where there is none, or what the handler of InitProducerId says.
     """
     await _ongoing(services, caller, transactional_id)
-    asked: types.InitProducerIdRequestDict = {
+    asked: DictOf[types.InitProducerIdRequest] = {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": _ABORT_TIMEOUT_MS,
     }
@@ -299,7 +300,7 @@ async def commit(
         )
     if (producer_id, producer_epoch) != (found["producer_id"], found["producer_epoch"]):
         raise _another(transactional_id, found["producer_id"], found["producer_epoch"])
-    claimed: types.InitProducerIdRequestDict = {
+    claimed: DictOf[types.InitProducerIdRequest] = {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": _NO_TIMEOUT_MS,
         "enable2_pc": True,
@@ -310,7 +311,7 @@ async def commit(
     kept = client["ongoing_txn_producer_id"], client["ongoing_txn_producer_epoch"]
     if kept != (producer_id, producer_epoch):
         raise _another(transactional_id, *kept)
-    ending: types.EndTxnRequestDict = {
+    ending: DictOf[types.EndTxnRequest] = {
         "transactional_id": transactional_id,
         "producer_id": client["producer_id"],
         "producer_epoch": client["producer_epoch"],

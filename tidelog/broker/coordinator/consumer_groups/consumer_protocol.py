@@ -18,13 +18,14 @@ from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.coordinator_records import record_version
 from tidelog.protocol.messages.consumer_protocol import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
 )
+from tidelog.protocol.messages.declaration import message_of
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
-    from tidelog.protocol.messages.declaration import Message
+    from tidelog.protocol.messages.declaration import DictOf
 
 _LAST_VERSION = 3
 _MAX_ELEMENTS = 100_000
@@ -50,7 +51,7 @@ class ClassicAssignment(NamedTuple):
 def read_subscription(metadata: bytes, topics: TopicsView) -> ClassicSubscription:
     """Partitions of topics that do not exist are left out. Raises ProtocolError."""
     values: types.ConsumerProtocolSubscription
-    version, values = _read(CONSUMER_PROTOCOL_SUBSCRIPTION, metadata)
+    version, values = _read(ConsumerProtocolSubscription, metadata)
     return ClassicSubscription(
         version, tuple(sorted(set(values.topics))), values.rack_id, _by_id(values.owned_partitions, topics)
     )
@@ -61,24 +62,24 @@ def read_assignment(data: bytes, topics: TopicsView) -> ClassicAssignment:
     if not data:
         return ClassicAssignment({}, False)
     values: types.ConsumerProtocolAssignment
-    _, values = _read(CONSUMER_PROTOCOL_ASSIGNMENT, data)
+    _, values = _read(ConsumerProtocolAssignment, data)
     return ClassicAssignment(_by_id(values.assigned_partitions, topics), bool(values.user_data))
 
 
 def written_assignment(assigned: Assignment, version: int, topics: TopicsView) -> bytes:
     version = min(version, _LAST_VERSION)
     named = ((topics.topic_name(topic_id), partitions) for topic_id, partitions in assigned.items())
-    partitions: list[types.ConsumerProtocolAssignmentAssignedPartitionDict] = [
+    partitions: list[DictOf[types.ConsumerProtocolAssignmentAssignedPartition]] = [
         {"topic": name, "partitions": sorted(partitions)} for name, partitions in named if name is not None
     ]
-    body = _codec(CONSUMER_PROTOCOL_ASSIGNMENT, version).encode({"assigned_partitions": partitions})
+    body = _codec(ConsumerProtocolAssignment, version).encode({"assigned_partitions": partitions})
     return version.to_bytes(_VERSION_BYTES, "big") + body
 
 
-def _read(message: Message, data: bytes) -> tuple[int, Any]:
+def _read(declaration: Any, data: bytes) -> tuple[int, Any]:
     version = max(0, record_version(data))
     known = min(version, _LAST_VERSION)
-    return version, _codec(message, known).decode(data[_VERSION_BYTES:], whole=False)
+    return version, _codec(declaration, known).decode(data[_VERSION_BYTES:], whole=False)
 
 
 def _by_id(
@@ -96,5 +97,5 @@ def _by_id(
 
 
 @cache
-def _codec(message: Message, version: int) -> Codec:
-    return Codec(message, version, _MAX_ELEMENTS)
+def _codec(declaration: Any, version: int) -> Codec:
+    return Codec(message_of(declaration), version, _MAX_ELEMENTS)

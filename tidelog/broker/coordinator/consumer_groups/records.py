@@ -27,10 +27,11 @@ from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.messages import consumer_group_records as messages
-from tidelog.protocol.messages.declaration import Message
+from tidelog.protocol.messages.declaration import Struct
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _VALUE_VERSION = 0
 _KNOWN_STATES = frozenset(map(int, MemberState))
@@ -131,7 +132,7 @@ def removal_of_group(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
 
 def assignment_values(
     assignment: Assignment,
-) -> list[types.ConsumerGroupTargetAssignmentMemberValueTopicPartitionDict]:
+) -> list[DictOf[types.ConsumerGroupTargetAssignmentMemberValueTopicPartition]]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
@@ -147,7 +148,9 @@ def assignment_of(
     return {each.topic_id: frozenset(each.partitions) for each in values if each.partitions}
 
 
-def _topics_values(topics: Mapping[str, SubscribedTopic]) -> types.ConsumerGroupPartitionMetadataValueDict:
+def _topics_values(
+    topics: Mapping[str, SubscribedTopic],
+) -> DictOf[types.ConsumerGroupPartitionMetadataValue]:
     return {
         "topics": [
             {"topic_id": topic.topic_id, "topic_name": name, "num_partitions": topic.partition_count}
@@ -160,7 +163,7 @@ def _topics_of(values: types.ConsumerGroupPartitionMetadataValue) -> Mapping[str
     return {each.topic_name: SubscribedTopic(each.topic_id, each.num_partitions) for each in values.topics}
 
 
-def _member_values(member: Subscription) -> types.ConsumerGroupMemberMetadataValueDict:
+def _member_values(member: Subscription) -> DictOf[types.ConsumerGroupMemberMetadataValue]:
     classic = member.classic
     return {
         "instance_id": member.instance_id,
@@ -202,7 +205,7 @@ def _member_of(values: types.ConsumerGroupMemberMetadataValue) -> Subscription:
     )
 
 
-def _current_values(current: Current) -> types.ConsumerGroupCurrentMemberAssignmentValueDict:
+def _current_values(current: Current) -> DictOf[types.ConsumerGroupCurrentMemberAssignmentValue]:
     return {
         "member_epoch": current.epoch,
         "previous_member_epoch": current.previous_epoch,
@@ -222,7 +225,7 @@ def _current_of(values: types.ConsumerGroupCurrentMemberAssignmentValue) -> Curr
     )
 
 
-def _regex_values(resolved: ResolvedRegex) -> types.ConsumerGroupRegularExpressionValueDict:
+def _regex_values(resolved: ResolvedRegex) -> DictOf[types.ConsumerGroupRegularExpressionValue]:
     return {
         "topics": sorted(resolved.topics),
         "version": resolved.revision,
@@ -237,15 +240,15 @@ def _regex_of(values: types.ConsumerGroupRegularExpressionValue) -> ResolvedRege
 def record_kind(
     record_type: Any,
     key_version: int,
-    key_message: Message,
-    value_message: Message,
+    key_message: type[Struct],
+    value_message: type[Struct],
     values_of: Callable[[Any], Mapping[str, object]],
     value_of: Callable[[Any], Any],
 ) -> RecordKind:
     """The last field of a record is its value. The others are its key, in the order of the message."""
     key_schema = RecordSchema(key_message, key_version, key_version)
     value_schema = RecordSchema(value_message, _VALUE_VERSION, _VALUE_VERSION)
-    names = [field.name for field in key_message.fields]
+    names = [field.name for field in key_schema.message.fields]
 
     def encoded(record: Any) -> tuple[bytes, bytes | None]:
         key = key_schema.encode(key_version, dict(zip(names, record, strict=False)))
@@ -265,56 +268,56 @@ CONSUMER_GROUP_RECORDS: tuple[RecordKind, ...] = (
     record_kind(
         GroupEpochRecord,
         3,
-        messages.CONSUMER_GROUP_METADATA_KEY,
-        messages.CONSUMER_GROUP_METADATA_VALUE,
+        messages.ConsumerGroupMetadataKey,
+        messages.ConsumerGroupMetadataValue,
         lambda epoch: {"epoch": epoch},
         lambda values: values.epoch,
     ),
     record_kind(
         TopicsRecord,
         4,
-        messages.CONSUMER_GROUP_PARTITION_METADATA_KEY,
-        messages.CONSUMER_GROUP_PARTITION_METADATA_VALUE,
+        messages.ConsumerGroupPartitionMetadataKey,
+        messages.ConsumerGroupPartitionMetadataValue,
         _topics_values,
         _topics_of,
     ),
     record_kind(
         MemberRecord,
         5,
-        messages.CONSUMER_GROUP_MEMBER_METADATA_KEY,
-        messages.CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+        messages.ConsumerGroupMemberMetadataKey,
+        messages.ConsumerGroupMemberMetadataValue,
         _member_values,
         _member_of,
     ),
     record_kind(
         TargetEpochRecord,
         6,
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+        messages.ConsumerGroupTargetAssignmentMetadataKey,
+        messages.ConsumerGroupTargetAssignmentMetadataValue,
         lambda epoch: {"assignment_epoch": epoch},
         lambda values: values.assignment_epoch,
     ),
     record_kind(
         TargetRecord,
         7,
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+        messages.ConsumerGroupTargetAssignmentMemberKey,
+        messages.ConsumerGroupTargetAssignmentMemberValue,
         lambda target: {"topic_partitions": assignment_values(target)},
         lambda values: assignment_of(values.topic_partitions),
     ),
     record_kind(
         CurrentRecord,
         8,
-        messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-        messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+        messages.ConsumerGroupCurrentMemberAssignmentKey,
+        messages.ConsumerGroupCurrentMemberAssignmentValue,
         _current_values,
         _current_of,
     ),
     record_kind(
         RegexRecord,
         16,
-        messages.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
-        messages.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
+        messages.ConsumerGroupRegularExpressionKey,
+        messages.ConsumerGroupRegularExpressionValue,
         _regex_values,
         _regex_of,
     ),

@@ -17,16 +17,17 @@ from tidelog.broker.coordinator.groups.group import Group, Member, Protocol
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.protocol.coordinator_records import RecordSchema
-from tidelog.protocol.messages.group_records import GROUP_METADATA_VALUE
-from tidelog.protocol.messages.offset_records import GROUP_METADATA_KEY
+from tidelog.protocol.messages.group_records import GroupMetadataValue
+from tidelog.protocol.messages.offset_records import GroupMetadataKey
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _KEY_VERSION = 2
-_KEY = RecordSchema(GROUP_METADATA_KEY, _KEY_VERSION, _KEY_VERSION)
+_KEY = RecordSchema(GroupMetadataKey, _KEY_VERSION, _KEY_VERSION)
 _VALUE_VERSION = 3
-_VALUE = RecordSchema(GROUP_METADATA_VALUE, 0, 4)
+_VALUE = RecordSchema(GroupMetadataValue, 0, 4)
 
 
 class GroupRecord(NamedTuple):
@@ -42,7 +43,7 @@ def _encoded(record: GroupRecord) -> tuple[bytes, bytes | None]:
     return key, None if record.group is None else _VALUE.encode(_VALUE_VERSION, _values_of(record.group))
 
 
-def _values_of(group: Group) -> types.GroupMetadataValueDict:
+def _values_of(group: Group) -> DictOf[types.GroupMetadataValue]:
     return {
         "protocol_type": group.protocol_type or "",
         "generation": group.generation,

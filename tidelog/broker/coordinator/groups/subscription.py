@@ -11,10 +11,11 @@ from typing import Final
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE, Group
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages.group_records import CONSUMER_SUBSCRIPTION
+from tidelog.protocol.messages.declaration import message_of
+from tidelog.protocol.messages.group_records import ConsumerSubscription
 
 _MAX_TOPICS: Final = 100_000
-_CODEC: Final = Codec(CONSUMER_SUBSCRIPTION, 0, _MAX_TOPICS)
+_CODEC: Final = Codec(message_of(ConsumerSubscription), 0, _MAX_TOPICS)
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:

@@ -18,15 +18,16 @@ from tidelog.protocol.hot.offset_commits import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from tidelog.protocol.messages.offset_records import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
+from tidelog.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 NO_TOPIC_ID = UUID(int=0)
-_KEY = RecordSchema(OFFSET_COMMIT_KEY, 0, 1)
-_VALUE = RecordSchema(OFFSET_COMMIT_VALUE, 0, 4)
+_KEY = RecordSchema(OffsetCommitKey, 0, 1)
+_VALUE = RecordSchema(OffsetCommitValue, 0, 4)
 _KEY_VERSION = 1
 _VALUE_VERSION = 4
 _VALUE_VERSION_WITH_EXPIRY = 1
@@ -73,7 +74,7 @@ def _encoded_value(committed: CommittedOffset) -> bytes:
         )
         if value is not None:
             return value
-    values: types.OffsetCommitValueDict = {
+    values: DictOf[types.OffsetCommitValue] = {
         "offset": committed.offset,
         "leader_epoch": committed.leader_epoch,
         "metadata": committed.metadata,

@@ -16,10 +16,10 @@ from tidelog.broker.coordinator.share_states.state import SharePartitionKey, Sha
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.messages import share_state_records as messages
 
-_SNAPSHOT_KEY = RecordSchema(messages.SHARE_SNAPSHOT_KEY, 0, 0)
-_SNAPSHOT = RecordSchema(messages.SHARE_SNAPSHOT_VALUE, 0, 0)
-_UPDATE_KEY = RecordSchema(messages.SHARE_UPDATE_KEY, 1, 1)
-_UPDATE = RecordSchema(messages.SHARE_UPDATE_VALUE, 0, 0)
+_SNAPSHOT_KEY = RecordSchema(messages.ShareSnapshotKey, 0, 0)
+_SNAPSHOT = RecordSchema(messages.ShareSnapshotValue, 0, 0)
+_UPDATE_KEY = RecordSchema(messages.ShareUpdateKey, 1, 1)
+_UPDATE = RecordSchema(messages.ShareUpdateValue, 0, 0)
 
 
 class ShareSnapshotRecord(NamedTuple):

@@ -23,15 +23,15 @@ from tidelog.broker.coordinator.transactions.transaction import (
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.transaction_log import encode_transaction_log_key, encode_transaction_log_value
-from tidelog.protocol.messages.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
+from tidelog.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.types import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
 
 _KEY_VERSION = 0
-_KEY = RecordSchema(TRANSACTION_LOG_KEY, _KEY_VERSION, _KEY_VERSION)
-_VALUE = RecordSchema(TRANSACTION_LOG_VALUE, 0, 1)
+_KEY = RecordSchema(TransactionLogKey, _KEY_VERSION, _KEY_VERSION)
+_VALUE = RecordSchema(TransactionLogValue, 0, 1)
 
 
 class TransactionRecord(NamedTuple):

@@ -27,9 +27,10 @@ from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.messages.consumer_protocol import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
 )
+from tidelog.protocol.messages.declaration import message_of
 
 SESSION_MS = 45_000
 REBALANCE_MS = 30_000
@@ -296,19 +297,21 @@ class ClassicClient:
 def subscribed(names: list[str], owned: Mapping[str, list[int]], version: int = 3) -> bytes:
     """The metadata of a member of the classic protocol."""
     values = {"topics": names, "owned_partitions": _named(owned) if version else []}
-    return version.to_bytes(2, "big") + Codec(CONSUMER_PROTOCOL_SUBSCRIPTION, version, 1_000).encode(values)
+    return version.to_bytes(2, "big") + Codec(
+        message_of(ConsumerProtocolSubscription), version, 1_000
+    ).encode(values)
 
 
 def assigned(partitions: Mapping[str, list[int]], user_data: bytes | None = None) -> bytes:
     """The assignment of a member of the classic protocol, as its leader sends it."""
     values = {"assigned_partitions": _named(partitions), "user_data": user_data}
-    return bytes(2) + Codec(CONSUMER_PROTOCOL_ASSIGNMENT, 0, 1_000).encode(values)
+    return bytes(2) + Codec(message_of(ConsumerProtocolAssignment), 0, 1_000).encode(values)
 
 
 def partitions_in(assignment: bytes) -> dict[str, list[int]]:
     """What a member of the classic protocol reads from its assignment."""
     version = int.from_bytes(assignment[:2], "big")
-    values = Codec(CONSUMER_PROTOCOL_ASSIGNMENT, version, 1_000).decode(assignment[2:])
+    values = Codec(message_of(ConsumerProtocolAssignment), version, 1_000).decode(assignment[2:])
     return {each.topic: each.partitions for each in values.assigned_partitions}
 
 

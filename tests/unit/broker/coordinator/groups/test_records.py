@@ -8,7 +8,7 @@ from tidelog.broker.coordinator.groups.records import GROUP_RECORDS, GroupRecord
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages.group_records import GROUP_METADATA_VALUE
+from tidelog.protocol.messages.group_records import GroupMetadataValue
 
 KEY = bytes.fromhex("0002 0001 67")
 VALUES = {
@@ -33,7 +33,7 @@ VALUES = {
 
 
 def test_a_group_is_written_in_the_bytes_that_kafka_writes() -> None:
-    group = GROUP_RECORDS.decode(KEY, RecordSchema(GROUP_METADATA_VALUE, 3, 3).encode(3, VALUES)).group
+    group = GROUP_RECORDS.decode(KEY, RecordSchema(GroupMetadataValue, 3, 3).encode(3, VALUES)).group
     assert group is not None
     key, value = GROUP_RECORDS.encode(GroupRecord("g", group))
     assert key == KEY
@@ -61,7 +61,7 @@ def test_an_empty_group_and_a_deleted_one_are_distinguished() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_version_is_read_and_what_it_lacks_has_its_default(version: int) -> None:
-    group = GROUP_RECORDS.decode(KEY, RecordSchema(GROUP_METADATA_VALUE, 0, 4).encode(version, VALUES)).group
+    group = GROUP_RECORDS.decode(KEY, RecordSchema(GroupMetadataValue, 0, 4).encode(version, VALUES)).group
     assert group is not None
     (member,) = group.members.values()
     assert (group.state, group.generation, group.leader) == (GroupState.STABLE, 7, "m1")
