@@ -54,10 +54,12 @@ class ChangedQuota(Parameters, frozen=True, kw_only=True):
 async def _clients(console: Console, caller: Caller, asked: AskedClients) -> Clients:
     """The clients that are connected."""
     services = console.services
+    telemetry = services.telemetry
+    pushing = {} if telemetry is None else {each.connection_id: each for each in telemetry.clients()}
     return await services.turns.run(
         clients(
             *(services.node_id, console.server.connections, console.request_rates, services.quotas),
-            *(asked.search, asked.offset, asked.limit),
+            *(pushing, asked.search, asked.offset, asked.limit),
         )
     )
 

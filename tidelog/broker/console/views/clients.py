@@ -21,8 +21,17 @@ from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 if TYPE_CHECKING:
     from tidelog.broker.limits.quotas import QuotaStore
     from tidelog.broker.net.connection import Connection
+    from tidelog.broker.telemetry.client_instances import Instance
 
 MOST_REMEMBERED: Final = 1_000
+PUSHED: Final = (
+    "request.latency.avg",
+    "request.latency.max",
+    "record.retry.total",
+    "record.error.total",
+    "record.error.rate",
+    "records.lag.max",
+)
 _LEAST_SECONDS: Final = 1.0
 """Looks that are closer together show the same rate."""
 
@@ -52,6 +61,9 @@ class Client(TypedDict):
     """Since the look before, at most some minutes ago; else since it connected."""
     quotas: dict[str, float]
     """Name of each quota that holds for it -> its value."""
+    pushed: dict[str, float]
+    """Of the metrics that it pushes by this connection (KIP-714): latency, retries, errors and lag, by
+    the ends of their names."""
 
 
 class Clients(OfCluster, Listed):
@@ -107,11 +119,13 @@ def clients(
     connections: Collection[Connection],
     rates: RequestRates,
     quotas: QuotaStore,
+    pushing: Mapping[int, Instance],
     search: str | None,
     offset: int,
     limit: int,
 ) -> Steps[Clients]:
-    """The rows from `offset` on of the connections in which a name or an address contains `search`."""
+    """The rows from `offset` on of the connections in which a name or an address contains `search`.
+    `pushing`: by the id of its connection, each client that pushes its metrics."""
     pace = Pace(CHECKS_PER_STEP)
     now = time.perf_counter()
     found = []
@@ -121,7 +135,7 @@ def clients(
         if pace.spent():
             yield
     found.sort(key=lambda connection: connection.connection_id)
-    rows = [_client(node_id, each, rates, quotas, now) for each in found[offset : offset + limit]]
+    rows = [_client(node_id, each, rates, quotas, pushing, now) for each in found[offset : offset + limit]]
     return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
 
 
@@ -131,7 +145,12 @@ def _names(connection: Connection) -> str:
 
 
 def _client(
-    node_id: int, connection: Connection, rates: RequestRates, quotas: QuotaStore, now: float
+    node_id: int,
+    connection: Connection,
+    rates: RequestRates,
+    quotas: QuotaStore,
+    pushing: Mapping[int, Instance],
+    now: float,
 ) -> Client:
     state = connection.state
     return {
@@ -148,7 +167,18 @@ def _client(
         "requests": connection.requests,
         "requests_per_second": rates.of(connection, now),
         "quotas": quotas.of_clients.limits(state.principal.name, state.client_id),
+        "pushed": _pushed(pushing.get(connection.connection_id)),
     }
+
+
+def _pushed(instance: Instance | None) -> dict[str, float]:
+    """The largest value of each of PUSHED that a client pushed last."""
+    shown: dict[str, float] = {}
+    for series, value in () if instance is None else instance.series.items():
+        name = next((end for end in PUSHED if series.name.endswith(f".{end}")), None)
+        if name is not None:
+            shown[name] = round(max(value.number, shown.get(name, value.number)), 3)
+    return {name: shown[name] for name in PUSHED if name in shown}
 
 
 def _milliseconds(seconds: float) -> int:

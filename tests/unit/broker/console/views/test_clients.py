@@ -7,6 +7,10 @@ import pytest
 
 from tidelog.broker.console.views.clients import MOST_REMEMBERED, RequestRates, clients, quotas_of
 from tidelog.broker.limits.client_quotas import ClientQuotas
+from tidelog.broker.telemetry.client_instances import Instance
+from tidelog.broker.telemetry.metrics_data import Series, Value
+from tidelog.broker.telemetry.subscriptions import Client as ClientFacts
+from tidelog.broker.telemetry.subscriptions import Subscription
 from tidelog.protocol.steps import finish
 
 
@@ -36,7 +40,7 @@ def store(quotas: Any = None) -> Any:
 
 
 def shown(connections: list[Any], search: str | None = None, offset: int = 0, limit: int = 50) -> Any:
-    return finish(clients(1, connections, RequestRates(), store(), search, offset, limit))
+    return finish(clients(1, connections, RequestRates(), store(), {}, search, offset, limit))
 
 
 def test_the_oldest_come_first_by_pages() -> None:
@@ -57,8 +61,26 @@ def test_the_quotas_that_hold_for_a_client_are_shown_with_it() -> None:
         (("client-id", None),): {"producer_byte_rate": 5.0},
         (("client-id", "client-1"),): {"request_percentage": 9.0},
     }
-    rows = finish(clients(1, [connection(1)], RequestRates(), store(quotas), None, 0, 5))["rows"]
+    rows = finish(clients(1, [connection(1)], RequestRates(), store(quotas), {}, None, 0, 5))["rows"]
     assert rows[0]["quotas"] == {"producer_byte_rate": 5.0, "request_percentage": 9.0}
+
+
+def test_what_a_client_pushes_is_shown_with_its_connection() -> None:
+    instance = Instance(ClientFacts("", "", "", "", "", ""), Subscription(1, ("*",), 100))
+    named = {
+        "consumer.fetch.manager.records.lag.max": 7.0,
+        "producer.node.request.latency.max": 20.0,
+        "producer.request.latency.max": 30.00049,
+        "producer.record.error.rate": 0.5,
+        "producer.io.ratio": 1.0,
+    }
+    instance.series = {Series(name, ()): Value(number, False) for name, number in named.items()}
+    pushing = {2: instance}
+    rows = finish(clients(1, [connection(1), connection(2)], RequestRates(), store(), pushing, None, 0, 5))[
+        "rows"
+    ]
+    shown = {"request.latency.max": 30.0, "record.error.rate": 0.5, "records.lag.max": 7.0}
+    assert [row["pushed"] for row in rows] == [{}, shown]
 
 
 def test_a_rate_is_that_since_the_look_before_and_at_first_that_since_the_connection_began() -> None:
