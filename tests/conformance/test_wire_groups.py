@@ -96,7 +96,7 @@ async def test_members_whose_metadata_is_waiting_are_counted_with_the_memory_of_
         peer.send(join_frame(1, bytes(GROUP_BYTES)))
         await until(lambda: parked(broker) == 1)
         (connection,) = broker._server._connections
-        assert connection._parked_bytes > GROUP_BYTES
+        assert connection._queue.held_bytes > GROUP_BYTES
 
 
 async def test_a_join_that_is_sent_in_many_pieces_keeps_what_it_said(broker: Broker) -> None:

@@ -327,8 +327,8 @@ class Connections:
             one = peer.connection
             if one._closing or self.server.guard.memory.is_short:
                 continue  # In the second case the next measurement may wake it.
-            is_full = one._is_full()
-            assert one._backlog is None or one._holder is not None or is_full
+            is_full = one._queue.is_full()
+            assert one._backlog is None or one._queue.holder is not None or is_full
             assert not one._paused or one._has_frames() or is_full
             assert one._paused != peer.transport.reads
 
@@ -365,8 +365,9 @@ class Connections:
             connection = one.connection
             assert len(one.served) == len(one.sent)
             assert one.answered == wanted
-            held = (connection._held_bytes, connection._reserved_bytes, connection._parked_bytes)
-            assert (*held, connection._joined_requests, len(connection._queue)) == (0, 0, 0, 0, 0)
+            queue = connection._queue
+            held = (queue._held_bytes, queue._reserved_bytes, queue._parked_bytes)
+            assert (*held, queue._joined_requests, len(queue)) == (0, 0, 0, 0, 0)
         assert cut <= self.server.metrics._counts["tidelog_connections_cut_for_memory"]
         for one in self.peers:
             one.transport.has_ended = True

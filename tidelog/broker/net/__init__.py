@@ -21,6 +21,7 @@
 - `memory_guard`: measures the memory of all connections, and carries out what `queued_memory` decides
 - `metering`: charges requests to the quotas of their clients, and has a client that is above one wait
 - `produce_stream`: the fast path of a producer's repeated Produce requests
+- `request_queue`: what one connection has taken and not sent yet: order, memory, and when it takes no more
 - `routes`: how each (API, version) is served: decode, handler, encode, count, and the error answer
 - `server`: all client connections that the listening sockets accepted
 - `tls_transport`: TLS between a socket and its connection

@@ -1,18 +1,10 @@
 """One client's connection: frames in, answers out in the order of the requests, both bounded.
 
-Owns the receive buffer, the queue of requests that wait for their answers, the answers that are not sent yet,
-and the decision when the socket is not read. Invariants:
-- answers are sent in the order of their requests, in whatever order the handlers finish; an empty answer ends
-  the connection at its place in that order;
-- no frame is dispatched while an earlier request holds it back (`Waiting.holds_back`); once a frame waits for
-  that, or while that request is still read from the receive buffer, the socket is not read;
-- no frame is dispatched while `connection.queued.max.requests` wait, while `connection.queued.max.bytes` of
-  answers are unsent (a waiting Fetch counts as the most that it may return), or while the transport's buffer
-  is above its high-water mark;
+Owns the receive buffer, the socket and its timers; `request_queue` has the order of the answers, and decides
+when nothing is dispatched. Invariants:
+- once a frame waits, or while a request is still read from the receive buffer, the socket is not read;
 - a client whose frames take `TURN_SECONDS` waits for its next turn (`broker.limits.turns`), so that one that
   sends thousands at once does not delay others;
-- no frame is dispatched while this connection, or every connection, is held back because all together hold
-  too much memory (`broker.limits.queued_memory`), or while the client waits because it is above a quota;
 - all answers that are ready in one step of the loop are sent in one writelines; large buffers are not copied;
 - bytes that are not the protocol close this connection with exactly one log event; when a client disconnects,
   its long polls are cancelled and its appends never.
@@ -25,15 +17,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.configuration.address_overrides import canonical_host
 from tidelog.broker.handlers.connection_state import USER, AuthenticationStep, ConnectionState, Principal
 from tidelog.broker.limits.queued_memory import Held
-from tidelog.broker.net.exchange import BadRequest, Waiting
+from tidelog.broker.net.exchange import BadRequest
 from tidelog.broker.net.memory_guard import has_ended, unread_bytes
+from tidelog.broker.net.request_queue import RequestQueue, Waiting
 from tidelog.broker.net.writing import CLIENT_USER, RECEIVED_BYTES, WRITE_HIGH_WATER_BYTES, write_all
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.framing import FrameReader
@@ -54,8 +46,6 @@ FLUSH_BYTES = 1 << 18
 TURN_SECONDS = 0.002  # The time for which frames of one client are served while others wait.
 _LATELY_SECONDS = 0.3
 _LEAST_GROWTH_BYTES = 4096
-_REQUEST_BYTES = 1024
-"""Memory of a request that waits for its answer, without its frame and `Waiting.held_bytes`."""
 _FRAMES_PER_CLOCK_READ = 15  # Minus one: a mask.
 _DISCARDED = memoryview(bytearray(1 << 16))
 """The buffer for bytes that arrive after a connection has stopped reading; they are discarded."""
@@ -82,13 +72,10 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
 
     __slots__ = (
-        "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_fetch_max_bytes",
-        "_flush_scheduled", "_guard", "_handed_bytes", "_held_bytes", "_holder",
-        "_is_held_back", "_joined_requests", "_loop", "_max_bytes", "_max_requests", "_memory", "_moved_at",
-        "_mute_timer", "_out", "_parked_bytes", "_paused", "_queue", "_reader", "_received_bytes",
-        "_reserved_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "_waits_for_turn",
-        "_writing_paused", "connection_id", "last_arrival", "last_produce", "opened", "peer", "requests",
-        "routes", "state", "stream",
+        "_backlog", "_closing", "_dispatcher", "_drained", "_endpoint", "_flush_scheduled", "_guard",
+        "_handed_bytes", "_loop", "_memory", "_moved_at", "_mute_timer", "_out", "_paused", "_queue",
+        "_reader", "_received_bytes", "_server", "_timer", "_transport", "_unsent_bytes", "connection_id",
+        "last_arrival", "last_produce", "opened", "peer", "requests", "routes", "state", "stream",
     )  # fmt: skip
 
     def __init__(self, server: Server, endpoint: Endpoint, connection_id: int) -> None:
@@ -97,27 +84,21 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = server.dispatcher
         self._endpoint = endpoint
         self._loop = server.loop
-        self._max_requests = config.connection_queued_max_requests
-        self._max_bytes = config.connection_queued_max_bytes
-        self._fetch_max_bytes = config.fetch_max_bytes
         self._guard = server.guard
         self._memory = server.guard.memory
         self._reader = FrameReader(config.socket_request_max_bytes, self._grant)
-        self._queue: deque[Waiting | list[Buffer]] = deque()
+        self._queue = RequestQueue(
+            config.connection_queued_max_requests,
+            config.connection_queued_max_bytes,
+            config.fetch_max_bytes,
+            self._memory,
+        )
         self._out: list[Buffer] = []
-        self._held_bytes = 0  # Of answers that wait for an earlier one.
-        self._reserved_bytes = 0  # What waiting Fetches may return.
-        self._parked_bytes = 0  # What they hold while they wait.
         self._handed_bytes = 0  # Of all answers that were given to the transport.
-        self._is_held_back = False
         self._mute_timer: asyncio.TimerHandle | None = None  # Runs while the client is throttled.
-        self._holder: Waiting | None = None  # The request that holds back later ones.
         self._backlog: list[memoryview] | None = None  # Not yet dispatched; the last one arrived first.
-        self._joined_requests = 0  # How many more wait than `_queue` has elements.
         self._flush_scheduled = False
         self._paused = False
-        self._writing_paused = False
-        self._waits_for_turn = False
         self._closing = False
         self._drained: asyncio.Future[None] | None = None
         self._unsent_bytes = 0  # At the last check; `_moved_at`: when it last changed.
@@ -179,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             case AuthenticationStep.REAUTHENTICATING:
                 self._call_later(self._authentication_timeout_ms(), self._too_late)
             case AuthenticationStep.FAILED:
-                self._queue.append([])  # After the answer with the reason.
+                self._queue.add_answer([])  # After the answer with the reason.
 
     def _authentication_timeout_ms(self) -> int:
         config = self._server.config.of_listener(self._endpoint.config.name)
@@ -223,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         if frames:
             self.requests += len(frames)
             self._backlog = frames = frames[::-1]
-            if self._holder is None:
+            if self._queue.holder is None:
                 self._serve(frames, self.last_arrival)
             else:
                 self._read_or_pause()
@@ -247,26 +228,24 @@ class Connection(asyncio.BufferedProtocol):
                 if not len(frames) & _FRAMES_PER_CLOCK_READ and time.perf_counter() - began >= TURN_SECONDS:
                     break
                 answer: list[Buffer] | Waiting | None
-                answer = None if stream is None else stream.serve(frames, arrived, self._may_wait())
+                answer = None if stream is None else stream.serve(frames, arrived, queue.room())
                 if answer is None:
                     answer = dispatch(self, frames.pop(), arrived)
                     stream = None if is_metered else self.stream
                 if not isinstance(answer, list):
-                    queue.append(answer)
-                    self._joined_requests += answer.requests - 1
-                    if answer.holds_back:
-                        self._holder = answer
-                    if answer.reserved_bytes or answer.held_bytes:
-                        self._park(answer)
-                    elif self._may_wait() > 0 and not (
-                        self._holder or self._closing or is_metered or memory.is_short
+                    held_bytes = queue.add(answer)
+                    if held_bytes:
+                        self._guard.took(held_bytes)
+                    elif queue.room() > 0 and not (
+                        queue.holder
+                        or answer.reserved_bytes
+                        or self._closing
+                        or is_metered
+                        or memory.is_short
                     ):
                         continue  # Nothing else that is checked below has changed.
                 elif queue:
-                    queue.append(answer)
-                    size = sum(map(len, answer))
-                    self._held_bytes += size
-                    self._guard.took(size)
+                    self._guard.took(queue.add_answer(answer))
                 elif answer:
                     out += answer
                     ready_bytes += sum(map(len, answer))
@@ -276,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
                     ready_bytes = 0
                 else:
                     self.finish()
-                if self._holder is not None or self._is_full() or self._closing:
+                if queue.holder is not None or queue.is_full() or self._closing:
                     break
             if not frames:
                 self._backlog = None
@@ -285,71 +264,44 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._flush()
-        if time.perf_counter() - began >= TURN_SECONDS and not self._waits_for_turn:
+        if time.perf_counter() - began >= TURN_SECONDS and not queue.waits_for_turn:
             # Also if no frame is left: the loop may read many times before it looks at others.
-            self._waits_for_turn = True
+            queue.waits_for_turn = True
             self._dispatcher.turns.next().add_done_callback(self._turn_came)
         self._read_or_pause()
 
     def _turn_came(self, _: asyncio.Future[None]) -> None:
-        self._waits_for_turn = False
+        self._queue.waits_for_turn = False
         self.go_on()
-
-    def _park(self, pending: Waiting) -> None:
-        """Count the memory that a request holds while it waits, and the size that its answer may have."""
-        pending.reserved_bytes = min(pending.reserved_bytes, self._fetch_max_bytes)
-        self._reserved_bytes += pending.reserved_bytes
-        self._parked_bytes += pending.held_bytes
-        self._guard.took(pending.held_bytes)
-
-    def _may_wait(self) -> int:
-        """How many more requests may wait for their answers."""
-        return self._max_requests - len(self._queue) - self._joined_requests
-
-    def _is_full(self) -> bool:
-        return (
-            self._writing_paused
-            or self._waits_for_turn
-            or self._is_held_back
-            or self._mute_timer is not None
-            or self._may_wait() <= 0
-            or self._held_bytes + self._reserved_bytes > self._max_bytes
-            or (self._memory.is_short and self._is_above_share())
-        )
-
-    def _is_above_share(self) -> bool:
-        """Whether memory is short, and this connection holds more than its share or all hold too much."""
-        memory = self._memory
-        return memory.is_exhausted or self._held_bytes + self._parked_bytes > memory.share_bytes
 
     def _read_or_pause(self) -> None:
         """Read the socket only while the bounds allow it and every received frame has been dispatched."""
         if self._closing:
             return
         has_frames = self._has_frames()
+        pause = has_frames or self._queue.is_full()
         if not has_frames:
             self._reader.frames_served()
-        pause = has_frames or self._is_full()
         if pause is not self._paused:
             self._paused = pause
             (self._transport.pause_reading if pause else self._transport.resume_reading)()
 
     def _has_frames(self) -> bool:
         """Whether the receive buffer holds frames that are still to be dispatched, or read."""
-        return self._backlog is not None or (self._holder is not None and self._holder.keeps_frame)
+        holder = self._queue.holder
+        return self._backlog is not None or (holder is not None and holder.keeps_frame)
 
     def go_on(self) -> None:
         """Call when frames may no longer have to wait: dispatches what was left, then reads again."""
-        if self._backlog is not None and self._holder is None and not self._is_full():
+        if self._backlog is not None and self._queue.holder is None and not self._queue.is_full():
             self._serve(self._backlog, time.perf_counter())
         else:
             self._read_or_pause()
 
     def holds(self, more_held_bytes: int, more_reserved_bytes: int) -> None:
         """For dispatch: a request in the queue holds and reserves so much more memory, or less."""
-        self._parked_bytes += more_held_bytes
+        self._queue.hold(more_held_bytes, more_reserved_bytes)
         self._guard.took(max(more_held_bytes, 0))
-        self._reserved_bytes += more_reserved_bytes
         if self._paused:
             self.go_on()
 
@@ -363,58 +315,33 @@ class Connection(asyncio.BufferedProtocol):
                 return
             self._mute_timer.cancel()
         self._mute_timer = self._loop.call_at(ends_at, self._unmute)
+        self._queue.is_muted = True
         self._read_or_pause()
 
     def _unmute(self) -> None:
         self._mute_timer = None
+        self._queue.is_muted = False
         self.go_on()
 
     # Answers
 
-    def effect_taken(self, pending: Waiting, freed_bytes: int) -> None:
+    def effect_taken(self, waiting: Waiting, freed_bytes: int) -> None:
         """For dispatch: a request in the queue no longer holds back later ones, nor so much memory."""
-        self._parked_bytes -= freed_bytes
-        if pending is self._holder:
-            self._holder = None
-            if self._paused:
-                self.go_on()
+        if self._queue.effect_taken(waiting, freed_bytes) and self._paused:
+            self.go_on()
 
-    def answer_ready(self, pending: Waiting) -> None:
+    def answer_ready(self, waiting: Waiting) -> None:
         """For dispatch: a request in the queue has its answer."""
-        queue = self._queue
-        answer = pending.answer
-        self._reserved_bytes -= pending.reserved_bytes
-        self._parked_bytes -= pending.held_bytes
-        self._joined_requests -= pending.requests - 1
-        if pending is self._holder:
-            self._holder = None
-        if answer is None or queue[0] is not pending:
-            size = sum(map(len, answer or ()))
-            self._held_bytes += size
-            self._guard.took(size)
-            if self._paused:
-                self.go_on()
-            return
-        queue.popleft()
-        if not answer:
+        queue, out = self._queue, self._out
+        held_bytes = queue.answered(waiting, out)
+        if queue.is_ended:
             self.finish()
             return
-        out = self._out
-        out += answer
-        while queue:
-            head = queue[0]
-            held = head if isinstance(head, list) else head.answer
-            if held is None:
-                break
-            queue.popleft()
-            if not held:
-                self.finish()
-                return
-            self._held_bytes -= sum(map(len, held))
-            out += held
-        if not queue:
+        if held_bytes:
+            self._guard.took(held_bytes)
+        elif not queue:
             self._flush()
-        elif not self._flush_scheduled:
+        elif out and not self._flush_scheduled:
             # More answers may follow in this step of the loop: all are sent together.
             self._flush_scheduled = True
             self._loop.call_soon(self._flush_later)
@@ -443,11 +370,11 @@ class Connection(asyncio.BufferedProtocol):
             self._check_drained()
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
+        self._queue.is_writing_paused = True
         self._read_or_pause()
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
+        self._queue.is_writing_paused = False
         self.go_on()
 
     # Memory
@@ -479,9 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.capacity_bytes
             + self._received_bytes()
             + self._transport.get_write_buffer_size()
-            + self._held_bytes
-            + self._parked_bytes
-            + _REQUEST_BYTES * len(self._queue)
+            + self._queue.held_bytes
         )
 
     def held(self) -> Held:
@@ -494,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
             receiving=reader.capacity_bytes + self._received_bytes(),
             missing=missing,
             unsent=self._transport.get_write_buffer_size(),
-            waiting=self._held_bytes + self._parked_bytes + _REQUEST_BYTES * len(self._queue),
+            waiting=self._queue.held_bytes,
             handed=self._handed_bytes,
             completed=reader.completed,
             is_sending=lately or unread > 0,
@@ -503,14 +428,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold_back(self, is_held_back: bool) -> None:
         """Whether to read and dispatch nothing until the next call."""
-        self._is_held_back = is_held_back
+        self._queue.is_held_back = is_held_back
         self.go_on()
 
     def cut(self) -> None:
         """End at once; nothing more is served or sent."""
         self._closing = True
         self._backlog = None
-        self._abandon_all()
+        self._queue.abandon()
         self._transport.abort()
 
     # Endings
@@ -527,15 +452,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self._backlog = None
         self._flush()
-        self._abandon_all()
+        self._queue.abandon()
         self._transport.close()
-
-    def _abandon_all(self) -> None:
-        for waiting in self._queue:
-            if isinstance(waiting, Waiting):
-                waiting.abandon()
-        self._queue.clear()
-        self._held_bytes = self._reserved_bytes = self._parked_bytes = self._joined_requests = 0
 
     def is_idle_since(self, moment: float) -> bool:
         """Whether nothing arrived since `moment` (time.perf_counter) and no answer is due or unsent."""
@@ -557,9 +475,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drained = self._loop.create_future()
         self._backlog = None
         self._closing = True
-        for waiting in self._queue:
-            if isinstance(waiting, Waiting):
-                waiting.interrupt()
+        self._queue.interrupt()
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
@@ -586,12 +502,12 @@ class Connection(asyncio.BufferedProtocol):
         self.state.close()
         self.stream = None  # It refers to this.
         self._backlog = None
-        self._holder = None
         self._reader.close()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._out.clear()
-        self._abandon_all()
+        self._queue.abandon()
+        self._queue.holder = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._server.connection_closed(self)

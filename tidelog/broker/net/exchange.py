@@ -1,8 +1,8 @@
 """One request of a client until its answer: what the steps of a request share, and its place in the queue.
 
-Owns `Exchange`, what it needs of a connection (`Client`), and what a connection needs of a request that is
-not answered yet (`Waiting`). Invariants: an answer becomes final once; the connection is called then, unless
-it has abandoned the request. A callback waits for a LateAnswer, never a separate task.
+Owns `Exchange`, and what it needs of a connection (`Client`). Invariants: an answer becomes final once; the
+connection is called then, unless it has abandoned the request. A callback waits for a LateAnswer, never a
+separate task.
 
 For the event loop only.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tidelog.broker.handlers.context import LateAnswer, RequestContext
+from tidelog.broker.net.request_queue import Waiting
 from tidelog.protocol.hot import FetchRequest
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import Steps
@@ -77,32 +77,6 @@ class Framing(Protocol):
     async def in_turns(self, exchange: Exchange, steps: Steps[list[Buffer]]) -> list[Buffer]: ...
 
     def log_unexpected(self, exchange: Exchange, error: BaseException) -> None: ...
-
-
-class Waiting(ABC):
-    """A request that is not answered yet, or some that arrived together: its place in the connection's queue.
-
-    `answer` is None until it is final, then the frame's buffers; an empty list ends the connection.
-    """
-
-    answer: list[Buffer] | None
-    requests: int = 1
-    holds_back: bool = False
-    """No later request may be dispatched."""
-    keeps_frame: bool = False
-    """Nothing may be received, because the request is still read from the receive buffer."""
-    held_bytes: int = 0
-    """Memory that it holds while it waits, where that may be much."""
-    reserved_bytes: int = 0
-    """The most that a Fetch may return."""
-
-    @abstractmethod
-    def abandon(self) -> None:
-        """The client has disconnected: the answer is dropped."""
-
-    @abstractmethod
-    def interrupt(self) -> None:
-        """The broker stops: a request that waits for other clients is answered now."""
 
 
 class Exchange(RequestContext, Waiting):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.produce_answers import not_durable, refused
 from tidelog.broker.handlers.produce_requests import named
-from tidelog.broker.net.exchange import Exchange, Waiting
+from tidelog.broker.net.exchange import Exchange
+from tidelog.broker.net.request_queue import Waiting
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.framing import RequestHeader, decode_request_header

@@ -20,8 +20,8 @@ from tidelog.broker.handlers.produce_answers import SWEEP_MS
 from tidelog.broker.handlers.produce_rules import ProduceRules
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.net.dispatch import Dispatcher
-from tidelog.broker.net.exchange import Waiting
 from tidelog.broker.net.produce_stream import AwaitedProduce, ProduceStream
+from tidelog.broker.net.request_queue import Waiting
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.opening import open_services
 from tidelog.protocol.compression import Compression
