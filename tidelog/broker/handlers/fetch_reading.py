@@ -55,15 +55,16 @@ class FetchPass:
         self._nowait = nowait
         self._remote = remote
         self._level = level_of(request)
+        config, memory = services.config, services.memory
         is_follower = request.replica_id >= 0
-        selects = bool(services.config.replica_selector_class)
+        selects = bool(config.replica_selector_class)
         self._is_cut_off = not is_follower and services.is_cut_off
         # Only who says its rack is sent to a follower.
         self._may_follow = bool(request.rack_id and selects and not self._is_cut_off)
         # Else what consumers read there would come with the next records only (KIP-392).
         self._tells_marks = is_follower and selects
         self._quota = services.leader_quota if is_follower else None
-        memory, most_bytes = services.memory, min(request.max_bytes, services.config.fetch_max_bytes)
+        most_bytes = min(request.max_bytes, config.fetch_max_bytes)
         self._budget = FetchBudget(min(most_bytes, memory.share_bytes) if memory.is_short else most_bytes)
 
     def read(self) -> Steps[FetchBudget]:
