@@ -20,9 +20,7 @@ from tidelog.protocol.hot.offset_commits import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from tidelog.protocol.hot.transaction_log import encode_transaction_log_key, encode_transaction_log_value
 from tidelog.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
-from tidelog.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.schema import APIS, ApiKey
 
 PRODUCE_VERSIONS, FETCH_VERSIONS = (
@@ -461,43 +459,6 @@ def test_offset_commits_equal_the_schema(commit: OffsetCommit, data: st.DataObje
         where, what = KEY.decode(changed_key), VALUE.decode(changed_value)
         plain_fields = tuple(what[name] for name in fields)
         assert found == (where.group, where.topic, where.partition, *plain_fields)
-
-
-LOG_KEY = RecordSchema(TransactionLogKey, 0, 0)
-LOG_VALUE = RecordSchema(TransactionLogValue, 0, 1)
-int16 = st.sampled_from([-1, 0]) | st.integers(-(2**15), 2**15 - 1)
-
-
-@given(
-    names,
-    st.tuples(int64, int16, int32, st.integers(0, 5)),
-    st.none() | st.dictionaries(names, st.lists(int32, max_size=3), max_size=3),
-    st.tuples(int64, int64),
-    st.tuples(st.just(-1) | int64, st.just(-1) | int64, int16, int16, int16),
-)
-def test_records_of_transactions_equal_the_schema(
-    transactional_id: str,
-    head: tuple[int, int, int, int],
-    partitions: dict[str, list[int]] | None,
-    times: tuple[int, int],
-    tagged: tuple[int, int, int, int, int],
-) -> None:
-    heads = ("producer_id", "producer_epoch", "transaction_timeout_ms", "transaction_status")
-    tails = ("transaction_last_update_timestamp_ms", "transaction_start_timestamp_ms")
-    tags = (
-        "previous_producer_id",
-        "next_producer_id",
-        "client_transaction_version",
-        "next_producer_epoch",
-        "last_producer_epoch",
-    )
-    topics = partitions and [{"topic": name, "partition_ids": ids} for name, ids in partitions.items()]
-    values = dict(zip(heads + tails + tags, head + times + tagged, strict=True))
-    values["transaction_partitions"] = [] if partitions == {} else topics
-    assert encode_transaction_log_key(transactional_id) == LOG_KEY.encode(
-        0, {"transactional_id": transactional_id}
-    )
-    assert encode_transaction_log_value(*head, partitions, *times, tagged) == LOG_VALUE.encode(1, values)
 
 
 @pytest.mark.parametrize(("name", "partition"), [("t" * 32768, 0), ("\ud800", 0), ("t", 2**31)])

@@ -412,8 +412,7 @@ class _Encoder(_Source):
         self._out = inner
         for field in tagged:
             value = f"{name}[{field.name!r}]"
-            default = f"is_default({self._constant(field)}, {value})"
-            with self._block(f"if {field.name!r} in {name} and not {default}:"):
+            with self._block(f"if {field.name!r} in {name} and not ({self._is_default(field, value)}):"):
                 self._write(f"{inner} = bytearray()")
                 if field.type in NUMBERS:
                     self._numbers([field], name, f"{name}.get", path)
@@ -427,6 +426,11 @@ class _Encoder(_Source):
                 )
         self._out = outer
         self._write(f"{outer} += compact_length({count} - 1)", f"{outer} += {fields}")
+
+    def _is_default(self, field: Field, value: str) -> str:
+        if field.default is ZERO and (field.is_array or field.type == "struct"):
+            return f"is_default({self._constant(field)}, {value})"
+        return f"{value} == {self._constant(default_of(field))}"
 
     def _field(self, label: str, field: Field, value: str, path: _Path) -> None:
         name = self._name("value")

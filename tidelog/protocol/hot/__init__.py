@@ -5,7 +5,6 @@
 - `offset_commits`: keys and values of offset commits, as they are written
 - `produce`: the hand-written codec of Produce: every record enters the broker through it
 - `produce_shape`: reads a repeated Produce request by comparing it with the one before
-- `transaction_log`: the record of a transactional id as it is written: a hand-tuned twin of the codecs
 - `wire`: lengths, strings, bytes and tagged fields for the hand-tuned codecs
 
 Invariants: equal to protocol.schema byte for byte and value for

@@ -22,16 +22,17 @@ from tidelog.broker.coordinator.transactions.transaction import (
 )
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.hot.transaction_log import encode_transaction_log_key, encode_transaction_log_value
 from tidelog.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.types import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
+    from tidelog.protocol.messages.declaration import DictOf
 
 _KEY_VERSION = 0
+_VALUE_VERSION = 1
 _KEY = RecordSchema(TransactionLogKey, _KEY_VERSION, _KEY_VERSION)
-_VALUE = RecordSchema(TransactionLogValue, 0, 1)
+_VALUE = RecordSchema(TransactionLogValue, 0, _VALUE_VERSION)
 
 
 class TransactionRecord(NamedTuple):
@@ -42,24 +43,31 @@ class TransactionRecord(NamedTuple):
 
 
 def _encoded(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    key = encode_transaction_log_key(record.transactional_id)
+    key = _KEY.encode(_KEY_VERSION, {"transactional_id": record.transactional_id})
     held = record.transaction
     if held is None:
         return key, None
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(held.partitions):
         topics.setdefault(topic, []).append(partition)
-    following = held.following
-    value = encode_transaction_log_value(
-        *held.producer,
-        held.timeout_ms,
-        held.state,
-        None if held.state is TransactionState.EMPTY else topics,
-        held.updated_ms,
-        held.start_ms,
-        (held.previous_id, following.producer_id, held.client_version, following.epoch, held.last_epoch),
-    )
-    return key, value
+    is_empty = held.state is TransactionState.EMPTY
+    values: DictOf[types.TransactionLogValue] = {
+        "producer_id": held.producer.producer_id,
+        "previous_producer_id": held.previous_id,
+        "next_producer_id": held.following.producer_id,
+        "producer_epoch": held.producer.epoch,
+        "transaction_timeout_ms": held.timeout_ms,
+        "transaction_status": held.state,
+        "transaction_partitions": None
+        if is_empty
+        else [{"topic": topic, "partition_ids": indexes} for topic, indexes in topics.items()],
+        "transaction_last_update_timestamp_ms": held.updated_ms,
+        "transaction_start_timestamp_ms": held.start_ms,
+        "client_transaction_version": held.client_version,
+        "next_producer_epoch": held.following.epoch,
+        "last_producer_epoch": held.last_epoch,
+    }
+    return key, _VALUE.encode(_VALUE_VERSION, values)
 
 
 def _decoded(key: bytes, value: bytes | None) -> TransactionRecord:
