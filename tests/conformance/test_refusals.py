@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -77,7 +78,9 @@ def requests(key: ApiKey) -> Iterator[bytes]:
         for acks in (-1, 1, 0):
             yield produce_frame(VERSIONS[key], [("absent", [(0, batch("x", 1, 0))])], acks=acks)
     elif key is not ApiKey.FETCH:
-        yield frame(key, encode_request(key, VERSIONS[key], {}))
+        # A client without an instance id gets one, which stays.
+        values = {"client_instance_id": UUID(int=1)} if key is ApiKey.GET_TELEMETRY_SUBSCRIPTIONS else {}
+        yield frame(key, encode_request(key, VERSIONS[key], values))
     for large in largest_requests(TOPIC, {key: VERSIONS[key]}, ELEMENTS):
         yield frame(key, large.body)
         yield frame(key, large.body[:-3])

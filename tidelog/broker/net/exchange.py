@@ -169,9 +169,9 @@ class Exchange(RequestContext, Waiting):
 
     def _given(self, value: Any) -> None:
         """The late answer has its value. Raises nothing: other callbacks run after this one."""
+        self.task = None  # A cancelled task keeps its frames, and these keep the request.
         if self._is_over:
             return
-        self.task = None
         try:
             steps = self._answers.answer(self, value)
             try:
@@ -191,6 +191,7 @@ class Exchange(RequestContext, Waiting):
     def _worked(self, task: asyncio.Future[list[Buffer] | LateAnswer]) -> None:
         """The steps of a long request or of a long answer are done."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        self.task = None
         if self._is_over:
             return
         if isinstance(error, BadRequest):
