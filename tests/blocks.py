@@ -24,8 +24,8 @@ from tests.waiting import wait_for
 from tidelog.cli.main import main
 
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# What a test cannot do: install into an environment of its own, or run an engine of containers.
-_ELSEWHERE = ("docker", "pip")
+# What a test cannot do: install into an environment of its own, run containers or Kafka's tools.
+_ELSEWHERE = ("docker", "helm", "kafka-", "pip")
 _OF_A_SHELL = frozenset("|&;<>$")
 _SECONDS = 240
 
