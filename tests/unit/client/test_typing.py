@@ -6,7 +6,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from tidelog import Consumer, ConsumerRecord, Producer, TopicPartition
+from tidelog import Consumer, ConsumerRecord, Producer, ShareConsumer, ShareRecord, TopicPartition
 from tidelog.broker.testing.embedded import EmbeddedBroker
 from tidelog.protocol.types import Buffer
 
@@ -95,3 +95,14 @@ async def test_a_lambda_as_a_serializer_takes_anything(servers: str) -> None:
         bootstrap_servers=servers, value_serializer=lambda value: json.dumps(value).encode()
     ) as producer:
         await producer.send_and_wait("orders", {"any": "value"})
+
+
+async def test_a_share_consumer_has_the_types_of_its_deserializers(servers: str) -> None:
+    async with ShareConsumer(
+        "orders", bootstrap_servers=servers, group_id="workers", value_deserializer=number
+    ) as consumer:
+        assert_type(consumer, ShareConsumer[bytes | None, int])
+        for records in (await consumer.getmany()).values():
+            assert_type(records, list[ShareRecord[bytes | None, int]])
+    async with ShareConsumer("orders", bootstrap_servers=servers, group_id="workers") as plain:
+        assert_type(plain, ShareConsumer[bytes | None, bytes | None])

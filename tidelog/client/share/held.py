@@ -228,6 +228,9 @@ class HeldPartition:
             self._attempts = 0
             renewed, done = _parted(sent)
             self._open |= dict.fromkeys(renewed & self._open.keys(), lock_end)
+            for offset in done:
+                # An acknowledgement that was sent again may have met the next lock of this consumer.
+                self._forget(offset)
             return Settled(done, [])
         if code in _OF_ONE and len(sent) > 1:
             offsets = sorted(sent)
@@ -240,9 +243,9 @@ class HeldPartition:
             self._retries.append(sent)
             return Settled([], [])
         self._attempts = 0
-        lost, refused = _parted(sent)
-        for offset in lost:
+        for offset in sent:
             self._forget(offset)
+        _, refused = _parted(sent)
         return Settled(
             [each for each in refused if sent[each] == GAP], [each for each in refused if sent[each] != GAP]
         )

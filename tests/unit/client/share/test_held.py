@@ -192,3 +192,15 @@ def test_what_is_given_up_was_not_acknowledged() -> None:
     held.acknowledge(3, ACCEPT)
     assert sorted(held.give_up()) == [1, 2, 3]
     assert held.is_idle
+
+
+def test_an_acknowledgement_that_is_sent_again_counts_for_the_next_lock_of_the_record() -> None:
+    for code in (ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE):
+        held = holding(1)
+        held.acknowledge(1, ACCEPT)
+        held.take()
+        held.not_answered()
+        held.acquired([1], 60.0)
+        held.take()
+        held.answered(code, 60.0)
+        assert not held.is_open(1), code.name

@@ -1,0 +1,116 @@
+"""What a share consumer holds, against a broker that knows each record's lock, whatever order things have."""
+
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tidelog.client.share.held import AcknowledgeType, HeldPartition
+from tidelog.client.share.session import Batch, SharePartition
+from tidelog.protocol.errors import ErrorCode
+from tidelog.wire.metadata import TopicPartition
+
+LOCK = 10.0
+ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType
+KINDS = st.sampled_from((ACCEPT, RELEASE, REJECT))
+
+
+class HeldRecords(RuleBasedStateMachine):
+    """`locks` and `outcomes` are the broker's: who is not in `locks` is available or done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = HeldPartition(TopicPartition("t", 0), SharePartition(UUID(int=7), 0), 1, lambda: None)
+        self.now = 0.0
+        self.next_offset = 0
+        self.locks: dict[int, float] = {}
+        self.outcomes: dict[int, int] = {}
+        self.wanted: dict[int, int] = {}
+        self.sent: list[Batch] = []
+        self.refused: set[int] = set()
+
+    # A session has one request at a time.
+    @precondition(lambda self: not self.sent)
+    @rule(count=st.integers(1, 5))
+    def acquire(self, count: int) -> None:
+        offsets = [each for each in range(self.next_offset) if each not in self.locks | self.outcomes][:count]
+        offsets += range(self.next_offset, self.next_offset + count - len(offsets))
+        self.next_offset = max(self.next_offset, *(each + 1 for each in offsets))
+        self.held.acquired(offsets, self.now + LOCK)
+        for offset in offsets:
+            self.locks[offset] = self.now + LOCK
+            self.wanted.pop(offset, None)
+            self.held.returned(offset)
+
+    @precondition(lambda self: self.locks)
+    @rule(data=st.data(), kind=KINDS)
+    def acknowledge(self, data: st.DataObject, kind: AcknowledgeType) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.locks)))
+        if self.held.acknowledge(offset, kind):
+            assert offset not in self.wanted
+            self.wanted[offset] = kind
+
+    @rule(seconds=st.floats(0.5, LOCK))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.locks = {offset: end for offset, end in self.locks.items() if end > self.now}
+        self.held.expire(self.now)
+
+    @precondition(lambda self: not self.sent and self.held.has_to_send())
+    @rule()
+    def send(self) -> None:
+        self.sent = self.held.take()
+
+    @precondition(lambda self: self.sent)
+    @rule(is_lost=st.booleans())
+    def answer(self, is_lost: bool) -> None:
+        sent, self.sent = self.sent, []
+        kinds = {
+            offset: each.types[(offset - each.first_offset) % len(each.types)]
+            for each in sent
+            for offset in range(each.first_offset, each.last_offset + 1)
+        }
+        is_refused = not kinds.keys() <= self.locks.keys()
+        if not is_refused:
+            for offset, kind in kinds.items():
+                del self.locks[offset]
+                if kind != RELEASE:
+                    assert offset not in self.outcomes
+                    self.outcomes[offset] = kind
+        if is_lost:
+            self.held.not_answered()
+            return
+        code = ErrorCode.INVALID_RECORD_STATE if is_refused else ErrorCode.NONE
+        settled = self.held.answered(code, self.now + LOCK)
+        self.refused |= set(settled.refused)
+        for offset in (*settled.done, *settled.refused):
+            self.wanted.pop(offset, None)
+
+    @invariant()
+    def nothing_happens_to_a_record_that_the_application_did_not_decide(self) -> None:
+        assert set(self.outcomes.values()) <= {ACCEPT, REJECT}
+
+    @invariant()
+    def what_is_decided_and_not_settled_is_not_forgotten(self) -> None:
+        assert self.wanted.keys() <= self.held.unsettled()
+
+    @invariant()
+    def what_is_held_is_locked_unless_a_lost_answer_says_otherwise(self) -> None:
+        held = {each for each in range(self.next_offset) if self.held.is_open(each)}
+        assert held - self.held.unsettled() <= self.locks.keys()
+
+    def teardown(self) -> None:
+        """Without more losses, everything is settled."""
+        for _ in range(200):
+            if self.sent:
+                self.answer(False)
+            elif self.held.has_to_send():
+                self.send()
+            else:
+                break
+        assert self.held.unsettled() == set()
+
+
+TestHeldRecords = HeldRecords.TestCase
+TestHeldRecords.settings = settings(stateful_step_count=40)
