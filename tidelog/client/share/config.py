@@ -36,6 +36,12 @@ class ShareConsumerConfig:
         "processed at the same time.",
         low=1,
     )
+    max_poll_interval_ms: int = setting(
+        300_000,
+        "Longest time without a read or a record in `processing`. After it, the consumer leaves the group "
+        "until it reads again, so that others get its partitions.",
+        low=1,
+    )
     fetch_max_wait_ms: int = setting(500, "How long a broker may wait for records.", low=0)
     fetch_min_bytes: int = setting(1, "Bytes that a broker waits for before it answers.", low=0)
     fetch_max_bytes: int = setting(52_428_800, "Most bytes of one answer.", low=1)
@@ -60,6 +66,7 @@ class ShareConsumerSettings(ClusterSettings, total=False):
     share_acknowledgement_mode: str
     share_acquire_mode: str
     max_poll_records: int
+    max_poll_interval_ms: int
     fetch_max_wait_ms: int
     fetch_min_bytes: int
     fetch_max_bytes: int

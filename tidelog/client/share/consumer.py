@@ -84,7 +84,7 @@ class ShareConsumer(Generic[KT, VT]):
             self._group = group = ShareGroup(self._config, self._cluster, self._assign, self._waiters.wake)
             member_id = group.membership.identity.member_id
             self._fetcher = ShareFetcher(self._config, self._cluster, member_id, self._waiters.wake)
-            group.start()
+            group.start(self._fetcher.idle_seconds)
             if self._subscription is not None:
                 group.subscribe(self._subscription)
 
@@ -217,6 +217,8 @@ class ShareConsumer(Generic[KT, VT]):
             raise ValueError("the share consumer has no topics: give it some, or call subscribe()")
         if not self._is_explicit and fetcher.waiting_reads:
             raise RuntimeError("with implicit acknowledgement one task reads at a time: use explicit")
+        if self._group is not None:
+            self._group.asked()
         self._accept_returned()
         taken: list[Any] = fetcher.take(limit)
         if not taken:

@@ -86,6 +86,7 @@ class ShareFetcher:
         self._requested: dict[int, int] = {}
         self._lock_seconds = _FIRST_LOCK_SECONDS
         self._can_renew = True
+        self._began_at = self._loop.time()
         self._read_at = -math.inf
         self.waiting_reads = 0
         """Reads of the application that wait for records."""
@@ -109,6 +110,12 @@ class ShareFetcher:
         self._assigned = partitions
         self._cluster.watch_topics({key.topic for key in partitions})
         self.wake()
+
+    def idle_seconds(self) -> float:
+        """How long the application has neither read nor processed a record."""
+        if self.waiting_reads or any(each.is_processing for each in self._held.values()):
+            return 0.0
+        return self._loop.time() - max(self._read_at, self._began_at)
 
     def take(self, limit: int) -> list[ShareRecord]:
         """Up to `limit` records, which the application gets now."""

@@ -1,7 +1,8 @@
 """One consumer's membership in a share group: it carries out its steps.
 
-Owns: the tasks of a member (steps, heartbeats). Invariant: `assign` is called with what the broker assigned,
-as soon as it is known; nothing waits for the application. For one event loop.
+Owns: the tasks of a member (steps, heartbeats, the watch on the application). Invariants: `assign` is called
+with what the broker assigned, as soon as it is known; nothing waits for the application. One that does
+nothing is no member. For one event loop.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientClosedError, ClientError
 from tidelog.wire.events import logger
 from tidelog.wire.metadata import TopicPartition
+
+_CHECKS_PER_POLL_INTERVAL = 4
 
 
 class ShareGroup:
@@ -48,14 +51,23 @@ class ShareGroup:
         self._subscription: TopicSubscription | None = None
         # Why one of the topics is not read. Others stay readable.
         self._refusal: ClientError | None = None
+        self._max_idle_ms = config.max_poll_interval_ms
+        self._is_away = False
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        """Begin to work. The loop must run."""
+    def start(self, idle_seconds: Callable[[], float]) -> None:
+        """Begin to work. The loop must run. `idle_seconds` says how long the application has done nothing."""
         self._cluster.add_listener(self._on_metadata)
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._beats.run()), loop.create_task(self._carry_out_steps())]
+        work = self._beats.run(), self._carry_out_steps(), self._watch_reads(idle_seconds)
+        self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+
+    def asked(self) -> None:
+        """The application asks for records."""
+        if self._is_away:
+            self._is_away = False
+            self.membership.polled()
+            self._react()
 
     def subscribe(self, subscription: TopicSubscription | None) -> None:
         """Be a member that reads these topics; None: leave the group."""
@@ -126,6 +138,18 @@ class ShareGroup:
                     membership.failures += not membership.resolved(self._topic_ids())
             case _:
                 await self._changed.wait()
+
+    async def _watch_reads(self, idle_seconds: Callable[[], float]) -> None:
+        """Leave the group while the application does nothing."""
+        limit = self._max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(max(limit - idle_seconds(), limit / _CHECKS_PER_POLL_INTERVAL))
+            if idle_seconds() >= limit and self.membership.owned and not self._is_away:
+                group_id = self.membership.group_id
+                logger.warning("poll_interval_exceeded", group_id=group_id, limit_ms=self._max_idle_ms)
+                self._is_away = True
+                self.membership.poll_interval_exceeded()
+                self._react()
 
     async def _leave(self, step: steps.Leave) -> None:
         node_id = await self._coordinator.find_for(self.membership)

@@ -28,6 +28,7 @@ class ScriptedGroup:
         self.lock_ms = lock_ms
         self.outcomes: dict[int, int] = {}
         self.members: dict[str, int] = {}
+        self.heartbeats = 0
         self.sessions: dict[str, int] = {}
         self.counts: dict[int, int] = {}
         self.renewals = 0
@@ -66,6 +67,7 @@ class ScriptedGroup:
 
     def _heartbeat(self, request: Request) -> dict[str, object]:
         member_id, epoch = request.values.member_id, request.values.member_epoch
+        self.heartbeats += 1
         if epoch < 0:
             self.members.pop(member_id, None)
             return {"member_epoch": epoch}

@@ -299,6 +299,20 @@ async def test_an_iteration_ends_when_the_consumer_is_stopped(broker: ScriptedBr
             await it.commit()
 
 
+async def test_a_consumer_that_does_not_read_leaves_the_group_until_it_reads(broker: ScriptedBroker) -> None:
+    group = ScriptedGroup(broker, b"a")
+    async with consumer(broker, max_poll_interval_ms=50) as it:
+        await until(lambda: it.assignment())
+        await until(lambda: not it.assignment() and not group.members)
+        record = await it.getone()
+        async with record.processing():
+            heartbeats = group.heartbeats
+            await until(lambda: group.heartbeats > heartbeats + 3)
+            assert it.assignment()
+        await it.commit()
+    assert group.outcomes == {0: ACCEPT}
+
+
 async def test_settings_are_checked() -> None:
     with pytest.raises(ConfigError, match="group_id: expected the name of a share group"):
         ShareConsumer("t")
