@@ -1,6 +1,8 @@
 """Clients push their metrics (KIP-714), so an operator sees how they fare without access to them."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +15,31 @@ from tidelog.client import DeliveryError
 
 OF_PRODUCER = "kafka_client_producer_"
 DELAY_MS = 500
+
+
+_PROGRAM = """
+import asyncio, sys
+from tidelog.broker.testing.embedded import EmbeddedBroker
+from tidelog.client import Producer
+
+def loaded():
+    late = ("google.protobuf", "opentelemetry", "tidelog.broker.telemetry")
+    return [each for each in late if each in sys.modules]
+
+async def main():
+    async with EmbeddedBroker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await (await producer.send("t", b"x"))
+        print(loaded(), file=sys.stderr)
+        await producer._telemetry._ask()
+        print(loaded(), file=sys.stderr)
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_imported_before_a_client_asks_and_no_format_before_one_pushes() -> None:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["[]", "['tidelog.broker.telemetry']"]
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ def merged(texts: Mapping[str, str]) -> str:
     for process, text in texts.items():
         comments: list[str] = []
         series: list[str] = []
-        for line in text.splitlines():
+        for line in text.split("\n"):  # Names of clients may have what else ends a line for Python.
             if line.startswith("# HELP "):
                 name = line.split(" ", 3)[2]
                 comments, series = families.setdefault(name, ([], []))

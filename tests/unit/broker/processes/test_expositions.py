@@ -39,3 +39,9 @@ def test_each_family_is_named_once_with_the_series_of_all_processes() -> None:
         ("only_here", (("process", "0"),)): 2.5e-05,
         ("none_yet", (("code", "1"), ("process", "1"))): 3.0,
     }
+
+
+def test_only_a_newline_ends_a_series_whatever_name_a_client_chose() -> None:
+    series = 'kafka_client_x{client_id="a\u2028b\x85c\rd"} 1'
+    text = merged({"1": f"# HELP kafka_client_x X.\n# TYPE kafka_client_x gauge\n{series}\n"})
+    assert text.split("\n")[2] == series.replace("{", '{process="1",')
