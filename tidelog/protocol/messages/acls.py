@@ -9,11 +9,11 @@ from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, fi
 class CreateAclsRequestCreation(Struct):
     resource_type: Int8
     resource_name: str
-    resource_pattern_type: Int8 = field("1+", default=3)
-    principal: str
+    resource_pattern_type: Int8 = field("1+", default=3)  # 3: literal, 4: prefixed.
+    principal: str  # The user, for example User:alice.
     host: str
     operation: Int8
-    permission_type: Int8
+    permission_type: Int8  # 2: deny, 3: allow.
 
 
 class CreateAclsRequest(Struct, flexible="2+"):
@@ -37,20 +37,20 @@ class DescribeAclsRequest(Struct, flexible="2+"):
     principal_filter: str | None
     host_filter: str | None
     operation: Int8
-    permission_type: Int8
+    permission_type: Int8  # 2: deny, 3: allow.
 
 
 class DescribeAclsResponseAcl(Struct):
-    principal: str
+    principal: str  # The user, for example User:alice.
     host: str
     operation: Int8
-    permission_type: Int8
+    permission_type: Int8  # 2: deny, 3: allow.
 
 
 class DescribeAclsResponseResource(Struct):
     resource_type: Int8
     resource_name: str
-    pattern_type: Int8 = field("1+", default=3)
+    pattern_type: Int8 = field("1+", default=3)  # 3: literal, 4: prefixed.
     acls: list[DescribeAclsResponseAcl]
 
 
@@ -68,7 +68,7 @@ class DeleteAclsRequestFilter(Struct):
     principal_filter: str | None
     host_filter: str | None
     operation: Int8
-    permission_type: Int8
+    permission_type: Int8  # 2: deny, 3: allow.
 
 
 class DeleteAclsRequest(Struct, flexible="2+"):
@@ -80,11 +80,11 @@ class DeleteAclsResponseMatchingAcl(Struct):
     error_message: str | None
     resource_type: Int8
     resource_name: str
-    pattern_type: Int8 = field("1+", default=3)
-    principal: str
+    pattern_type: Int8 = field("1+", default=3)  # 3: literal, 4: prefixed.
+    principal: str  # The user, for example User:alice.
     host: str
     operation: Int8
-    permission_type: Int8
+    permission_type: Int8  # 2: deny, 3: allow.
 
 
 class DeleteAclsResponseFilterResult(Struct):

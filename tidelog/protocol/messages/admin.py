@@ -61,7 +61,7 @@ class AlterConfigsRequestResource(Struct):
 
 class AlterConfigsRequest(Struct, flexible="2+"):
     resources: list[AlterConfigsRequestResource]
-    validate_only: bool
+    validate_only: bool  # Check the request, change nothing.
 
 
 class AlterConfigsResponseResponse(Struct):
@@ -90,7 +90,7 @@ class IncrementalAlterConfigsRequestResource(Struct):
 
 class IncrementalAlterConfigsRequest(Struct, flexible="1+"):
     resources: list[IncrementalAlterConfigsRequestResource]
-    validate_only: bool
+    validate_only: bool  # Check the request, change nothing.
 
 
 class IncrementalAlterConfigsResponseResponse(Struct):

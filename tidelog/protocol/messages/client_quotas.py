@@ -58,7 +58,7 @@ class AlterClientQuotasRequestEntry(Struct):
 
 class AlterClientQuotasRequest(Struct, flexible="1+"):
     entries: list[AlterClientQuotasRequestEntry]
-    validate_only: bool
+    validate_only: bool  # Check the request, change nothing.
 
 
 class AlterClientQuotasResponseEntity(Struct):

@@ -51,8 +51,8 @@ class DescribeLogDirsRequest(Struct, flexible="2+"):
 class DescribeLogDirsResponsePartition(Struct):
     partition_index: Int32
     partition_size: Int64
-    offset_lag: Int64
-    is_future_key: bool
+    offset_lag: Int64  # How many records the replica is behind.
+    is_future_key: bool  # Whether it is a copy that will replace the replica.
 
 
 class DescribeLogDirsResponseTopic(Struct):
@@ -80,7 +80,7 @@ class ElectLeadersRequestTopicPartition(Struct):
 
 
 class ElectLeadersRequest(Struct, flexible="2+"):
-    election_type: Int8 = field("1+")
+    election_type: Int8 = field("1+")  # 0: preferred replica, 1: any replica that is left.
     topic_partitions: list[ElectLeadersRequestTopicPartition] | None
     timeout_ms: Int32 = field(default=60_000)
 
@@ -104,7 +104,7 @@ class ElectLeadersResponse(Struct, flexible="2+"):
 
 class AlterPartitionReassignmentsRequestPartition(Struct):
     partition_index: Int32
-    replicas: list[Int32] | None = field(default=None)
+    replicas: list[Int32] | None = field(default=None)  # Null: cancel the move.
 
 
 class AlterPartitionReassignmentsRequestTopic(Struct):
@@ -196,7 +196,7 @@ class DescribeQuorumRequest(Struct, flexible="0+"):
 
 class DescribeQuorumResponseCurrentVoter(Struct):
     replica_id: Int32
-    replica_directory_id: UUID = field("2+", ignorable=True)
+    replica_directory_id: UUID = field("2+", ignorable=True)  # The log directory of the replica.
     log_end_offset: Offset
     last_fetch_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)
     last_caught_up_timestamp: TimestampMs = field("1+", default=-1, ignorable=True)
@@ -208,7 +208,7 @@ class DescribeQuorumResponsePartition(Struct):
     error_message: str | None = field("2+", ignorable=True)
     leader_id: Int32
     leader_epoch: LeaderEpoch
-    high_watermark: Offset
+    high_watermark: Offset  # The end of what all in-sync replicas have.
     current_voters: list[DescribeQuorumResponseCurrentVoter]
     observers: list[DescribeQuorumResponseCurrentVoter]
 
@@ -240,13 +240,13 @@ class UpdateFeaturesRequestFeatureUpdate(Struct):
     feature: str
     max_version_level: Int16
     allow_downgrade: bool = field("0")
-    upgrade_type: Int8 = field("1+", default=1)
+    upgrade_type: Int8 = field("1+", default=1)  # 1: upgrade, 2: safe downgrade, 3: unsafe downgrade.
 
 
 class UpdateFeaturesRequest(Struct, flexible="0+"):
     timeout_ms: Int32 = field(default=60_000)
     feature_updates: list[UpdateFeaturesRequestFeatureUpdate]
-    validate_only: bool = field("1+")
+    validate_only: bool = field("1+")  # Check the request, change nothing.
 
 
 class UpdateFeaturesResponseResult(Struct):

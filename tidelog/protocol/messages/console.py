@@ -13,7 +13,7 @@ class AskConsoleRequest(Struct, flexible="0+"):
     path: str
     parameters: bytes
     limit: Int32 = field(default=-1)
-    stream_id: Int64 = field(default=-1)
+    stream_id: Int64 = field(default=-1)  # Of the stream to go on with; -1: none.
 
 
 class AskConsoleResponse(Struct, flexible="0+"):

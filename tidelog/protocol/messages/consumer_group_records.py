@@ -57,14 +57,14 @@ class ConsumerGroupMemberMetadataValueClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Struct, flexible="0+"):
-    instance_id: str | None
-    rack_id: str | None
+    instance_id: str | None  # Of a static member.
+    rack_id: str | None  # Where the reader is, so that a near replica can serve it.
     client_id: str
     client_host: str
     subscribed_topic_names: list[str]
-    subscribed_topic_regex: str | None
+    subscribed_topic_regex: str | None  # Topics by pattern; the broker evaluates it.
     rebalance_timeout_ms: Int32 = field(default=-1)
-    server_assignor: str | None
+    server_assignor: str | None  # Who assigns partitions in the broker.
     classic_member_metadata: ConsumerGroupMemberMetadataValueClassicMemberMetadata | None = field(
         default=None, tag=0
     )

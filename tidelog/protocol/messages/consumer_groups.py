@@ -16,13 +16,14 @@ class ConsumerGroupHeartbeatRequestTopicPartition(Struct):
 class ConsumerGroupHeartbeatRequest(Struct, flexible="0+"):
     group_id: str
     member_id: str
-    member_epoch: Int32
-    instance_id: str | None = field(default=None)
-    rack_id: str | None = field(default=None)
+    member_epoch: Int32  # 0: join, -1: leave, -2: leave for a while.
+    instance_id: str | None = field(default=None)  # Of a static member.
+    rack_id: str | None = field(default=None)  # Where the reader is, so that a near replica can serve it.
     rebalance_timeout_ms: Int32 = field(default=-1)
     subscribed_topic_names: list[str] | None = field(default=None)
     subscribed_topic_regex: str | None = field("1+", default=None)
-    server_assignor: str | None = field(default=None)
+    server_assignor: str | None = field(default=None)  # Who assigns partitions in the broker.
+    # What the member owns; null: as before.
     topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartition] | None = field(default=None)
 
 
@@ -42,12 +43,12 @@ class ConsumerGroupHeartbeatResponse(Struct, flexible="0+"):
     member_id: str | None = field(default=None)
     member_epoch: Int32
     heartbeat_interval_ms: Int32
-    assignment: ConsumerGroupHeartbeatResponseAssignment | None = field(default=None)
+    assignment: ConsumerGroupHeartbeatResponseAssignment | None = field(default=None)  # Null: as before.
 
 
 class ConsumerGroupDescribeRequest(Struct, flexible="0+"):
     group_ids: list[str]
-    include_authorized_operations: bool
+    include_authorized_operations: bool  # Whether to say what the user may do.
 
 
 class ConsumerGroupDescribeResponseTopicPartition(Struct):
@@ -62,16 +63,16 @@ class ConsumerGroupDescribeResponseAssignment(Struct):
 
 class ConsumerGroupDescribeResponseMember(Struct):
     member_id: str
-    instance_id: str | None = field(default=None)
-    rack_id: str | None = field(default=None)
+    instance_id: str | None = field(default=None)  # Of a static member.
+    rack_id: str | None = field(default=None)  # Where the reader is, so that a near replica can serve it.
     member_epoch: Int32
     client_id: str
     client_host: str
     subscribed_topic_names: list[str]
-    subscribed_topic_regex: str | None = field(default=None)
+    subscribed_topic_regex: str | None = field(default=None)  # Topics by pattern; the broker evaluates it.
     assignment: ConsumerGroupDescribeResponseAssignment
     target_assignment: ConsumerGroupDescribeResponseAssignment
-    member_type: Int8 = field("1+", default=-1, ignorable=True)
+    member_type: Int8 = field("1+", default=-1, ignorable=True)  # -1: unknown, 0: classic, 1: consumer.
 
 
 class ConsumerGroupDescribeResponseGroup(Struct):

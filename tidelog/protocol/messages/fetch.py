@@ -12,17 +12,18 @@ from tidelog.protocol.types import LeaderEpoch, Offset, ProducerId, TimestampMs
 
 class FetchRequestReplicaState(Struct):
     replica_id: Int32 = field("15+", default=-1)
-    replica_epoch: Int64 = field("15+", default=-1)
+    replica_epoch: Int64 = field("15+", default=-1)  # Of the start of the broker that follows.
 
 
 class FetchRequestPartition(Struct):
     partition: Int32
     current_leader_epoch: LeaderEpoch = field("9+", default=-1, ignorable=True)
     fetch_offset: Offset
+    # Of the last record of a follower; it shows where the logs part.
     last_fetched_epoch: Int32 = field("12+", default=-1)
-    log_start_offset: Offset = field("5+", default=-1, ignorable=True)
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
     partition_max_bytes: Int32
-    replica_directory_id: UUID = field("17+", ignorable=True, tag=0)
+    replica_directory_id: UUID = field("17+", ignorable=True, tag=0)  # The log directory of the replica.
     high_watermark: Offset = field("18+", default=0x7FFFFFFFFFFFFFFF, ignorable=True, tag=1)
 
 
@@ -40,22 +41,23 @@ class FetchRequestForgottenTopicsData(Struct):
 
 class FetchRequest(Struct, flexible="12+"):
     cluster_id: str | None = field("12+", default=None, ignorable=True, tag=0)
-    replica_id: Int32 = field("0-14", default=-1)
+    replica_id: Int32 = field("0-14", default=-1)  # The broker that follows; -1: a consumer.
     replica_state: FetchRequestReplicaState = field("15+", tag=1)
-    max_wait_ms: Int32
+    max_wait_ms: Int32  # How long the broker may wait for min_bytes.
     min_bytes: Int32
     max_bytes: Int32 = field("3+", default=0x7FFFFFFF, ignorable=True)
-    isolation_level: Int8 = field("4+", ignorable=True)
-    session_id: Int32 = field("7+", ignorable=True)
+    isolation_level: Int8 = field("4+", ignorable=True)  # 0: read_uncommitted, 1: read_committed.
+    session_id: Int32 = field("7+", ignorable=True)  # Of a fetch session; 0: none yet.
+    # Which request of the session; -1: no session, 0: a new one.
     session_epoch: Int32 = field("7+", default=-1, ignorable=True)
     topics: list[FetchRequestTopic]
-    forgotten_topics_data: list[FetchRequestForgottenTopicsData] = field("7+")
-    rack_id: str = field("11+", ignorable=True)
+    forgotten_topics_data: list[FetchRequestForgottenTopicsData] = field("7+")  # What leaves the session.
+    rack_id: str = field("11+", ignorable=True)  # Where the reader is, so that a near replica can serve it.
 
 
 class FetchResponseDivergingEpoch(Struct):
     epoch: Int32 = field("12+", default=-1)
-    end_offset: Offset = field("12+", default=-1)
+    end_offset: Offset = field("12+", default=-1)  # Where the follower must cut its log.
 
 
 class FetchResponseCurrentLeader(Struct):
@@ -70,20 +72,20 @@ class FetchResponseSnapshotId(Struct):
 
 class FetchResponseAbortedTransaction(Struct):
     producer_id: ProducerId = field("4+")
-    first_offset: Offset = field("4+")
+    first_offset: Offset = field("4+")  # Where the producer's aborted records begin.
 
 
 class FetchResponsePartition(Struct):
     partition_index: Int32
     error_code: Int16
-    high_watermark: Offset
-    last_stable_offset: Offset = field("4+", default=-1, ignorable=True)
-    log_start_offset: Offset = field("5+", default=-1, ignorable=True)
+    high_watermark: Offset  # The end of what all in-sync replicas have.
+    last_stable_offset: Offset = field("4+", default=-1, ignorable=True)  # Before it no transaction is open.
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
     diverging_epoch: FetchResponseDivergingEpoch = field("12+", tag=0)
     current_leader: FetchResponseCurrentLeader = field("12+", tag=1)
     snapshot_id: FetchResponseSnapshotId = field("12+", tag=2)
     aborted_transactions: list[FetchResponseAbortedTransaction] | None = field("4+", ignorable=True)
-    preferred_read_replica: Int32 = field("11+", default=-1)
+    preferred_read_replica: Int32 = field("11+", default=-1)  # Where the consumer should read; -1: here.
     records: Records | None
 
 
@@ -103,7 +105,7 @@ class FetchResponseNodeEndpoint(Struct):
 class FetchResponse(Struct, flexible="12+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("7+", ignorable=True)
-    session_id: Int32 = field("7+")
+    session_id: Int32 = field("7+")  # 0: the broker keeps no session.
     responses: list[FetchResponseResponse]
     node_endpoints: list[FetchResponseNodeEndpoint] = field("16+", tag=0)
 
@@ -111,7 +113,7 @@ class FetchResponse(Struct, flexible="12+"):
 class ListOffsetsRequestPartition(Struct):
     partition_index: Int32
     current_leader_epoch: LeaderEpoch = field("4+", default=-1, ignorable=True)
-    timestamp: TimestampMs
+    timestamp: TimestampMs  # -1: the latest offset, -2: the earliest, -3: that of the largest timestamp.
 
 
 class ListOffsetsRequestTopic(Struct):
@@ -120,10 +122,10 @@ class ListOffsetsRequestTopic(Struct):
 
 
 class ListOffsetsRequest(Struct, flexible="6+"):
-    replica_id: Int32
-    isolation_level: Int8 = field("2+")
+    replica_id: Int32  # The broker that asks; -1: a client.
+    isolation_level: Int8 = field("2+")  # 0: read_uncommitted, 1: read_committed.
     topics: list[ListOffsetsRequestTopic]
-    timeout_ms: Int32 = field("10+", ignorable=True)
+    timeout_ms: Int32 = field("10+", ignorable=True)  # For a look-up in remote storage.
 
 
 class ListOffsetsResponsePartition(Struct):
@@ -166,8 +168,9 @@ class OffsetForLeaderEpochRequest(Struct, flexible="4+"):
 class OffsetForLeaderEpochResponsePartition(Struct):
     error_code: Int16
     partition: Int32
+    # The largest epoch up to the one asked for.
     leader_epoch: LeaderEpoch = field("1+", default=-1, ignorable=True)
-    end_offset: Offset = field(default=-1)
+    end_offset: Offset = field(default=-1)  # Where that epoch ends.
 
 
 class OffsetForLeaderEpochResponseTopic(Struct):
@@ -187,10 +190,10 @@ class FetchSnapshotRequestSnapshotId(Struct):
 
 class FetchSnapshotRequestPartition(Struct):
     partition: Int32
-    current_leader_epoch: LeaderEpoch
+    current_leader_epoch: LeaderEpoch  # Fences a reader with older metadata; -1: no check.
     snapshot_id: FetchSnapshotRequestSnapshotId
     position: Int64
-    replica_directory_id: UUID = field("1+", ignorable=True, tag=0)
+    replica_directory_id: UUID = field("1+", ignorable=True, tag=0)  # The log directory of the replica.
 
 
 class FetchSnapshotRequestTopic(Struct):

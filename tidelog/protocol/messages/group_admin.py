@@ -9,7 +9,7 @@ from tidelog.protocol.messages.declaration import Int16, Int32, Struct, field
 
 class DescribeGroupsRequest(Struct, flexible="5+"):
     groups: list[str]
-    include_authorized_operations: bool = field("3+")
+    include_authorized_operations: bool = field("3+")  # Whether to say what the user may do.
 
 
 class DescribeGroupsResponseMember(Struct):

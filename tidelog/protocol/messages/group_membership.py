@@ -14,12 +14,13 @@ class JoinGroupRequestProtocol(Struct):
 
 class JoinGroupRequest(Struct, flexible="6+"):
     group_id: str
-    session_timeout_ms: Int32
+    session_timeout_ms: Int32  # Without a heartbeat for so long, the member is removed.
+    # How long the group waits for the member to join again.
     rebalance_timeout_ms: Int32 = field("1+", default=-1, ignorable=True)
-    member_id: str
+    member_id: str  # Empty in the first request of a member.
     group_instance_id: str | None = field("5+", default=None)
-    protocol_type: str
-    protocols: list[JoinGroupRequestProtocol]
+    protocol_type: str  # What the group is for: consumer, connect.
+    protocols: list[JoinGroupRequestProtocol]  # The assignors that the member knows, the best first.
     reason: str | None = field("8+", default=None, ignorable=True)
 
 
@@ -35,10 +36,10 @@ class JoinGroupResponse(Struct, flexible="6+"):
     generation_id: Int32 = field(default=-1)
     protocol_type: str | None = field("7+", default=None, ignorable=True)
     protocol_name: str | None = field(nullable="7+")
-    leader: str
-    skip_assignment: bool = field("9+", default=False)
+    leader: str  # The member that assigns.
+    skip_assignment: bool = field("9+", default=False)  # Whether the leader shall keep the assignment.
     member_id: str
-    members: list[JoinGroupResponseMember]
+    members: list[JoinGroupResponseMember]  # Of all members, for the leader only.
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -53,7 +54,7 @@ class SyncGroupRequest(Struct, flexible="4+"):
     group_instance_id: str | None = field("3+", default=None)
     protocol_type: str | None = field("5+", default=None, ignorable=True)
     protocol_name: str | None = field("5+", default=None, ignorable=True)
-    assignments: list[SyncGroupRequestAssignment]
+    assignments: list[SyncGroupRequestAssignment]  # From the leader only.
 
 
 class SyncGroupResponse(Struct, flexible="4+"):
@@ -90,7 +91,7 @@ class LeaveGroupRequest(Struct, flexible="4+"):
 
 class LeaveGroupResponseMember(Struct):
     member_id: str = field("3+")
-    group_instance_id: str | None = field("3+")
+    group_instance_id: str | None = field("3+")  # Of a static member, which keeps its place over a restart.
     error_code: Int16 = field("3+")
 
 

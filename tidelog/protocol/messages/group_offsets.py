@@ -32,7 +32,7 @@ class OffsetFetchRequest(Struct, flexible="6+"):
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field("8+")
-    require_stable: bool = field("7+", default=False)
+    require_stable: bool = field("7+", default=False)  # Refuse offsets that an open transaction may change.
 
 
 class OffsetFetchResponsePartition(Struct):
@@ -79,7 +79,7 @@ class OffsetCommitRequestPartition(Struct):
     partition_index: Int32
     committed_offset: Offset
     committed_leader_epoch: LeaderEpoch = field("6+", default=-1, ignorable=True)
-    committed_metadata: str | None
+    committed_metadata: str | None  # Any text that the client keeps with the offset.
 
 
 class OffsetCommitRequestTopic(Struct):
@@ -93,7 +93,7 @@ class OffsetCommitRequest(Struct, flexible="8+"):
     generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)
     member_id: str = field("1+", ignorable=True)
     group_instance_id: str | None = field("7+", default=None)
-    retention_time_ms: Int64 = field("2-4", default=-1, ignorable=True)
+    retention_time_ms: Int64 = field("2-4", default=-1, ignorable=True)  # -1: as the broker is set.
     topics: list[OffsetCommitRequestTopic]
 
 

@@ -40,8 +40,9 @@ class ApiVersionsResponse(Struct, flexible="3+"):
     api_keys: list[ApiVersionsResponseApiKey]
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     supported_features: list[ApiVersionsResponseSupportedFeature] = field("3+", ignorable=True, tag=0)
-    finalized_features_epoch: Int64 = field("3+", default=-1, ignorable=True, tag=1)
+    finalized_features_epoch: Int64 = field("3+", default=-1, ignorable=True, tag=1)  # -1: unknown.
     finalized_features: list[ApiVersionsResponseFinalizedFeature] = field("3+", ignorable=True, tag=2)
+    # From the time of ZooKeeper.
     zk_migration_ready: bool = field("3+", default=False, ignorable=True, tag=3)
 
 
@@ -51,10 +52,11 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Struct, flexible="9+"):
+    # Null: all topics; in version 0 an empty list means that.
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: bool = field("4+", default=True)
     include_cluster_authorized_operations: bool = field("8-10")
-    include_topic_authorized_operations: bool = field("8+")
+    include_topic_authorized_operations: bool = field("8+")  # Whether to say what the user may do.
 
 
 class MetadataResponseBroker(Struct):
@@ -70,8 +72,8 @@ class MetadataResponsePartition(Struct):
     leader_id: Int32
     leader_epoch: LeaderEpoch = field("7+", default=-1, ignorable=True)
     replica_nodes: list[Int32]
-    isr_nodes: list[Int32]
-    offline_replicas: list[Int32] = field("5+", ignorable=True)
+    isr_nodes: list[Int32]  # The replicas that are in sync with the leader.
+    offline_replicas: list[Int32] = field("5+", ignorable=True)  # Replicas whose broker does not run.
 
 
 class MetadataResponseTopic(Struct):
@@ -95,7 +97,7 @@ class MetadataResponse(Struct, flexible="9+"):
 
 class DescribeClusterRequest(Struct, flexible="0+"):
     include_cluster_authorized_operations: bool
-    endpoint_type: Int8 = field("1+", default=1)
+    endpoint_type: Int8 = field("1+", default=1)  # 1: brokers, 2: controllers.
     include_fenced_brokers: bool = field("2+")
 
 
@@ -104,7 +106,7 @@ class DescribeClusterResponseBroker(Struct):
     host: str
     port: Int32
     rack: str | None = field(default=None)
-    is_fenced: bool = field("2+")
+    is_fenced: bool = field("2+")  # Whether the broker may not lead or serve now.
 
 
 class DescribeClusterResponse(Struct, flexible="0+"):
@@ -130,6 +132,7 @@ class DescribeTopicPartitionsRequestCursor(Struct):
 class DescribeTopicPartitionsRequest(Struct, flexible="0+"):
     topics: list[DescribeTopicPartitionsRequestTopic]
     response_partition_limit: Int32 = field(default=2000)
+    # Where to go on; null: at the start.
     cursor: DescribeTopicPartitionsRequestCursor | None = field(default=None)
 
 
@@ -139,17 +142,18 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     leader_id: Int32
     leader_epoch: LeaderEpoch = field(default=-1, ignorable=True)
     replica_nodes: list[Int32]
-    isr_nodes: list[Int32]
+    isr_nodes: list[Int32]  # The replicas that are in sync with the leader.
+    # Not in sync, but with all committed records.
     eligible_leader_replicas: list[Int32] | None = field(default=None)
     last_known_elr: list[Int32] | None = field(default=None)
-    offline_replicas: list[Int32] = field(ignorable=True)
+    offline_replicas: list[Int32] = field(ignorable=True)  # Replicas whose broker does not run.
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
     error_code: Int16
     name: str | None
     topic_id: UUID = field(ignorable=True)
-    is_internal: bool = field(default=False, ignorable=True)
+    is_internal: bool = field(default=False, ignorable=True)  # Whether brokers keep their own state in it.
     partitions: list[DescribeTopicPartitionsResponsePartition]
     topic_authorized_operations: Int32 = field(default=-2147483648)
 

@@ -24,6 +24,7 @@ class OffsetCommitValue(Struct, flexible="4+"):
     leader_epoch: LeaderEpoch = field("3+", default=-1, ignorable=True)
     metadata: str
     commit_timestamp: TimestampMs
+    # -1: the broker's retention applies.
     expire_timestamp: TimestampMs = field("1", default=-1, ignorable=True)
     topic_id: UUID = field("4+", ignorable=True, tag=0)
 

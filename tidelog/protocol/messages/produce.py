@@ -22,14 +22,14 @@ class ProduceRequestTopicData(Struct):
 
 
 class ProduceRequest(Struct, flexible="9+"):
-    transactional_id: str | None = field("3+", default=None)
-    acks: Int16
-    timeout_ms: Int32
+    transactional_id: str | None = field("3+", default=None)  # Null: not transactional.
+    acks: Int16  # 0: no answer, 1: the leader has it, -1: all in-sync replicas have it.
+    timeout_ms: Int32  # How long the leader may wait for replicas.
     topic_data: list[ProduceRequestTopicData]
 
 
 class ProduceResponseRecordError(Struct):
-    batch_index: Int32 = field("8+")
+    batch_index: Int32 = field("8+")  # The record in the batch that was refused.
     batch_index_error_message: str | None = field("8+", default=None)
 
 
@@ -41,9 +41,10 @@ class ProduceResponseCurrentLeader(Struct):
 class ProduceResponsePartitionResponse(Struct):
     index: Int32
     error_code: Int16
-    base_offset: Offset
+    base_offset: Offset  # Of the first record of the batch.
+    # -1: records keep their own timestamps.
     log_append_time_ms: Int64 = field("2+", default=-1, ignorable=True)
-    log_start_offset: Offset = field("5+", default=-1, ignorable=True)
+    log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
     record_errors: list[ProduceResponseRecordError] = field("8+", ignorable=True)
     error_message: str | None = field("8+", default=None, ignorable=True)
     current_leader: ProduceResponseCurrentLeader = field("10+", tag=0)
@@ -71,10 +72,10 @@ class ProduceResponse(Struct, flexible="9+"):
 class InitProducerIdRequest(Struct, flexible="2+"):
     transactional_id: str | None
     transaction_timeout_ms: Int32
-    producer_id: ProducerId = field("3+", default=-1)
+    producer_id: ProducerId = field("3+", default=-1)  # Of a producer that asks for its next epoch.
     producer_epoch: ProducerEpoch = field("3+", default=-1)
-    enable2_pc: bool = field("6+", default=False)
-    keep_prepared_txn: bool = field("6+", default=False)
+    enable2_pc: bool = field("6+", default=False)  # Two-phase commit: the transaction has no timeout.
+    keep_prepared_txn: bool = field("6+", default=False)  # Whether a prepared transaction survives.
 
 
 class InitProducerIdResponse(Struct, flexible="2+"):

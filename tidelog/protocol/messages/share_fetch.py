@@ -13,7 +13,7 @@ from tidelog.protocol.types import LeaderEpoch, Offset
 class ShareFetchRequestAcknowledgementBatch(Struct):
     first_offset: Offset
     last_offset: Offset
-    acknowledge_types: list[Int8]
+    acknowledge_types: list[Int8]  # 0: gap, 1: accept, 2: release, 3: reject, 4: renew.
 
 
 class ShareFetchRequestPartition(Struct):
@@ -34,14 +34,14 @@ class ShareFetchRequestForgottenTopicsData(Struct):
 class ShareFetchRequest(Struct, flexible="0+"):
     group_id: str | None = field(default=None)
     member_id: str | None
-    share_session_epoch: Int32
+    share_session_epoch: Int32  # 0 opens a session, -1 closes it.
     max_wait_ms: Int32
     min_bytes: Int32
     max_bytes: Int32 = field(default=0x7FFFFFFF)
     max_records: Int32
     batch_size: Int32
     share_acquire_mode: Int8 = field("2+", ignorable=True)
-    is_renew_ack: bool = field("2+")
+    is_renew_ack: bool = field("2+")  # Whether some acknowledgements renew the lock of their records.
     topics: list[ShareFetchRequestTopic]
     forgotten_topics_data: list[ShareFetchRequestForgottenTopicsData]
 
@@ -54,7 +54,7 @@ class ShareFetchResponseCurrentLeader(Struct):
 class ShareFetchResponseAcquiredRecord(Struct):
     first_offset: Offset
     last_offset: Offset
-    delivery_count: Int16
+    delivery_count: Int16  # How often the records were delivered, this time included.
 
 
 class ShareFetchResponsePartition(Struct):
@@ -84,7 +84,7 @@ class ShareFetchResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32
     error_code: Int16
     error_message: str | None = field(default=None)
-    acquisition_lock_timeout_ms: Int32
+    acquisition_lock_timeout_ms: Int32  # For how long acquired records are locked.
     responses: list[ShareFetchResponseResponse]
     node_endpoints: list[ShareFetchResponseNodeEndpoint]
 
@@ -92,7 +92,7 @@ class ShareFetchResponse(Struct, flexible="0+"):
 class ShareAcknowledgeRequestAcknowledgementBatch(Struct):
     first_offset: Offset
     last_offset: Offset
-    acknowledge_types: list[Int8]
+    acknowledge_types: list[Int8]  # 0: gap, 1: accept, 2: release, 3: reject, 4: renew.
 
 
 class ShareAcknowledgeRequestPartition(Struct):
@@ -108,8 +108,8 @@ class ShareAcknowledgeRequestTopic(Struct):
 class ShareAcknowledgeRequest(Struct, flexible="0+"):
     group_id: str | None = field(default=None)
     member_id: str | None
-    share_session_epoch: Int32
-    is_renew_ack: bool = field("2+")
+    share_session_epoch: Int32  # 0 opens a session, -1 closes it.
+    is_renew_ack: bool = field("2+")  # Whether some acknowledgements renew the lock of their records.
     topics: list[ShareAcknowledgeRequestTopic]
 
 

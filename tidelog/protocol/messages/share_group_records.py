@@ -18,7 +18,7 @@ class ShareGroupMemberMetadataKey(Struct):
 
 
 class ShareGroupMemberMetadataValue(Struct, flexible="0+"):
-    rack_id: str | None
+    rack_id: str | None  # Where the reader is, so that a near replica can serve it.
     client_id: str
     client_host: str
     subscribed_topic_names: list[str]

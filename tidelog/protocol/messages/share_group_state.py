@@ -59,7 +59,7 @@ class ReadShareGroupStateResponseStateBatch(Struct):
     first_offset: Offset
     last_offset: Offset
     delivery_state: Int8
-    delivery_count: Int16
+    delivery_count: Int16  # How often the records were delivered, this time included.
 
 
 class ReadShareGroupStateResponsePartition(Struct):
@@ -84,7 +84,7 @@ class WriteShareGroupStateRequestStateBatch(Struct):
     first_offset: Offset
     last_offset: Offset
     delivery_state: Int8
-    delivery_count: Int16
+    delivery_count: Int16  # How often the records were delivered, this time included.
 
 
 class WriteShareGroupStateRequestPartition(Struct):

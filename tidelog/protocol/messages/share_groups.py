@@ -14,7 +14,7 @@ class ShareGroupHeartbeatRequest(Struct, flexible="0+"):
     group_id: str
     member_id: str
     member_epoch: Int32
-    rack_id: str | None = field(default=None)
+    rack_id: str | None = field(default=None)  # Where the reader is, so that a near replica can serve it.
     subscribed_topic_names: list[str] | None = field(default=None)
 
 
@@ -39,7 +39,7 @@ class ShareGroupHeartbeatResponse(Struct, flexible="0+"):
 
 class ShareGroupDescribeRequest(Struct, flexible="0+"):
     group_ids: list[str]
-    include_authorized_operations: bool
+    include_authorized_operations: bool  # Whether to say what the user may do.
 
 
 class ShareGroupDescribeResponseTopicPartition(Struct):
@@ -54,7 +54,7 @@ class ShareGroupDescribeResponseAssignment(Struct):
 
 class ShareGroupDescribeResponseMember(Struct):
     member_id: str
-    rack_id: str | None = field(default=None)
+    rack_id: str | None = field(default=None)  # Where the reader is, so that a near replica can serve it.
     member_epoch: Int32
     client_id: str
     client_host: str

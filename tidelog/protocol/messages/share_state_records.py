@@ -23,7 +23,7 @@ class ShareSnapshotValueStateBatch(Struct):
     first_offset: Offset
     last_offset: Offset
     delivery_state: Int8
-    delivery_count: Int16
+    delivery_count: Int16  # How often the records were delivered, this time included.
 
 
 class ShareSnapshotValue(Struct, flexible="0+"):
@@ -47,7 +47,7 @@ class ShareUpdateValueStateBatch(Struct):
     first_offset: Offset
     last_offset: Offset
     delivery_state: Int8
-    delivery_count: Int16
+    delivery_count: Int16  # How often the records were delivered, this time included.
 
 
 class ShareUpdateValue(Struct, flexible="0+"):

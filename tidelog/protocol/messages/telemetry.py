@@ -20,14 +20,14 @@ class GetTelemetrySubscriptionsResponse(Struct, flexible="0+"):
     accepted_compression_types: list[Int8]
     push_interval_ms: Int32
     telemetry_max_bytes: Int32
-    delta_temporality: bool
-    requested_metrics: list[str]
+    delta_temporality: bool  # Whether counters start anew with each push.
+    requested_metrics: list[str]  # Prefixes of names; one empty: all.
 
 
 class PushTelemetryRequest(Struct, flexible="0+"):
     client_instance_id: UUID
     subscription_id: Int32
-    terminating: bool
+    terminating: bool  # Whether it is the last push of the client.
     compression_type: Int8
     metrics: bytes
 

@@ -22,8 +22,8 @@ class CreateTopicsRequestConfig(Struct):
 
 class CreateTopicsRequestTopic(Struct):
     name: str
-    num_partitions: Int32
-    replication_factor: Int16
+    num_partitions: Int32  # -1: the broker's default, or by the assignments.
+    replication_factor: Int16  # -1: the broker's default, or by the assignments.
     assignments: list[CreateTopicsRequestAssignment]
     configs: list[CreateTopicsRequestConfig]
 
@@ -31,7 +31,7 @@ class CreateTopicsRequestTopic(Struct):
 class CreateTopicsRequest(Struct, flexible="5+"):
     topics: list[CreateTopicsRequestTopic]
     timeout_ms: Int32 = field(default=60_000)
-    validate_only: bool = field("1+", default=False)
+    validate_only: bool = field("1+", default=False)  # Check the request, change nothing.
 
 
 class CreateTopicsResponseConfig(Struct):
@@ -94,7 +94,7 @@ class CreatePartitionsRequestTopic(Struct):
 class CreatePartitionsRequest(Struct, flexible="2+"):
     topics: list[CreatePartitionsRequestTopic]
     timeout_ms: Int32
-    validate_only: bool
+    validate_only: bool  # Check the request, change nothing.
 
 
 class CreatePartitionsResponseResult(Struct):
@@ -110,7 +110,7 @@ class CreatePartitionsResponse(Struct, flexible="2+"):
 
 class DeleteRecordsRequestPartition(Struct):
     partition_index: Int32
-    offset: Offset
+    offset: Offset  # All before it goes; -1: up to the high watermark.
 
 
 class DeleteRecordsRequestTopic(Struct):
@@ -125,7 +125,7 @@ class DeleteRecordsRequest(Struct, flexible="2+"):
 
 class DeleteRecordsResponsePartition(Struct):
     partition_index: Int32
-    low_watermark: Offset
+    low_watermark: Offset  # The smallest offset that a replica still has.
     error_code: Int16
 
 
@@ -153,8 +153,8 @@ class DescribeProducersResponseActiveProducer(Struct):
     producer_epoch: Int32
     last_sequence: Int32 = field(default=-1)
     last_timestamp: TimestampMs = field(default=-1)
-    coordinator_epoch: Int32
-    current_txn_start_offset: Offset = field(default=-1)
+    coordinator_epoch: Int32  # Fences a coordinator that was replaced.
+    current_txn_start_offset: Offset = field(default=-1)  # -1: no open transaction.
 
 
 class DescribeProducersResponsePartition(Struct):

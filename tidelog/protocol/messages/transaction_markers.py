@@ -15,9 +15,9 @@ class WriteTxnMarkersRequestTopic(Struct):
 class WriteTxnMarkersRequestMarker(Struct):
     producer_id: ProducerId = field("1+")
     producer_epoch: ProducerEpoch = field("1+")
-    transaction_result: bool = field("1+")
+    transaction_result: bool = field("1+")  # True: commit, false: abort.
     topics: list[WriteTxnMarkersRequestTopic] = field("1+")
-    coordinator_epoch: Int32 = field("1+")
+    coordinator_epoch: Int32 = field("1+")  # Fences a coordinator that was replaced.
     transaction_version: Int8 = field("2+", default=0, ignorable=True)
 
 

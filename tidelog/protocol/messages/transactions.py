@@ -19,7 +19,7 @@ class AddPartitionsToTxnRequestTransaction(Struct):
     transactional_id: str = field("4+")
     producer_id: ProducerId = field("4+")
     producer_epoch: ProducerEpoch = field("4+")
-    verify_only: bool = field("4+", default=False)
+    verify_only: bool = field("4+", default=False)  # Whether to ask instead of to add.
     topics: list[AddPartitionsToTxnRequestTopic] = field("4+")
 
 
@@ -69,7 +69,7 @@ class EndTxnRequest(Struct, flexible="3+"):
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    committed: bool
+    committed: bool  # False: abort.
 
 
 class EndTxnResponse(Struct, flexible="3+"):
@@ -83,7 +83,7 @@ class TxnOffsetCommitRequestPartition(Struct):
     partition_index: Int32
     committed_offset: Offset
     committed_leader_epoch: LeaderEpoch = field("2+", default=-1, ignorable=True)
-    committed_metadata: str | None
+    committed_metadata: str | None  # Any text that the client keeps with the offset.
 
 
 class TxnOffsetCommitRequestTopic(Struct):
@@ -145,7 +145,7 @@ class DescribeTransactionsResponse(Struct, flexible="0+"):
 class ListTransactionsRequest(Struct, flexible="0+"):
     state_filters: list[str]
     producer_id_filters: list[Int64]
-    duration_filter: Int64 = field("1+", default=-1)
+    duration_filter: Int64 = field("1+", default=-1)  # Only those open for longer than so many ms.
     transactional_id_pattern: str | None = field("2+", default=None)
 
 

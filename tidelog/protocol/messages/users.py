@@ -16,7 +16,7 @@ class DescribeUserScramCredentialsRequest(Struct, flexible="0+"):
 
 class DescribeUserScramCredentialsResponseCredentialInfo(Struct):
     mechanism: Int8
-    iterations: Int32
+    iterations: Int32  # How often the password is hashed.
 
 
 class DescribeUserScramCredentialsResponseResult(Struct):
@@ -41,7 +41,7 @@ class AlterUserScramCredentialsRequestDeletion(Struct):
 class AlterUserScramCredentialsRequestUpsertion(Struct):
     name: str
     mechanism: Int8
-    iterations: Int32
+    iterations: Int32  # How often the password is hashed.
     salt: bytes
     salted_password: bytes
 
