@@ -9,7 +9,7 @@ Source: Kafka's CoordinatorRecordSerde.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
@@ -19,6 +19,7 @@ from tidelog.protocol.types import Buffer
 MAX_ELEMENTS: Final = 1_000_000
 """Array elements and tagged fields of one key or value, such as the members in a group's metadata."""
 _VERSION_BYTES: Final = 2
+StructT = TypeVar("StructT", bound=Struct)
 
 
 def record_version(data: Buffer) -> int:
@@ -28,10 +29,10 @@ def record_version(data: Buffer) -> int:
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
 
 
-class RecordSchema:
+class RecordSchema(Generic[StructT]):
     """A key or a value in the versions `first` to `last`."""
 
-    def __init__(self, declaration: type[Struct], first: int, last: int) -> None:
+    def __init__(self, declaration: type[StructT], first: int, last: int) -> None:
         self._declaration = declaration
         self.first = first
         self.last = last
@@ -48,9 +49,10 @@ class RecordSchema:
         """The version and the message, by the rules of `protocol.schema`. Raises ProtocolError, TypeError."""
         return version.to_bytes(_VERSION_BYTES, "big") + self._codec(version).encode(values)
 
-    def decode(self, data: Buffer) -> Any:
+    def decode(self, data: Buffer) -> StructT:
         """The message as `protocol.values` with every declared field. Raises ProtocolError."""
-        return self._codec(record_version(data)).decode(data[_VERSION_BYTES:])
+        message: StructT = self._codec(record_version(data)).decode(data[_VERSION_BYTES:])
+        return message
 
     def _codec(self, version: int) -> Codec:
         codec = self._codecs.get(version)

@@ -258,7 +258,8 @@ def record_kind(
     def decoded(key: bytes, value: bytes | None) -> Any:
         found = key_schema.decode(key)
         return record_type(
-            *(found[name] for name in names), None if value is None else value_of(value_schema.decode(value))
+            *(getattr(found, name) for name in names),
+            None if value is None else value_of(value_schema.decode(value)),
         )
 
     return RecordKind(record_type, (key_version,), encoded, decoded)
