@@ -243,13 +243,14 @@ class ReplicaLog:
             self._flush_timer = None
         if self._has_ended:
             return None
+        appended_bytes = self.log.appended_bytes
         try:
             work = self.log.begin_flush()
         except InvariantError as error:
             self.fail(error)
             return None
         if work is not None:
-            self._flushing_bytes = self.log.appended_bytes
+            self._flushing_bytes = appended_bytes
             self._metrics.group_commit(self._unflushed_batches)
             self._unflushed_batches = 0
             if self.leadership is not None:
