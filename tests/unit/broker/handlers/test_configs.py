@@ -366,13 +366,13 @@ async def test_a_throttle_is_deleted_together_with_the_rate_that_only_kafka_has(
     assert not asker.services.catalog.broker_configs.get("1")
 
 
-async def test_loggers_cannot_be_described_or_changed(asker: Asker) -> None:
-    broker_logger = 8
-    assert (await described(asker, broker_logger, "1")).error_code == ErrorCode.INVALID_REQUEST
-    resource = {"resource_type": broker_logger, "resource_name": "1", "configs": []}
+async def test_a_type_of_resource_without_settings_is_refused(asker: Asker) -> None:
+    unknown = 99
+    assert (await described(asker, unknown, "1")).error_code == ErrorCode.INVALID_REQUEST
+    resource = {"resource_type": unknown, "resource_name": "1", "configs": []}
     answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
-    assert "set log.level of the broker" in answer.responses[0].error_message
+    assert "expected a topic, a broker, its loggers" in answer.responses[0].error_message
 
 
 async def test_stored_settings_that_no_longer_hold_do_not_keep_a_broker_from_starting(
