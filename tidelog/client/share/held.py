@@ -71,8 +71,10 @@ class HeldPartition:
         "_got",
         "_open",
         "_processed",
+        "_renewal_retries",
         "_retries",
         "_sent",
+        "_unrenewed",
         "_wanted_renewals",
         "key",
         "node_id",
@@ -97,6 +99,9 @@ class HeldPartition:
         self._got: set[int] = set()
         self._processed: set[int] = set()
         self._wanted_renewals: set[int] = set()
+        # Renewals that were refused together, and offsets whose renewal was refused alone.
+        self._renewal_retries: list[list[int]] = []
+        self._unrenewed: set[int] = set()
         # Those that the application got, and whose lock ended: the newest ones.
         self._ended: dict[int, None] = {}
         self._decided: dict[int, int] = {}
@@ -116,6 +121,7 @@ class HeldPartition:
             self._open[offset] = lock_end
             self._ended.pop(offset, None)
             self._got.discard(offset)
+            self._unrenewed.discard(offset)
 
     def passed_over(self, offsets: Iterable[int], kind: int) -> None:
         """Acknowledge offsets that the application does not get."""
@@ -188,7 +194,9 @@ class HeldPartition:
 
     def has_renewals(self, now: float, lock_seconds: float, *, renews: bool) -> bool:
         """Whether a lock must be renewed now: by the application's wish or, with `renews`, by its time."""
-        return bool(self._wanted_renewals or (renews and self._due(now, lock_seconds)))
+        return bool(
+            self._wanted_renewals or self._renewal_retries or (renews and self._due(now, lock_seconds))
+        )
 
     @property
     def is_last(self) -> bool:
@@ -215,9 +223,12 @@ class HeldPartition:
 
     def take_renewals(self, now: float, lock_seconds: float, *, renews: bool) -> list[Batch]:
         """As `take`, but the locks to renew."""
-        due = self._due(now, lock_seconds) if renews else []
-        self._sent = dict.fromkeys(self._wanted_renewals.union(due), AcknowledgeType.RENEW)
-        self._wanted_renewals = set()
+        if self._renewal_retries:
+            self._sent = dict.fromkeys(self._renewal_retries.pop(0), AcknowledgeType.RENEW)
+        else:
+            due = self._due(now, lock_seconds) if renews else []
+            self._sent = dict.fromkeys(self._wanted_renewals.union(due), AcknowledgeType.RENEW)
+            self._wanted_renewals = set()
         return batches_of(self._sent)
 
     def answered(self, code: ErrorCode, lock_end: float) -> Settled:
@@ -235,17 +246,21 @@ class HeldPartition:
         if code in _OF_ONE and len(sent) > 1:
             offsets = sorted(sent)
             half = len(offsets) // 2
-            self._retries += [
-                {each: sent[each] for each in part} for part in (offsets[:half], offsets[half:])
-            ]
+            for part in (offsets[:half], offsets[half:]):
+                if sent[part[0]] == AcknowledgeType.RENEW:
+                    self._renewal_retries.append(part)
+                else:
+                    self._retries.append({each: sent[each] for each in part})
             return Settled([], [])
         if code.retriable and code not in _GONE and self._attempts < _MOST_ATTEMPTS:
             self._retries.append(sent)
             return Settled([], [])
         self._attempts = 0
-        for offset in sent:
+        renewals, refused = _parted(sent)
+        # Their locks may still hold: the broker says so when they are acknowledged.
+        self._unrenewed |= renewals & self._open.keys()
+        for offset in refused:
             self._forget(offset)
-        _, refused = _parted(sent)
         return Settled(
             [each for each in refused if sent[each] == GAP], [each for each in refused if sent[each] != GAP]
         )
@@ -280,9 +295,11 @@ class HeldPartition:
         self._open.pop(offset, None)
         self._got.discard(offset)
         self._wanted_renewals.discard(offset)
+        self._unrenewed.discard(offset)
 
     def _is_renewed(self, offset: int) -> bool:
-        return offset in self._processed or offset not in self._got
+        is_wanted = offset in self._processed or offset not in self._got
+        return is_wanted and offset not in self._unrenewed
 
     def _due(self, now: float, lock_seconds: float) -> list[int]:
         soon = now + lock_seconds / 2

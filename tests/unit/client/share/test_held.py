@@ -129,12 +129,29 @@ def test_an_application_renews_a_lock_by_itself() -> None:
     assert held.acknowledge(1, ACCEPT)
 
 
-def test_a_refused_renewal_loses_the_lock_and_is_no_refused_acknowledgement() -> None:
+def test_a_refused_renewal_is_not_repeated_and_the_lock_lasts_as_long_as_before() -> None:
     held = holding(1)
-    held.acknowledge(1, RENEW)
-    held.take_renewals(0.0, LOCK, renews=False)
+    held.begin(1)
+    held.take_renewals(20.0, LOCK, renews=True)
     assert held.answered(ErrorCode.INVALID_RECORD_STATE, 60.0) == ([], [])
-    assert not held.is_open(1)
+    assert not held.has_renewals(20.0, LOCK, renews=True)
+    assert held.acknowledge(1, ACCEPT)
+    assert held.take() == [Batch(1, 1, [ACCEPT])]
+
+
+def test_renewals_that_are_refused_together_are_sent_again_as_renewals_in_halves() -> None:
+    held = holding(1, 2)
+    held.begin(1)
+    held.begin(2)
+    held.take_renewals(20.0, LOCK, renews=True)
+    held.answered(ErrorCode.INVALID_RECORD_STATE, 60.0)
+    assert not held.has_to_send()
+    for offset, code in ((1, ErrorCode.INVALID_RECORD_STATE), (2, ErrorCode.NONE)):
+        assert held.has_renewals(20.0, LOCK, renews=False)
+        assert held.take_renewals(20.0, LOCK, renews=True) == [Batch(offset, offset, [RENEW])]
+        held.answered(code, 60.0)
+    assert held.expire(30.0) == [1]
+    assert held.is_open(2)
 
 
 def test_a_renewal_without_an_answer_is_not_sent_again_as_an_acknowledgement() -> None:
