@@ -40,8 +40,9 @@ class HeldRecords(RuleBasedStateMachine):
         self.held.acquired(offsets, self.now + LOCK)
         for offset in offsets:
             self.locks[offset] = self.now + LOCK
-            self.wanted.pop(offset, None)
-            self.held.returned(offset)
+            if self.held.is_open(offset):
+                assert offset not in self.wanted
+                self.held.returned(offset)
 
     @precondition(lambda self: self.locks)
     @rule(data=st.data(), kind=KINDS)

@@ -116,9 +116,12 @@ class HeldPartition:
     # What the application does
 
     def acquired(self, offsets: Iterable[int], lock_end: float) -> None:
-        """The broker gave these records to this consumer."""
+        """The broker gave these records to this consumer. One whose acknowledgement was not answered is not
+        given to the application again: the acknowledgement is sent again."""
+        unsettled = self.unsettled()
         for offset in offsets:
-            self._open[offset] = lock_end
+            if offset not in unsettled:
+                self._open[offset] = lock_end
             self._ended.pop(offset, None)
             self._got.discard(offset)
             self._unrenewed.discard(offset)

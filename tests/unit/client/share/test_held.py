@@ -218,6 +218,7 @@ def test_an_acknowledgement_that_is_sent_again_counts_for_the_next_lock_of_the_r
         held.take()
         held.not_answered()
         held.acquired([1], 60.0)
+        assert not held.is_open(1), "the application decided about it already"
         held.take()
         held.answered(code, 60.0)
         assert not held.is_open(1), code.name
