@@ -125,9 +125,13 @@ def split_ranges(
 
 
 def group_ranges(
-    ranges: Iterable[OffsetRange], most_records: int, at_least: int | None = None
+    ranges: Iterable[OffsetRange],
+    most_records: int,
+    at_least: int | None = None,
+    most_ranges: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """Neighbouring ranges put together, in their order, as long as a group has up to `most_records`.
+    """Neighbouring ranges put together, in their order, as long as a group has up to `most_records` and
+    `most_ranges`.
 
     There are at least `at_least` groups, unless there are fewer ranges. A larger range is a group of its own.
     """
@@ -138,7 +142,8 @@ def group_ranges(
     for number, each in enumerate(whole):
         size += each.size
         needs_group = len(groups) + len(whole) - number <= (at_least or 1)
-        if groups and size <= most and not needs_group:
+        has_room = bool(groups) and (most_ranges is None or len(groups[-1]) < most_ranges)
+        if has_room and size <= most and not needs_group:
             groups[-1] += (each,)
         else:
             groups.append((each,))

@@ -99,6 +99,8 @@ def test_neighbours_that_fit_are_grouped() -> None:
     assert [len(group) for group in group_ranges(ranges, 1000)] == [4]
     assert [len(group) for group in group_ranges(ranges, 1000, 3)] == [2, 1, 1]
     assert [len(group) for group in group_ranges(ranges, 1000, 4)] == [1, 1, 1, 1]
+    assert [len(group) for group in group_ranges(ranges, 1000, most_ranges=3)] == [3, 1]
+    assert [len(group) for group in group_ranges(ranges, 1000, most_ranges=1)] == [1, 1, 1, 1]
 
 
 def test_no_piece_has_more_records_than_allowed() -> None:

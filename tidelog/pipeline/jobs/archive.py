@@ -127,6 +127,8 @@ class _Job:
             "isolation.level": settings.isolation_level,
             "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
             "minPartitions": settings.min_partitions,
+            # A file has records of one partition, and a task writes its files.
+            "maxPartitionsPerTask": 1,
         }
         cluster = settings.cluster.to_options() if settings.cluster is not None else {}
         self._given = cluster | {name: str(value) for name, value in given.items() if value is not None}

@@ -72,6 +72,9 @@ OPTIONS: common.OptionTable = {
     "maxRecordsPerPartition": common.Option(
         "", "Most records in one task. With read.path, a task is a piece of a segment file."
     ),
+    "maxPartitionsPerTask": common.Option(
+        "", "Most partitions of topics in one task. 1: a task reads one, as with Spark's own connector."
+    ),
     "columns": common.Option(
         "", "Reads only these columns, for example `offset,value`. Spark does not push its own choice down."
     ),
@@ -159,6 +162,7 @@ class SourceOptions:
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = 0
     max_records_per_partition: int | None = None
+    max_partitions_per_task: int | None = None
     remote: tuple[str, str, str] | None = None
     """URL, endpoint and region of remote storage."""
 
@@ -247,6 +251,7 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         min_offsets_per_trigger=_count(given, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
         max_records_per_partition=_count(given, "maxRecordsPerPartition"),
+        max_partitions_per_task=_count(given, "maxPartitionsPerTask"),
         remote=_remote(given),
     )
 

@@ -150,7 +150,10 @@ def tasks_of(
     left = None if options.min_partitions is None else max(options.min_partitions - len(pieces), 1)
     most = options.max_records_per_partition
     groups = group_ranges(
-        split_ranges(fetched, left, most), min(most or _RECORDS_PER_TASK, _RECORDS_PER_TASK), left
+        split_ranges(fetched, left, most),
+        min(most or _RECORDS_PER_TASK, _RECORDS_PER_TASK),
+        left,
+        options.max_partitions_per_task,
     )
     return [
         *(RemotePartition(each, logs.topic_ids.get(each.offsets.topic)) for each in remote),
