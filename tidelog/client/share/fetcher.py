@@ -16,6 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client.errors import AcknowledgementError, CorruptRecordError
@@ -398,8 +399,7 @@ class ShareFetcher:
             for each in answer.acquired_records
         ]
         lock_end = self._loop.time() + self._lock_seconds
-        for first, last, _ in ranges:
-            holder.acquired(range(first, last + 1), lock_end)
+        holder.acquired(chain.from_iterable(range(first, last + 1) for first, last, _ in ranges), lock_end)
         records, gaps, damaged, error = decoded(
             holder, answer.records, ranges, check_crc=self._config.check_crcs
         )
