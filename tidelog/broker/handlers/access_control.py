@@ -12,8 +12,8 @@ Source: Kafka's AuthHelper.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.handlers.connection_state import ConnectionState
@@ -22,8 +22,10 @@ from tidelog.broker.security.authorizer import SUPPORTED_OPERATIONS, Access, Aut
 from tidelog.broker.security.required_access import DESCRIBE_CLUSTER, OF_CLUSTER, Need, Right
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME, ResourceType
-from tidelog.protocol.errors import ApiError
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import APIS, ApiKey
+
+_GroupT = TypeVar("_GroupT")
 
 
 class AccessControl:
@@ -146,6 +148,25 @@ class GuardedHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = AccessControl(services)
+
+    async def _described_groups(
+        self,
+        context: RequestContext,
+        group_ids: Iterable[str],
+        described: Callable[[RequestContext, str], Awaitable[_GroupT]],
+        *,
+        with_operations: bool,
+    ) -> list[_GroupT]:
+        """Each of these groups once, one per turn; with the operations that the user may do if asked for."""
+        groups: list[_GroupT] = []
+        for group_id in dict.fromkeys(group_ids):
+            answer: Any = await described(context, group_id)
+            if with_operations and answer["error_code"] == ErrorCode.NONE:
+                operations = self._access.operations(context, ResourceType.GROUP, group_id)
+                answer["authorized_operations"] = operations
+            groups.append(answer)
+            await self._services.turns.next()
+        return groups
 
 
 def guarded(access: AccessControl, needs: tuple[Need, ...], handler: Handler) -> Handler:

@@ -23,7 +23,6 @@ from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from tidelog.broker.services import Services
-from tidelog.protocol.acls import ResourceType
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
 
@@ -102,14 +101,12 @@ class ConsumerGroupsHandler(GuardedHandler):
     async def describe(
         self, context: RequestContext, request: types.ConsumerGroupDescribeRequest
     ) -> DictOf[types.ConsumerGroupDescribeResponse]:
-        groups: list[DictOf[types.ConsumerGroupDescribeResponseGroup]] = []
-        for group_id in dict.fromkeys(request.group_ids):
-            answer = await self._described(context, group_id)
-            if request.include_authorized_operations and answer["error_code"] == ErrorCode.NONE:
-                operations = self._access.operations(context, ResourceType.GROUP, group_id)
-                answer["authorized_operations"] = operations
-            groups.append(answer)
-            await self._services.turns.next()
+        groups = await self._described_groups(
+            context,
+            request.group_ids,
+            self._described,
+            with_operations=request.include_authorized_operations,
+        )
         return {"groups": groups}
 
     async def _described(
