@@ -11,7 +11,11 @@ from confluent_kafka import Consumer, Producer
 
 from tests.conformance.client_site import TOPIC, Site
 from tests.conformance.telemetry import subscribe, until_gone, until_shown
-from tidelog.client import DeliveryError
+from tests.unit.broker.telemetry.collector import collector
+from tests.waiting import DEADLINE_SECONDS
+from tidelog.broker.testing.embedded import EmbeddedBroker
+from tidelog.client import Admin, DeliveryError
+from tidelog.client import Producer as TidelogProducer
 
 OF_PRODUCER = "kafka_client_producer_"
 DELAY_MS = 500
@@ -107,3 +111,25 @@ async def test_the_errors_of_our_producer_are_seen_while_its_network_is_broken(s
         found = await until_shown(port, "ours", rate, 0.001)
         assert found[f"{OF_PRODUCER}record_error_total"] == 1
     await until_gone(port, "ours")
+
+
+async def test_pushes_are_passed_on_to_an_opentelemetry_endpoint_with_the_client_they_are_of() -> None:
+    async with (
+        collector() as endpoint,
+        EmbeddedBroker(settings={"telemetry.otlp.endpoint": endpoint.endpoint}) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        await subscribe(admin)
+        async with TidelogProducer(bootstrap_servers=broker.bootstrap_servers, client_id="ours") as producer:
+            await (await producer.send(TOPIC, b"x"))
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while True:
+                    pushed = await endpoint.taken.get()
+                    [resource] = pushed.resource_metrics
+                    of = {each.key: each.value.string_value for each in resource.resource.attributes}
+                    if of["client_id"] == "ours":
+                        break
+        names = {each.name for scope in resource.scope_metrics for each in scope.metrics}
+        assert of["client_software_name"] == "tidelog"
+        assert of["client_source_address"] == "127.0.0.1"
+        assert "org.apache.kafka.producer.record.error.rate" in names

@@ -306,6 +306,8 @@ class Services:
         if self.fetchers is not None:
             await self.fetchers.close()
         await self.peers.close()
+        if self.telemetry is not None:
+            await self.telemetry.close()
         if self.in_sync_sets is not None:
             await self.in_sync_sets.stop()
         if not clean:

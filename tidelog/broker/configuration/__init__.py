@@ -20,4 +20,5 @@
 - `settings`: the sources of settings: flags, environment, a TOML file
 - `topic_configs`: the settings in force for a topic
 - `topic_settings`: the settings that a topic may have in CreateTopics, AlterConfigs and DescribeConfigs
+- `urls`: settings that are the URL of another service
 """

@@ -51,6 +51,7 @@ from tidelog.broker.configuration.topic_settings import (
     check_compaction_lags,
     documentation_of,
 )
+from tidelog.broker.configuration.urls import url_of
 from tidelog.broker.storage.producer_state import DEFAULT_RULES
 from tidelog.protocol.settings import (
     ConfigError,
@@ -117,6 +118,12 @@ class BrokerConfig(SecuritySettings, CoordinatorSettings, ShareSettings, Cluster
     )
     telemetry_max_bytes: int = int32_setting(
         1 << 20, "Size of the largest push of a client's metrics, compressed and decompressed."
+    )
+    telemetry_otlp_endpoint: str = _setting(
+        "",
+        "Where to pass on what clients push: a URL that takes metrics by OTLP over HTTP, such as "
+        "http://collector:4318/v1/metrics. Empty: nowhere.",
+        read=url_of("telemetry.otlp.endpoint"),
     )
     data_dir: Path = _setting(
         Path("tidelog-data"), "Folder of logs and catalog. It is created if it is missing."

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
-from urllib.parse import urlsplit
 
-from tidelog.protocol.settings import ConfigError
+from tidelog.broker.configuration.urls import url_of
 from tidelog.protocol.settings import setting as _setting
 
 _PORT = 65535
@@ -37,18 +36,6 @@ class SecurityProtocol(StrEnum):
 
 DEFAULT_PROTOCOLS: Final = tuple(f"{protocol}:{protocol}" for protocol in SecurityProtocol)
 """Kafka's default of `listener.security.protocol.map`: a listener named like a protocol uses it."""
-
-
-def _registry_url(value: object) -> str:
-    parts = urlsplit(value) if isinstance(value, str) else None
-    if parts is not None and (not value or (parts.scheme in ("http", "https") and parts.hostname)):
-        if "@" not in parts.netloc:
-            return parts.geturl()
-        raise ConfigError(
-            "console.schema.registry.url must not hold a user or a password: settings are shown; set "
-            "console.schema.registry.basic.auth.user.info"
-        )
-    raise ConfigError("console.schema.registry.url must be a URL that begins with https:// or http://")
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -128,7 +115,7 @@ class ListenerSettings:
         "",
         "Schema registry that the console asks for the schemas of Avro values, such as "
         "http://127.0.0.1:8081. Empty: none.",
-        read=_registry_url,
+        read=url_of("console.schema.registry.url", advice="set console.schema.registry.basic.auth.user.info"),
     )
     console_schema_registry_basic_auth_user_info: str = _setting(
         "", "The console's user and password at the schema registry: user:password.", secret=True

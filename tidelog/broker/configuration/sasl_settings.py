@@ -10,9 +10,9 @@ Source: Kafka's BrokerSecurityConfigs and SaslConfigs; KIP-306, KIP-368, KIP-768
 import re
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import urlsplit
 
 from tidelog.broker.configuration.listener_settings import ListenerSettings
+from tidelog.broker.configuration.urls import url_of
 from tidelog.protocol.settings import ConfigError, int32_setting
 from tidelog.protocol.settings import setting as _setting
 
@@ -24,23 +24,6 @@ _OWN_USER = re.compile(r"\busername\s*=")
 _USERS = re.compile(r"\buser_\S+\s*=")
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
-
-
-def _keys_url(value: object) -> str:
-    if value == "":
-        return ""
-    parts = urlsplit(value) if isinstance(value, str) else None
-    if parts is not None and "@" in parts.netloc:
-        raise ConfigError(
-            "sasl.oauthbearer.jwks.endpoint.url must not hold a user or a password: settings are shown"
-        )
-    if parts is not None and (parts.scheme in ("http", "https") and parts.hostname):
-        return parts.geturl()
-    if parts is not None and parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
-        return parts.geturl()
-    raise ConfigError(
-        "sasl.oauthbearer.jwks.endpoint.url must be a URL that begins with https://, http:// or file:///"
-    )
 
 
 def _jaas(value: object) -> str:
@@ -65,7 +48,7 @@ class SaslSettings(ListenerSettings):
         "",
         "Where the keys of tokens are: a JWK set at an https: or http: URL, or in a file (file:///path). "
         "OAUTHBEARER needs it.",
-        read=_keys_url,
+        read=url_of("sasl.oauthbearer.jwks.endpoint.url", may_be_file=True),
     )
     sasl_oauthbearer_expected_issuer: str = _mechanism_setting(
         "", "Issuer (claim iss) that a token must name. Empty: any."

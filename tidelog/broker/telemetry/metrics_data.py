@@ -1,6 +1,7 @@
 """OpenTelemetry's MetricsData, which clients push, as plain values.
 
-Owns which parts are taken: numbers of gauges and sums with `LABELS`. Invariants: OpenTelemetry's package, and
+Owns which parts are taken: numbers of gauges and sums with `LABELS`; and what is added where a push is passed
+on. Invariants: OpenTelemetry's package, and
 protobuf, are imported with the first push; names and labels have bounded lengths, and a push at most
 `MOST_SERIES` series.
 
@@ -10,11 +11,14 @@ Source: opentelemetry/proto/metrics/v1/metrics.proto; KIP-714.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.protocol.compression import Compression, decompress
 from tidelog.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 MOST_SERIES: Final = 2_000
 _MOST_CHARACTERS: Final = 200
@@ -45,7 +49,7 @@ class Value(NamedTuple):
     is_counter: bool
 
 
-def decoded(compression: int, payload: bytes, max_bytes: int) -> dict[Series, Value]:
+def decoded(compression: int, payload: bytes, max_bytes: int) -> MetricsData:
     """What a client pushed. Raises ProtocolError for what is no MetricsData, TooLargeError if it has more
     than `max_bytes`, decompressed. Takes milliseconds: call it in a thread.
     """
@@ -57,15 +61,32 @@ def decoded(compression: int, payload: bytes, max_bytes: int) -> dict[Series, Va
         data.ParseFromString(decompress(Compression(compression), payload, max_bytes))
     except DecodeError as error:
         raise ProtocolError(f"expected OpenTelemetry's MetricsData: {error}") from None
+    return data
+
+
+def series(data: MetricsData) -> dict[Series, Value]:
+    """The first `MOST_SERIES` numbers of a push."""
     found: dict[Series, Value] = {}
-    for series, value in _points(data):
+    for one, value in _points(data):
         if len(found) == MOST_SERIES:
             break
-        found[series] = value
+        found[one] = value
     return found
 
 
-def _points(data: Any) -> Iterator[tuple[Series, Value]]:
+def with_attributes(data: MetricsData, attributes: Mapping[str, str]) -> bytes:
+    """A push as an ExportMetricsServiceRequest of OTLP, which has the same fields, with these attributes of
+    its client in place of what the client says under these names."""
+    for resource in data.resource_metrics:
+        own = [each for each in resource.resource.attributes if each.key not in attributes]
+        del resource.resource.attributes[:]
+        resource.resource.attributes.extend(own)
+        for key, text in attributes.items():
+            resource.resource.attributes.add(key=key).value.string_value = text
+    return bytes(data.SerializeToString())
+
+
+def _points(data: MetricsData) -> Iterator[tuple[Series, Value]]:
     for resource in data.resource_metrics:
         of_client = _labels(resource.resource.attributes)
         for scope in resource.scope_metrics:

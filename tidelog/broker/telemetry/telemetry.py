@@ -1,7 +1,8 @@
 """The telemetry of clients at one broker: what they ask, what they push, and what /metrics shows of it.
 
 Owns the answers to the two requests, without their encoding. Invariants: a push is decoded in a thread; what
-it may hold is bounded by telemetry.max.bytes, compressed and decompressed.
+it may hold is bounded by telemetry.max.bytes, compressed and decompressed. With telemetry.otlp.endpoint each
+push is passed on, also the last one of a client.
 
 For the event loop only. Source: Kafka's ClientMetricsManager; KIP-714.
 """
@@ -19,7 +20,8 @@ from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.resource_settings import CLIENT_METRICS
 from tidelog.broker.telemetry.client_instances import ClientInstances, Instance
 from tidelog.broker.telemetry.exposition import exposition
-from tidelog.broker.telemetry.metrics_data import decoded
+from tidelog.broker.telemetry.metrics_data import Series, Value, decoded, series, with_attributes
+from tidelog.broker.telemetry.otlp_exporter import OtlpExporter
 from tidelog.broker.telemetry.subscriptions import Client, Subscriptions
 from tidelog.protocol.compression import Compression, TooLargeError
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 ACCEPTED_COMPRESSION: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 """In the order in which clients are asked to choose."""
+_EXPORT_SECONDS: Final = 1
 
 
 class Telemetry:
@@ -44,6 +47,8 @@ class Telemetry:
         self._decoding = asyncio.Lock()
         """One push at a time is decoded: it holds the interpreter."""
         self._subscriptions = self._read()
+        endpoint = settings.config.telemetry_otlp_endpoint
+        self._exporter = OtlpExporter(endpoint) if endpoint else None
         cluster.follow(self._follow)
 
     def _read(self) -> Subscriptions:
@@ -105,11 +110,12 @@ class Telemetry:
         instance_id, most_series = request.client_instance_id, config.metrics_max_client_series
         if request.terminating:
             self._instances.take(instance_id, instance, {}, most_series)
-            return
+            if self._exporter is None:
+                return
         try:
             async with self._decoding:
-                pushed = await asyncio.to_thread(
-                    decoded, request.compression_type, request.metrics, config.telemetry_max_bytes
+                pushed, passed_on = await asyncio.to_thread(
+                    _read, request, config.telemetry_max_bytes, instance.client, self._exporter is not None
                 )
         except TooLargeError:
             raise ApiError(ErrorCode.TELEMETRY_TOO_LARGE) from None
@@ -117,6 +123,8 @@ class Telemetry:
             raise ApiError(ErrorCode.INVALID_RECORD) from None
         if not instance.is_terminating:  # Its last push may have come meanwhile.
             self._instances.take(instance_id, instance, pushed, most_series)
+        if self._exporter is not None and passed_on:
+            self._exporter.add(passed_on)
 
     def closed(self, instance_id: UUID, connection_id: int) -> None:
         """A client that has no other connection by now shows nothing more."""
@@ -129,3 +137,16 @@ class Telemetry:
     def exposition(self) -> Steps[bytes]:
         """What clients pushed, as /metrics shows it."""
         return exposition(self.clients())
+
+    async def close(self) -> None:
+        """Pass on what came last, for `_EXPORT_SECONDS` at most."""
+        if self._exporter is not None:
+            await self._exporter.close(_EXPORT_SECONDS)
+
+
+def _read(
+    request: types.PushTelemetryRequest, max_bytes: int, client: Client, is_passed_on: bool
+) -> tuple[dict[Series, Value], bytes]:
+    """What a client pushed, and the same for an OTLP endpoint. Raises what `decoded` does."""
+    data = decoded(request.compression_type, request.metrics, max_bytes)
+    return series(data), with_attributes(data, client._asdict()) if is_passed_on else b""
