@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -44,6 +45,12 @@ asyncio.run(main())
 def test_nothing_is_imported_before_a_client_asks_and_no_format_before_one_pushes() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines() == ["[]", "['tidelog.broker.telemetry']"]
+
+
+def page_of_clients(port: int | None) -> str:
+    url = f"http://127.0.0.1:{port}/console/clients"
+    with urllib.request.urlopen(url, timeout=DEADLINE_SECONDS) as answer:
+        return str(answer.read().decode())
 
 
 @asynccontextmanager
@@ -110,6 +117,7 @@ async def test_the_errors_of_our_producer_are_seen_while_its_network_is_broken(s
         site.proxy.release_responses()
         found = await until_shown(port, "ours", rate, 0.001)
         assert found[f"{OF_PRODUCER}record_error_total"] == 1
+        assert " 1 errors (" in " ".join((await asyncio.to_thread(page_of_clients, port)).split())
     await until_gone(port, "ours")
 
 
