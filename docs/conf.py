@@ -30,11 +30,14 @@ from tidelog.client.consumer.config import ConsumerConfig
 from tidelog.client.producer.config import ProducerConfig
 from tidelog.client.share.config import ShareConsumerConfig
 from tidelog.pipeline.jobs.settings import JOBS, SERVERS, CommonSettings, cluster_prefix, table_of
-from tidelog.pipeline.options.common import Foreign, OptionTable
-from tidelog.pipeline.options.sink import FOREIGN as FOREIGN_TO_SINK
-from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
-from tidelog.pipeline.options.source import FOREIGN as FOREIGN_TO_SOURCE
-from tidelog.pipeline.options.source import OPTIONS as SOURCE_OPTIONS
+from tidelog.pipeline.options.tables import (
+    FOREIGN_TO_SINK,
+    FOREIGN_TO_SOURCE,
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+    Foreign,
+    OptionTable,
+)
 from tidelog.protocol.schema import APIS
 from tidelog.protocol.settings import Setting, as_text, settings_of
 from tidelog.wire.cluster_config import ClusterConfig
@@ -249,13 +252,12 @@ def _options(options: OptionTable) -> str:
 
 
 def _foreign(foreign: Foreign) -> str:
-    """The options of Spark's Kafka connector that are not taken as they are."""
-    ignored = (
-        (_code(name), "ignored with a warning: it cannot change the result")
-        for name in foreign.without_effect
+    """The options of Spark's Kafka connector and of Kafka's clients that are not taken as they are."""
+    states = {"ignored with a warning": foreign.ignored, "refused": foreign.refused}
+    rows = (
+        (_code(name), state, why) for state, named in states.items() for name, why in sorted(named.items())
     )
-    refused = ((_code(name), f"refused: {remedy}") for name, remedy in foreign.refused.items())
-    return _table(("option of Spark's Kafka connector", "here"), [*sorted(ignored), *sorted(refused)])
+    return _table(("option of Spark's Kafka connector", "here", "because"), rows)
 
 
 def _code(text: str) -> str:

@@ -1,6 +1,7 @@
 """Spark's own Kafka connector reads and writes the broker, and sees what ours sees."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ from tests.unit.pipeline.batches import make_batch
 from tidelog.client import ClusterConfig
 from tidelog.pipeline.jobs.audit import run as audit
 from tidelog.pipeline.jobs.audit_settings import AuditSettings
+from tidelog.pipeline.options.tables import (
+    FOREIGN_TO_SINK,
+    FOREIGN_TO_SOURCE,
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+)
 
 TIME = 1_700_000_000_000
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -94,6 +101,30 @@ def test_both_find_the_same_offsets(topics: Topics | None) -> None:
         for name in FORMATS:
             rows = topics.rows(name, subscribePattern="timed.*", **options)
             assert [int(row.value) for row in rows] == values, (name, options)
+
+
+def test_each_of_its_options_is_honoured_ignored_or_refused_here(
+    spark: SparkSession, connector: Mapping[str, str]
+) -> None:
+    """The names are constants of its class."""
+    if not connector:
+        return
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    provider = loader.loadClass("org.apache.spark.sql.kafka010.KafkaSourceProvider$")
+    module = provider.getField("MODULE$").get(None)
+    names = {
+        method.invoke(module, None).lower()
+        for method in provider.getMethods()
+        if re.search(r"(^|\$)(?!.*(DEFAULT|MESSAGE|INSTRUCTION|MOCK))[A-Z_]+$", method.getName())
+        and method.getReturnType().getSimpleName() == "String"
+    }
+    assert {"subscribe", "groupidprefix", "kafkaconsumer.polltimeoutms", "topic"} < names
+    for own, foreign in (
+        (SOURCE_OPTIONS, FOREIGN_TO_SOURCE),
+        (SINK_OPTIONS, FOREIGN_TO_SINK),
+    ):
+        known = {name.lower() for name in (*own, *foreign.ignored, *foreign.refused)}
+        assert names - known == set()
 
 
 def test_its_stream_copies_a_topic_in_batches(topics: Topics | None, tmp_path: Path) -> None:

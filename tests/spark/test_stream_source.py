@@ -10,6 +10,7 @@ from tests.spark.brokers import RunningBroker
 from tests.spark.progress import batches, sizes
 from tests.unit.pipeline.batches import make_batch
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.client import Admin, TopicPartition
 from tidelog.pipeline.source.micro_batches import offsets_behind_latest
 
 TIME = 1_700_000_000_000
@@ -62,6 +63,21 @@ def test_batches_keep_to_the_limit_and_a_restart_goes_on_where_the_last_ended_wi
     append(broker, "limited-2", 150, 20)
     assert copy.run(maxOffsetsPerTrigger="1000", minPartitions="3") == [70]
     assert copy.numbers() == list(range(170))
+
+
+def test_a_group_shows_how_far_the_stream_is(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    broker.create_topic("shown")
+    append(broker, "shown", 0, 50)
+    options = {"subscribe": "shown", "maxOffsetsPerTrigger": "20", "commit.group.id": "lag-tools"}
+    assert Copy(spark, broker, tmp_path, **options).run() == [20, 20, 10]
+
+    async def committed() -> dict[TopicPartition, int]:
+        async with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            return {at: each.offset for at, each in (await admin.groups.offsets("lag-tools")).items()}
+
+    assert broker.run(committed()) == {TopicPartition("shown", 0): 50}
 
 
 def test_offsets_that_have_gone_end_the_stream_or_are_skipped(

@@ -24,10 +24,12 @@ from tidelog.client.consumer.config import ConsumerConfig
 from tidelog.client.producer.config import ProducerConfig
 from tidelog.client.share.config import ShareConsumerConfig
 from tidelog.pipeline.jobs.settings import JOBS, CommonSettings, cluster_prefix, table_of
-from tidelog.pipeline.options.sink import FOREIGN as FOREIGN_TO_SINK
-from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
-from tidelog.pipeline.options.source import FOREIGN as FOREIGN_TO_SOURCE
-from tidelog.pipeline.options.source import OPTIONS as SOURCE_OPTIONS
+from tidelog.pipeline.options.tables import (
+    FOREIGN_TO_SINK,
+    FOREIGN_TO_SOURCE,
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+)
 from tidelog.protocol.settings import settings_of
 from tidelog.version import VERSION
 
@@ -127,7 +129,7 @@ def test_the_site_has_every_setting(site: Path) -> None:
     )
     declared |= {each.attribute for each in of_code} | SOURCE_OPTIONS.keys() | SINK_OPTIONS.keys()
     for foreign in (FOREIGN_TO_SOURCE, FOREIGN_TO_SINK):
-        declared |= foreign.without_effect | foreign.refused.keys()
+        declared |= foreign.ignored.keys() | foreign.refused.keys()
     assert sorted(declared - shown) == []
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.options import source
 from tidelog.pipeline.options.ignored import warn_of_options
+from tidelog.pipeline.options.tables import FOREIGN_TO_BATCH, FOREIGN_TO_SOURCE
 from tidelog.pipeline.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -39,12 +40,13 @@ class TidelogDataSource(DataSource):  # type: ignore[misc]
         Raises OptionError for wrong options. Those without an effect are named in one warning.
         """
         schema = _schema_of(source.parse_columns(self.options))
-        warn_of_options(self.options, source.FOREIGN)
+        warn_of_options(self.options, FOREIGN_TO_SOURCE)
         return schema
 
     def reader(self, schema: StructType) -> "TidelogReader":
         from tidelog.pipeline.source.batch_source import TidelogReader
 
+        warn_of_options(self.options, FOREIGN_TO_BATCH)
         return TidelogReader(_checked(source.parse_options(self.options), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802

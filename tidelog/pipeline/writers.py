@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.pipeline.options import sink
 from tidelog.pipeline.options.ignored import warn_of_columns, warn_of_options
+from tidelog.pipeline.options.tables import FOREIGN_TO_SINK
 
 
 @dataclass
@@ -39,7 +40,7 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool,
     asked."""
     chosen = sink.parse_sink_options(options, is_stream=is_stream)
     sink.check_columns(schema, chosen, overwrite=overwrite)
-    warn_of_options(options, sink.FOREIGN)
+    warn_of_options(options, FOREIGN_TO_SINK)
     warn_of_columns(sink.columns_left_out(schema, chosen))
     if chosen.delivery == sink.MIRROR:
         from tidelog.pipeline.mirror.writer import MirrorWriter

@@ -1,69 +1,45 @@
-"""What the options of source and sink have in common: their tables, names, and the way to the cluster.
+"""What the options of source and sink have in common: their names, and the way to the cluster.
 
 Owns how Spark's options become text by name: names in any case, with or without the prefix `kafka.` of
 Spark's own source. The settings of a cluster have Kafka's names and are those of `ClusterConfig`. Pure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from tidelog.pipeline.offsets import OptionError
+from tidelog.pipeline.options.tables import Foreign, OptionTable
 from tidelog.wire.cluster_config import OPTIONS as CLUSTER_OPTIONS
 from tidelog.wire.cluster_config import ClusterConfig, cluster_from_options
 
 
-class Option(NamedTuple):
-    """An option of Spark's: the text that holds where it is not given ("": none), and what it does."""
-
-    default: str
-    description: str
-
-
-OptionTable: TypeAlias = Mapping[str, Option]
-
-
-class Foreign(NamedTuple):
-    """Options of Spark's Kafka source or sink that this one does not have.
-
-    `without_effect` cannot change a result, so each is ignored. `refused` would change what is read or
-    written, and says what to do instead.
-    """
-
-    without_effect: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = {}
-
-
-NO_FOREIGN: Final = Foreign()
-
-
 def read_options(
-    options: Mapping[str, str], table: OptionTable, ignored: Iterable[str] = (), foreign: Foreign = NO_FOREIGN
+    options: Mapping[str, str], table: OptionTable, foreign: Foreign, of_spark: Collection[str] = ()
 ) -> dict[str, str]:
     """What was given, by small names without the prefix. Raises OptionError for an unknown name, and for one
     that would change what is read or written."""
-    given = {name.lower().removeprefix("kafka."): text.strip() for name, text in options.items()}
-    remedies = {name.lower(): remedy for name, remedy in foreign.refused.items()}
-    if refused := sorted(given.keys() & remedies.keys()):
-        raise OptionError(f"option {refused[0]} is not supported: {remedies[refused[0]]}")
-    known = sorted({*CLUSTER_OPTIONS, *table})
-    dropped = _small(foreign.without_effect)
-    if unknown := sorted(given.keys() - _small(known) - dropped - set(ignored)):
-        names = {name.lower(): name for name in known}
+    given = {_small(name): text.strip() for name, text in options.items()}
+    reasons = {name.lower(): reason for name, reason in foreign.refused.items()}
+    if refused := sorted(given.keys() & reasons.keys()):
+        raise OptionError(f"option {refused[0]} is not supported: {reasons[refused[0]]}")
+    names = {name.lower(): name for name in sorted({*CLUSTER_OPTIONS, *table})}
+    dropped = {name.lower() for name in foreign.ignored}
+    if unknown := sorted(given.keys() - names.keys() - dropped - set(of_spark)):
         close = get_close_matches(unknown[0], names, n=1, cutoff=0.8)
-        advice = f"did you mean {names[close[0]]}?" if close else f"known are {', '.join(known)}"
+        advice = f"did you mean {names[close[0]]}?" if close else f"known are {', '.join(names.values())}"
         raise OptionError(f"unknown option {unknown[0]!r}; {advice}")
     return {name: text for name, text in given.items() if name not in dropped}
 
 
-def without_effect(options: Mapping[str, str], foreign: Foreign) -> list[str]:
-    """The options that were given and are ignored."""
-    names = _small(foreign.without_effect)
-    return sorted(name for name in options if name.lower().removeprefix("kafka.") in names)
+def without_effect(options: Mapping[str, str], foreign: Foreign) -> dict[str, str]:
+    """The options that were given and are ignored, and why."""
+    reasons = {name.lower(): reason for name, reason in foreign.ignored.items()}
+    return {name: reasons[_small(name)] for name in sorted(options) if _small(name) in reasons}
 
 
-def _small(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
+def _small(name: str) -> str:
+    return name.lower().removeprefix("kafka.")
 
 
 def text_of(given: Mapping[str, str], table: OptionTable, name: str) -> str:

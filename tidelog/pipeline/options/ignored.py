@@ -6,15 +6,17 @@ Owns the wording. Each read or write gives at most one warning of each kind, thr
 import logging
 from collections.abc import Iterable, Mapping
 
-from tidelog.pipeline.options.common import Foreign, without_effect
+from tidelog.pipeline.options.common import without_effect
+from tidelog.pipeline.options.tables import Foreign
 
 _log = logging.getLogger(__name__)
 
 
 def warn_of_options(options: Mapping[str, str], foreign: Foreign) -> None:
     """One warning that names the options without an effect, if any was given."""
-    if names := without_effect(options, foreign):
-        _log.warning("options without an effect here: %s", ", ".join(names))
+    if given := without_effect(options, foreign):
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in given.items())
+        _log.warning("options without an effect here: %s", reasons)
 
 
 def warn_of_columns(names: Iterable[str]) -> None:

@@ -20,12 +20,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidelog.client.producer.config import CODECS, ProducerConfig
+from tidelog.client.producer.config import CODECS
 from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.options.common import (
-    Foreign,
-    Option,
-    OptionTable,
     choice_of,
     count_of,
     no_servers,
@@ -33,64 +30,23 @@ from tidelog.pipeline.options.common import (
     read_options,
     text_of,
 )
+from tidelog.pipeline.options.tables import (
+    AT_LEAST_ONCE,
+    BATCH_BYTES,
+    DELIVERY_TIMEOUT_MS,
+    FOREIGN_TO_SINK,
+    REQUEST_BYTES,
+)
+from tidelog.pipeline.options.tables import SINK_OPTIONS as OPTIONS
 from tidelog.pipeline.paths import shared_folder
-from tidelog.protocol.settings import default_of
 from tidelog.wire.cluster_config import ClusterConfig
 
-AT_LEAST_ONCE = "at_least_once"
 MIRROR = "mirror"
 EXACTLY_ONCE = "exactly_once"
 SESSION_FOLDER = "tidelog-session"
 POSITION_COLUMNS = ("source_topic", "source_partition", "source_offset")
 _CONTENT_COLUMNS = ("key", "value", "headers", "topic", "partition", "timestamp")
 _CLIENT_ID = "tidelog-sink"
-_BATCH_BYTES = 512 * 1024
-_REQUEST_BYTES = 16 * 1024 * 1024
-_DELIVERY_TIMEOUT_MS: int = default_of(ProducerConfig, "delivery_timeout_ms")
-OPTIONS: OptionTable = {
-    "topic": Option("", "Topic to write to. It overrides the column topic."),
-    "delivery": Option(AT_LEAST_ONCE, "at_least_once; exactly_once; or mirror: each row of a topic once."),
-    "compression.type": Option("none", f"Compression of batches: {', '.join(CODECS)}."),
-    "batch.size": Option(str(_BATCH_BYTES), "Size of a batch before compression, in bytes."),
-    "max.request.size": Option(
-        str(_REQUEST_BYTES), "Most bytes of a request, before compression. A larger record is refused."
-    ),
-    "delivery.timeout.ms": Option(
-        str(_DELIVERY_TIMEOUT_MS), "Time after which a record that is not acknowledged is given up."
-    ),
-    "exactly_once.name": Option(
-        "", "With exactly_once: permanent name of this write. A stream has the id of its query by default."
-    ),
-    "exactly_once.batch": Option(
-        "", "With exactly_once in a batch: its number. A number that was written before is not written again."
-    ),
-    "session.path": Option("", "With mirror: folder of its session. A stream keeps it in the checkpoint."),
-    "mirror.plan": Option("", "With mirror: name of the change to the rows. Another name is another mirror."),
-    "mirror.gaps": Option("refuse", "With mirror: `allow` where a filter removes rows."),
-}
-"""The options of the sink, beside those of the way to the cluster."""
-FOREIGN = Foreign(
-    frozenset(
-        {
-            "includeHeaders",
-            "acks",
-            "linger.ms",
-            "buffer.memory",
-            "retries",
-            "max.block.ms",
-            "max.in.flight.requests.per.connection",
-            "enable.idempotence",
-        }
-    ),
-    {
-        "key.serializer": "the column key is binary or string; convert it with DataFrame operations",
-        "value.serializer": "the column value is binary or string; convert it with DataFrame operations",
-        "partitioner.class": "write the partition into the column partition",
-        "transactional.id": "use delivery=exactly_once, which gives each task a transactional id",
-        "interceptor.classes": "the sink runs no interceptors",
-    },
-)
-"""The other options of Spark's Kafka sink. Each batch waits for all replicas (acks=all) and is idempotent."""
 _OF_DELIVERY = {
     MIRROR: {"session.path", "mirror.plan", "mirror.gaps"},
     EXACTLY_ONCE: {"exactly_once.name", "exactly_once.batch"},
@@ -114,9 +70,9 @@ class SinkOptions:
     topic: str | None
     delivery: str = AT_LEAST_ONCE
     compression_type: str = OPTIONS["compression.type"].default
-    batch_bytes: int = _BATCH_BYTES
-    request_bytes: int = _REQUEST_BYTES
-    delivery_timeout_ms: int = _DELIVERY_TIMEOUT_MS
+    batch_bytes: int = BATCH_BYTES
+    request_bytes: int = REQUEST_BYTES
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
     session_path: str | None = None
     plan: str = ""
     allows_gaps: bool = False
@@ -130,7 +86,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOp
 
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
-    given = read_options(options, OPTIONS, _OF_SPARK, FOREIGN)
+    given = read_options(options, OPTIONS, FOREIGN_TO_SINK, _OF_SPARK)
     cluster = read_cluster(given, client_id=_CLIENT_ID)
     if cluster is None:
         raise no_servers()

@@ -22,112 +22,12 @@ from tidelog.pipeline.offsets import (
     to_json,
 )
 from tidelog.pipeline.options import common
+from tidelog.pipeline.options.tables import FOREIGN_TO_SOURCE
+from tidelog.pipeline.options.tables import SOURCE_OPTIONS as OPTIONS
 from tidelog.pipeline.schema import COLUMNS
 from tidelog.wire.cluster_config import ClusterConfig
 
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
-
-
-OPTIONS: common.OptionTable = {
-    "subscribe": common.Option("", "Reads these topics, separated by commas."),
-    "assign": common.Option("", 'Reads these partitions: `{"topic":[0,1]}`.'),
-    "subscribePattern": common.Option("", "Reads the topics whose whole name fits this regular expression."),
-    "startingOffsets": common.Option(
-        "earliest",
-        'Where to begin: earliest, latest, or `{"topic":{"0":23,"1":-2}}`. A stream begins at latest.',
-    ),
-    "endingOffsets": common.Option(
-        "latest", "Where to end, written as startingOffsets. A stream has no end."
-    ),
-    "startingTimestamp": common.Option(
-        "", "Reads records of this time and later, in milliseconds since 1970."
-    ),
-    "endingTimestamp": common.Option("", "Reads records before this time, in milliseconds since 1970."),
-    "startingOffsetsByTimestamp": common.Option(
-        "", 'A starting time for each partition: `{"topic":{"0":1700000000000}}`.'
-    ),
-    "endingOffsetsByTimestamp": common.Option("", "An ending time for each partition."),
-    "startingOffsetsByTimestampStrategy": common.Option(
-        "error", "What to do in a partition without a record of that time: error, or begin at latest."
-    ),
-    "isolation.level": common.Option(
-        "read_uncommitted", "read_committed leaves out records of aborted transactions."
-    ),
-    "maxOffsetsPerTrigger": common.Option("", "Most records in a micro-batch of a stream."),
-    "minOffsetsPerTrigger": common.Option(
-        "", "A micro-batch waits until this number of records can be read."
-    ),
-    "maxTriggerDelay": common.Option(
-        "15m", "Longest wait for minOffsetsPerTrigger: a number with the unit ms, s, m or h."
-    ),
-    "failOnDataLoss": common.Option(
-        "true", "The read fails if offsets are missing from the log. false: it skips them and logs a warning."
-    ),
-    "includeHeaders": common.Option("true", "false leaves out the column headers."),
-    "minPartitions": common.Option(
-        "",
-        "Reads with at least this number of tasks. By default a task reads a partition, or several with up to"
-        " 20,000 records in all.",
-    ),
-    "maxRecordsPerPartition": common.Option(
-        "", "Most records in one task. With read.path, a task is a piece of a segment file."
-    ),
-    "maxPartitionsPerTask": common.Option(
-        "", "Most partitions of topics in one task. 1: a task reads one, as with Spark's own connector."
-    ),
-    "columns": common.Option(
-        "", "Reads only these columns, for example `offset,value`. Spark does not push its own choice down."
-    ),
-    "read.path": common.Option(
-        "",
-        "Reads the segment files of these data folders, separated by commas, directly. Driver and executors"
-        " must see the folders. Also give `bootstrap.servers` while the broker runs. Then records in "
-        "none of the folders come from the broker.",
-    ),
-    "remote.storage.url": common.Option(
-        "",
-        "Reads old records of tiered topics from the object store itself: the brokers' setting of this name."
-        " Driver and executors must be able to read it. Needs `bootstrap.servers`.",
-    ),
-    "remote.storage.endpoint": common.Option("", "As the brokers' setting of this name."),
-    "remote.storage.region": common.Option("", "As the brokers' setting of this name."),
-    "losses.path": common.Option(
-        "", "A folder where the source writes which offsets it could not read, with `failOnDataLoss=false`."
-    ),
-}
-"""The options of the source, beside those of the way to the cluster."""
-
-FOREIGN = common.Foreign(
-    frozenset(
-        {
-            "kafkaConsumer.pollTimeoutMs",
-            "fetchOffset.numRetries",
-            "fetchOffset.retryIntervalMs",
-            "groupIdPrefix",
-            "group.id",
-            "max.partition.fetch.bytes",
-            "fetch.min.bytes",
-            "fetch.max.bytes",
-            "fetch.max.wait.ms",
-            "max.poll.records",
-            "max.poll.interval.ms",
-            "session.timeout.ms",
-            "heartbeat.interval.ms",
-            "receive.buffer.bytes",
-            "send.buffer.bytes",
-            "check.crcs",
-        }
-    ),
-    {
-        "auto.offset.reset": "use startingOffsets",
-        "enable.auto.commit": "the offsets of a stream are in its checkpoint",
-        "key.deserializer": "the column key is binary; convert it with DataFrame operations",
-        "value.deserializer": "the column value is binary; convert it with DataFrame operations",
-        "interceptor.classes": "the source runs no interceptors",
-    },
-)
-"""The other options of Spark's Kafka source."""
-
 _DELAY = re.compile(r"(\d+)(ms|s|m|min|h)?")
 _UNITS_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 _CLIENT_ID = "tidelog-pipeline"
@@ -163,6 +63,7 @@ class SourceOptions:
     max_trigger_delay_ms: int = 0
     max_records_per_partition: int | None = None
     max_partitions_per_task: int | None = None
+    commit_group_id: str = ""
     remote: tuple[str, str, str] | None = None
     """URL, endpoint and region of remote storage."""
 
@@ -173,9 +74,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     Raises OptionError for an unknown name, a missing or a contradictory value.
     """
     given = _known(options)
-    for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger"):
-        if name.lower() in given:
-            raise OptionError(f"{name} is for streams only: a batch has no micro-batches")
     starting = _parse_positions("startingOffsets", _text(given, "startingOffsets"))
     ending = _parse_positions("endingOffsets", _text(given, "endingOffsets"))
     _refuse(starting, LATEST, "startingOffsets", "latest would read nothing in a batch; use earliest")
@@ -216,7 +114,7 @@ def parse_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
     """The options by their name in small letters, without Spark's prefix and those that Spark adds."""
-    given = common.read_options(options, OPTIONS, foreign=FOREIGN)
+    given = common.read_options(options, OPTIONS, FOREIGN_TO_SOURCE)
     if not given.get("bootstrap.servers") and not given.get("read.path"):
         raise common.no_servers()
     if sum(name in given for name in ("subscribe", "assign", "subscribepattern")) != 1:
@@ -252,8 +150,16 @@ def _options(given: Mapping[str, str], starting: Positions, ending: Positions) -
         max_trigger_delay_ms=_parse_delay(_text(given, "maxTriggerDelay")),
         max_records_per_partition=_count(given, "maxRecordsPerPartition"),
         max_partitions_per_task=_count(given, "maxPartitionsPerTask"),
+        commit_group_id=_commit_group(given),
         remote=_remote(given),
     )
+
+
+def _commit_group(given: Mapping[str, str]) -> str:
+    group = given.get("commit.group.id", "")
+    if group and not given.get("bootstrap.servers"):
+        raise OptionError("commit.group.id: give bootstrap.servers too, of the brokers that keep the group")
+    return group
 
 
 def _remote(given: Mapping[str, str]) -> tuple[str, str, str] | None:

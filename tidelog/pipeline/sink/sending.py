@@ -60,6 +60,7 @@ def make_producer(
         session=session,
         transactional_id=transactional_id,
         transaction_two_phase_commit_enable=transactional_id is not None,
+        enable_metrics_push=False,
     )
 
 

@@ -91,6 +91,17 @@ def find_offsets_at(
         return client.run(_find_offsets_at(client, times, read_committed))
 
 
+def commit_offsets(config: ClusterConfig, group_id: str, offsets: Mapping[Place, int]) -> None:
+    """Commit for a group without members. Raises ClientError."""
+    from tidelog.client.admin.groups import GroupAdmin
+    from tidelog.client.admin.requests import Requests
+
+    with client_of(config) as client:
+        client.run(client.know(()))
+        wanted = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        client.run(GroupAdmin(Requests(client.cluster)).commit(group_id, wanted))
+
+
 class Answer(NamedTuple):
     """The answer to one Fetch: the records from the batch that holds the offset on (empty if none came in
     time), the log's end for this reader, and the aborted transactions as (producer id, first offset)."""

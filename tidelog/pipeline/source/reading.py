@@ -141,7 +141,7 @@ def tasks_of(
     segments = _segments(options, ranges, logs) if options.read_paths and ranges else {}
     fetched = [each for each in ranges if options.cluster is not None and each.place not in segments]
     if fetched and options.read_paths:
-        _warn(
+        warn_once(
             "read.path: no folder has the leader's files of "
             f"{', '.join(str(each.place) for each in fetched)}: their records come from the broker"
         )
@@ -341,11 +341,11 @@ def _folders(options: SourceOptions) -> list[Path]:
         except OptionError as error:
             if options.cluster is None:
                 raise
-            _warn(f"{error}. The records come from the broker meanwhile")
+            warn_once(f"{error}. The records come from the broker meanwhile")
     return readable
 
 
 @cache
-def _warn(text: str) -> None:
+def warn_once(text: str) -> None:
     """Once in a process: a stream asks again for each micro-batch."""
     _log.warning("%s", text)

@@ -20,9 +20,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from tidelog.client import ClientError
 from tidelog.pipeline.offsets import Logs, OptionError, resolve, to_json
 from tidelog.pipeline.options.source import SourceOptions
 from tidelog.pipeline.source import reading
+from tidelog.pipeline.source.fetch import commit_offsets
 from tidelog.pipeline.source.micro_batches import (
     batch_ranges,
     forget_replaced,
@@ -42,6 +44,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._pinned: Logs | None = None
+        self._found: Logs | None = None
+        self._committed: Mapping[str, Mapping[str, Any]] | None = None
         self._initial: _Json | None = None
         self._last_batch: float | None = None
 
@@ -58,7 +62,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
         """The end of the micro-batch that begins at `start`. Raises OffsetsLostError."""
-        bounds, topic_ids, _ = self._pinned if self._pinned is not None else reading.logs_of(self._options)
+        self._commit(start)
+        self._found = None
+        bounds, topic_ids, _ = self._pinned if self._pinned is not None else self._logs()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         losses = self._losses()
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids, losses)
@@ -75,7 +81,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
 
     def reportLatestOffset(self) -> _Json:  # noqa: N802
         """The logs' current ends, for Spark's progress report."""
-        return to_json({place: end for place, (_, end) in reading.bounds_of(self._options).items()})
+        return to_json({place: end for place, (_, end) in self._logs().bounds.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix the end of the stream at the logs' current ends."""
@@ -86,7 +92,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     ) -> Sequence[InputPartition]:
         """Those of `reading.tasks_of`. Raises OffsetsLostError."""
         losses = self._losses()
-        logs = reading.logs_of(self._options)
+        logs, self._found = self._logs(), None
         # The loss was reported when this batch was planned. It reads the new topic from offset 0.
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids_in(end), [])
         ends = forget_replaced(from_json(end), topic_ids_in(end), logs.topic_ids, losses)
@@ -101,6 +107,23 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow batches."""
         return reading.read_partition(self._options, partition)
+
+    def _logs(self) -> Logs:
+        """The logs as one trigger of the stream sees them. Its tasks notice what has changed since."""
+        if self._found is None:
+            self._found = reading.logs_of(self._options)
+        return self._found
+
+    def _commit(self, start: Mapping[str, Mapping[str, Any]]) -> None:
+        """Show to commit.group.id what the stream has finished: Spark begins a micro-batch where the last one
+        ended."""
+        options = self._options
+        if options.commit_group_id and options.cluster is not None and start != self._committed:
+            try:
+                commit_offsets(options.cluster, options.commit_group_id, from_json(start))
+                self._committed = start
+            except ClientError as error:
+                reading.warn_once(f"commit.group.id={options.commit_group_id}: {error}")
 
     def _is_too_early(self, waiting: int) -> bool:
         """Whether a micro-batch is to wait for more records, as minOffsetsPerTrigger asks."""

@@ -7,19 +7,21 @@ import pytest
 from tests.unit.wire.cluster_settings import OBJECTS, another, with_another
 from tidelog.client import ClusterConfig
 from tidelog.pipeline.offsets import OptionError
-from tidelog.pipeline.options.common import Option, read_options, text_of
-from tidelog.pipeline.options.sink import OPTIONS as SINK_OPTIONS
+from tidelog.pipeline.options.common import read_options, text_of
 from tidelog.pipeline.options.sink import parse_sink_options
-from tidelog.pipeline.options.source import OPTIONS as SOURCE_OPTIONS
 from tidelog.pipeline.options.source import parse_options
+from tidelog.pipeline.options.tables import Foreign, Option
 from tidelog.protocol.settings import settings_of
 
 OF_TEXT = [each for each in settings_of(ClusterConfig) if each.attribute not in OBJECTS]
 TABLE = {"someThing": Option("yes", "What."), "other.thing": Option("", "What.")}
+NOTHING = Foreign({}, {})
 
 
 def test_names_come_in_any_case_with_or_without_the_prefix() -> None:
-    given = read_options({"SOMEthing": " no ", "kafka.other.thing": "x", "path": "p"}, TABLE, {"path"})
+    given = read_options(
+        {"SOMEthing": " no ", "kafka.other.thing": "x", "path": "p"}, TABLE, NOTHING, {"path"}
+    )
     assert given == {"something": "no", "other.thing": "x", "path": "p"}
     assert text_of(given, TABLE, "someThing") == "no"
     assert text_of({}, TABLE, "someThing") == "yes"
@@ -27,9 +29,9 @@ def test_names_come_in_any_case_with_or_without_the_prefix() -> None:
 
 def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(OptionError, match=r"option 'somethin'; did you mean someThing\?"):
-        read_options({"someThin": "1"}, TABLE)
+        read_options({"someThin": "1"}, TABLE, NOTHING)
     with pytest.raises(OptionError, match=r"option 'thing'; known are .*bootstrap\.servers.*someThing"):
-        read_options({"thing": "x"}, TABLE)
+        read_options({"thing": "x"}, TABLE, NOTHING)
 
 
 @pytest.mark.parametrize("prefix", ["", "kafka."])
@@ -52,8 +54,3 @@ def test_a_value_that_a_clusters_setting_cannot_hold_is_an_option_error() -> Non
         parse_options(options)
     with pytest.raises(OptionError, match="expected host:port"):
         parse_options({"subscribe": "t", "bootstrap.servers": "a:b"})
-
-
-@pytest.mark.parametrize("table", [SOURCE_OPTIONS, SINK_OPTIONS], ids=["source", "sink"])
-def test_every_option_says_what_it_does(table: dict[str, Option]) -> None:
-    assert [name for name, option in table.items() if not option.description.endswith(".")] == []

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 from tidelog.client import ClusterConfig
 from tidelog.pipeline.offsets import OptionError
 from tidelog.pipeline.options.common import PATIENCE_MS
-from tidelog.pipeline.options.sink import FOREIGN, SinkOptions, check_columns, parse_sink_options
+from tidelog.pipeline.options.sink import SinkOptions, check_columns, parse_sink_options
 from tidelog.pipeline.writers import make_writer
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
@@ -135,13 +135,6 @@ def test_a_column_that_a_record_does_not_have_is_left_out_with_a_warning(
     (warning,) = caplog.messages
     assert "columns that are not written" in warning
     assert "offset, source_topic" in warning
-
-
-def test_what_spark_gives_its_own_sink_and_cannot_change_the_result_is_ignored() -> None:
-    given = dict.fromkeys((f"kafka.{name}" for name in FOREIGN.without_effect), "1")
-    assert parse_sink_options(SERVERS | {"topic": "t"} | given, is_stream=True) == parse_sink_options(
-        SERVERS | {"topic": "t"}, is_stream=True
-    )
 
 
 def test_a_topic_cannot_be_overwritten() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from tidelog.pipeline.offsets import EARLIEST, LATEST, OptionError, Place
-from tidelog.pipeline.options.common import without_effect
-from tidelog.pipeline.options.source import FOREIGN, parse_columns, parse_options, parse_stream_options
+from tidelog.pipeline.options.source import parse_columns, parse_options, parse_stream_options
 from tidelog.pipeline.schema import COLUMNS
 
 BOOTSTRAP = {"bootstrap.servers": "localhost:9092"}
@@ -42,18 +41,11 @@ def test_load_refuses_what_neither_a_batch_nor_a_stream_can_have(wrong: dict[str
         parse_columns(BOOTSTRAP | {"subscribe": "t"} | wrong)
 
 
-@pytest.mark.parametrize("name", sorted(FOREIGN.without_effect))
-def test_an_option_of_sparks_source_that_cannot_change_the_result_is_ignored(name: str) -> None:
-    given = BOOTSTRAP | {"subscribe": "t"}
-    for prefix in ("", "kafka."):
-        assert parse_options(given | {prefix + name: "1"}) == parse_options(given)
-        assert without_effect(given | {prefix + name: "1"}, FOREIGN) == [prefix + name]
-
-
-@pytest.mark.parametrize("name", sorted(FOREIGN.refused))
-def test_an_option_that_would_change_what_is_read_is_refused_with_a_remedy(name: str) -> None:
-    with pytest.raises(OptionError, match=f"option {name} is not supported: "):
-        parse_options(BOOTSTRAP | {"subscribe": "t", f"kafka.{name}": "x"})
+def test_a_group_to_commit_in_is_kept_by_brokers() -> None:
+    given = {"subscribe": "t", "read.path": "/data", "commit.group.id": "g"}
+    assert parse_stream_options(given | BOOTSTRAP).commit_group_id == "g"
+    with pytest.raises(OptionError, match=r"give bootstrap\.servers too"):
+        parse_stream_options(given)
 
 
 @pytest.mark.parametrize(
