@@ -159,3 +159,35 @@ def test_what_cannot_be_read_is_an_error_with_the_reason(
 ) -> None:
     with pytest.raises(PySparkException, match=reason):
         read(spark, broker, **options).count()
+
+
+@pytest.mark.parametrize(
+    ("condition", "most_rows", "matching"),
+    [
+        ("offset < 10", 20, 20),
+        ("partition = 1 AND offset BETWEEN 100 AND 109", 10, 10),
+        ("partition <> 1 AND topic LIKE 'mix%'", PER_PARTITION, PER_PARTITION),
+        ("topic = 'other'", 0, 0),
+        ("timestamp >= TIMESTAMP_MILLIS(1700000000000 + 95000)", 2 * PER_PARTITION - 2 * 95, 50),
+        ("timestamp > TIMESTAMP_MILLIS(1700000000000 + 99000)", 0, 0),
+        ("offset >= 490 AND value IS NULL", 20, 2),
+    ],
+)
+def test_a_filter_leaves_out_what_it_excludes_before_it_is_read(
+    spark: SparkSession, broker: RunningBroker, condition: str, most_rows: int, matching: int
+) -> None:
+    """What a filter on the value leaves out is read."""
+    frame = read(spark, broker, subscribe="mixed").filter(condition)
+    assert len(frame.collect()) == matching
+    scan = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
+    assert scan.metrics().get("numOutputRows").get().value() <= most_rows
+
+
+def test_a_session_that_pushes_no_filters_reads_the_same(spark: SparkSession, broker: RunningBroker) -> None:
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "false")
+    try:
+        frame = read(spark, broker, subscribe="mixed").filter("offset < 10")
+        assert frame.count() == 20
+    finally:
+        spark.conf.set(setting, "true")
