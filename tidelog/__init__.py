@@ -7,6 +7,8 @@
 - `protocol/`: Kafka's protocol: bytes to values and back. No I/O, no clock, no event loop
 - `remote_log/`: closed segments in an object store: what the objects are, for the broker and for who reads
   them without it
+- `schemas/`: schema registries, and values that name a schema there
+- `serializers/`: keys and values as text, JSON, Avro and Protobuf
 - `testcontainers`: a broker in a container for tests: `TidelogContainer`, for testcontainers
 - `version`: the version, which hatch and the images take from here
 - `wire/`: a client's side of the wire: connections to brokers, their security and settings, the view of a

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conformance.commands import PATIENCE_S, Type, next_line, typed
 from tests.conformance.conftest import RunningBroker
+from tests.conformance.registry import registry
 from tidelog.client import Producer
 
 
@@ -142,6 +143,26 @@ def test_a_whole_file_is_one_record_with_the_key_that_is_given(tidelog: Type, tm
     assert tidelog(*produce)[2].startswith("stored 1 record in whole (")
     shown = tidelog("consume", "whole", "--from-beginning", "--until-end", "--format", "%k %K %S %s")
     assert shown == (0, "name 4 10 two\nlines\n", "")
+
+
+def test_values_of_a_schema_registry_are_printed_as_json_and_others_as_they_are(
+    broker: RunningBroker, tidelog: Type
+) -> None:
+    tidelog("topic", "create", "registered")
+
+    async def write() -> None:
+        async with Producer(bootstrap_servers=broker.address) as producer:
+            for value in (b"\0\0\0\0\7\x0e", b"text", b"\0\0\0\0\x08x", None):
+                await producer.send_and_wait("registered", value, key=b"\0\0\0\0\7\2")
+
+    asyncio.run(write())
+    read = ("consume", "registered", "--from-beginning", "--until-end", "--format", r"%k=%s\n")
+    with registry({"/schemas/ids/7": {"schema": '"long"'}}) as (url, asked):
+        code, shown, error = tidelog(*read, "--schema-registry", url)
+        assert (code, shown) == (0, "1=7\n1=text\n1=\0\0\0\0\x08x\n1=\n")
+        problem = "the schema registry answers 404 to /schemas/ids/8"
+        assert error == f"registered-0 at offset 2 is printed as it is: {problem}\n"
+        assert asked == ["/schemas/ids/7", "/schemas/ids/8"]
 
 
 @pytest.mark.parametrize(

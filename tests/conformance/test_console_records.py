@@ -2,12 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -20,6 +16,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from tests.conformance.commands import Type
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.console_site import Visitor
+from tests.conformance.registry import registry
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -221,34 +218,6 @@ async def test_topics_are_changed_as_the_protocol_would_change_them(
         assert (await visitor.ask("DELETE", f"/api/v1/topics/{made}", {})).status == 200
         assert made not in await admin.list_topics()
     assert (await visitor.get(f"/api/v1/topics/{made}")).status == 404
-
-
-@contextmanager
-def registry(schemas: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """A schema registry on loopback: its address, and the paths that it was asked for."""
-    asked: list[str] = []
-
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            body = json.dumps(schemas.get(self.path, {"error_code": 40403})).encode()
-            self.send_response(200 if self.path in schemas else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 async def test_avro_values_are_read_with_the_schemas_of_the_configured_registry(tmp_path: Path) -> None:

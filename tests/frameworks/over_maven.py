@@ -33,6 +33,7 @@ from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.client import NewTopic
+from tidelog.serializers import AvroDeserializer, AvroSerializer, SchemaRegistry
 
 _TOOLS = "org.apache.kafka.tools"
 _TOPOLOGIES = {"streams": "at_least_once", "streams-exactly-once": "exactly_once_v2"}
@@ -184,16 +185,41 @@ def test_a_schema_registry_keeps_the_schemas_of_avro_over_a_kill_of_the_broker(t
             avro(registry, "write", 1, 20, 40)
             broker.run(broker.process.kill_9())
             broker.run(broker.process.start())
-            avro(registry, "write", 2, 40, 60)
+            asyncio.run(write_orders(servers, registry))
         # A new registry knows only what the broker has stored.
         with running_registry(tmp_path / "second", servers) as registry:
             orders = [json.loads(line) for line in avro(registry, "read", 60)]
             orders.sort(key=lambda order: order["number"])
             assert spark_rows(servers, registry) == orders
+            assert asyncio.run(read_orders(servers, registry, 60)) == orders
     expected = [
         {"number": number, **{f"field{n}": str(number) for n in range(number // 20)}} for number in range(60)
     ]
     assert orders == expected
+
+
+async def write_orders(servers: str, registry: str) -> None:
+    """The last twenty orders, with two optional fields, by Tidelog's own client."""
+    optional = [{"name": f"field{n}", "type": ["null", "string"], "default": None} for n in range(2)]
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "int"}, *optional]}
+    serialize = await AvroSerializer.register(SchemaRegistry(registry), "avro-orders-value", schema)
+    async with Producer(bootstrap_servers=servers, value_serializer=serialize) as producer:
+        for number in range(40, 60):
+            order = {"number": number, "field0": str(number), "field1": str(number)}
+            await producer.send_and_wait("avro-orders", order)
+
+
+async def read_orders(servers: str, registry: str, count: int) -> list[Any]:
+    """So many orders, by Tidelog's own client, in their order."""
+    deserialize = AvroDeserializer(SchemaRegistry(registry))
+    async with Consumer(
+        "avro-orders",
+        bootstrap_servers=servers,
+        auto_offset_reset="earliest",
+        value_deserializer=deserialize,
+    ) as consumer:
+        read = [(await consumer.getone()).value for _ in range(count)]
+    return sorted(read, key=lambda order: int(order["number"]))
 
 
 def spark_rows(servers: str, registry: str) -> list[Any]:

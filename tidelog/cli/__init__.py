@@ -4,7 +4,8 @@
   `producers`, `quota`, `reassign`, `storage`, `topic`, `transaction`, `user`, `verify`, `bench`: the command,
   or the group of commands, of this name
 - `app`: the commands of `tidelog`, put together
-- `client_events`, `failures`, `tables`, `pace`, `record_format`: what commands print, and how
+- `client_events`, `failures`, `tables`, `pace`, `record_format`, `registered_values`: what commands print,
+  and how
 - `consume_options`, `command_config`, `options`: options of commands
 - `dump_indexes`, `dump_log`: `tidelog log dump` of each kind of file
 - `http_port`: how a command finds the HTTP port of a broker, and sends requests to it

@@ -22,6 +22,7 @@ from tidelog.cli.record_format import compile_format
 from tidelog.protocol.json_lines import format_line
 
 if TYPE_CHECKING:
+    from tidelog.cli.registered_values import RegisteredValues
     from tidelog.client import Consumer, ConsumerRecord, ShareRecord, TopicPartition
     from tidelog.wire.cluster_config import ClusterConfig
 
@@ -66,6 +67,8 @@ def consume(
     headers: consume_options.Headers = False,
     as_json: consume_options.AsJson = False,
     record_format: consume_options.Format = None,
+    schema_registry: consume_options.SchemaRegistry = None,
+    schema_registry_user: consume_options.SchemaRegistryUser = "",
     rate: Rate = None,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
@@ -81,7 +84,13 @@ def consume(
         # The group has these settings.
         chosen = {**start.options(), "--partition": bool(partitions), "--until-end": until_end}
         _refuse_beside("--share", {**chosen, "--group": group is not None})
-    printer = _Printer(_line(key_separator, headers, as_json, record_format), max_messages, Pace(rate))
+    registered = None
+    if schema_registry is not None:
+        from tidelog.cli.registered_values import RegisteredValues
+
+        registered = RegisteredValues(schema_registry, schema_registry_user)
+    line = _line(key_separator, headers, as_json, record_format)
+    printer = _Printer(line, max_messages, Pace(rate), registered)
 
     async def work() -> None:
         from tidelog.client import Consumer
@@ -117,11 +126,13 @@ def _line(
         return format_line
     if record_format is not None:
         _refuse_beside("--format", parts)
+        none = b""
     else:
+        none = b"null"
         key = "" if key_separator is None else "%k" + key_separator.replace("%", "%%")
         record_format = (r"%h\t" if headers else "") + key + r"%s\n"
     try:
-        return compile_format(record_format)
+        return compile_format(record_format, none)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--format") from None
 
@@ -142,14 +153,21 @@ class _Member:
 
 
 class _Printer:
-    """Writes records, `most` of them (None: all), at the pace wanted."""
+    """Writes records, `most` of them (None: all), at the pace wanted. `registered`: decodes them first."""
 
-    def __init__(self, line: Callable[[Any], bytes], most: int | None, pace: Pace) -> None:
+    def __init__(
+        self,
+        line: Callable[[Any], bytes],
+        most: int | None,
+        pace: Pace,
+        registered: RegisteredValues | None,
+    ) -> None:
         # Records that scroll over the same terminal are progress enough.
         self.progress = Progress("read", most, wanted=not sys.stdout.isatty())
         self._line = line
         self._most = most
         self._pace = pace
+        self._registered = registered
         self._done = 0
 
     def wants(self) -> int:
@@ -162,6 +180,8 @@ class _Printer:
             from asyncio import sleep
 
             await sleep(delay)
+        if self._registered is not None:
+            records = await self._registered.decode(records)
         sys.stdout.buffer.write(b"".join(map(self._line, records)))
         sys.stdout.buffer.flush()
         self._done += len(records)

@@ -64,6 +64,24 @@ UntilEnd: TypeAlias = Annotated[
 Headers: TypeAlias = Annotated[
     bool, typer.Option("--headers", help="Print NAME=VALUE,... and a tab before each record.")
 ]
+SchemaRegistry: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--schema-registry",
+        metavar="URL",
+        envvar="TIDELOG_SCHEMA_REGISTRY",
+        help="Print Avro and JSON values of this schema registry as JSON.",
+    ),
+]
+SchemaRegistryUser: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        envvar="TIDELOG_SCHEMA_REGISTRY_USER",
+        metavar="USER:PASSWORD",
+        help="User and password at the schema registry. Set the variable, so that others do not see it.",
+        show_default=False,
+    ),
+]
 AsJson: TypeAlias = Annotated[
     bool,
     typer.Option(

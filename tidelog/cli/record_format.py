@@ -2,8 +2,8 @@ r"""How `consume` prints a record: a format with kcat's symbols, compiled once.
 
 Owns the symbols. `%s` value, `%S` its length, `%k` key, `%K` its length (-1 for none), `%h` headers, `%t`
 topic, `%p` partition, `%o` offset, `%T` timestamp in milliseconds, `%%` a percent sign; `\n`, `\r`, `\t`,
-`\0`, `\\` and `\xNN` are the bytes they are elsewhere; any other backslash is itself. What is None is printed
-as `null`. Pure.
+`\0`, `\\` and `\xNN` are the bytes they are elsewhere; any other backslash is itself. Kcat prints nothing for
+a key or a value that is None. Pure.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from tidelog.client import ConsumerRecord
 
-Part: TypeAlias = "Callable[[Any], bytes]"
+Part: TypeAlias = "Callable[[Any], bytes | None]"
 
-_NONE = b"null"
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _TOKEN = re.compile(r"%(?P<symbol>.?)|\\x(?P<code>[0-9a-fA-F]{2})|\\(?P<escape>.?)|[^%\\]+", re.DOTALL)
 SYMBOLS: dict[str, Part] = {
-    "s": lambda record: _bytes(record.value),
+    "s": lambda record: record.value,
     "S": lambda record: _length(record.value),
-    "k": lambda record: _bytes(record.key),
+    "k": lambda record: record.key,
     "K": lambda record: _length(record.key),
-    "h": lambda record: b",".join(name.encode() + b"=" + _bytes(value) for name, value in record.headers),
+    "h": lambda record: b",".join(_header(name, value) for name, value in record.headers),
     "t": lambda record: record.topic.encode(),
     "p": lambda record: b"%d" % record.partition,
     "o": lambda record: b"%d" % record.offset,
@@ -34,10 +33,16 @@ SYMBOLS: dict[str, Part] = {
 }
 
 
-def compile_format(text: str) -> Callable[[ConsumerRecord], bytes]:
-    """What makes the bytes of a record. Raises ValueError for a symbol that does not exist."""
+def compile_format(text: str, none: bytes = b"") -> Callable[[ConsumerRecord], bytes]:
+    """What makes the bytes of a record. `none` stands for a key or a value that is None. Raises ValueError
+    for a symbol that does not exist."""
     parts = [_part(token) for token in _TOKEN.finditer(text)]
-    return lambda record: b"".join([part(record) for part in parts])
+
+    def line(record: ConsumerRecord) -> bytes:
+        made = (part(record) for part in parts)
+        return b"".join([none if each is None else each for each in made])
+
+    return line
 
 
 def _part(token: re.Match[str]) -> Part:
@@ -56,8 +61,8 @@ def _part(token: re.Match[str]) -> Part:
     return lambda _: literal
 
 
-def _bytes(data: bytes | None) -> bytes:
-    return _NONE if data is None else data
+def _header(name: str, value: bytes | None) -> bytes:
+    return name.encode() + b"=" + (b"null" if value is None else value)
 
 
 def _length(data: bytes | None) -> bytes:

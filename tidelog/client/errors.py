@@ -4,7 +4,7 @@ Invariants: `DeliveryUncertainError` is raised if and only if the client cannot 
 stored; every other `DeliveryError` means that they are not. Wrong arguments raise ValueError or TypeError.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.wire.errors import (
@@ -119,6 +119,19 @@ class RecordDeserializationError(ClientError, ValueError):
         self.topic = topic
         self.partition = partition
         self.offset = offset
+
+
+class DeserializerNotReadyError(ClientError):
+    """A deserializer raises it to be called again for the same record once `prepare` is done. So it can ask
+    another service without blocking the event loop. What `prepare` raises is raised as a
+    RecordDeserializationError."""
+
+    hint = "To deserialize outside a consumer, await its prepare() and call the deserializer again"
+    retriable = True
+
+    def __init__(self, missing: str, prepare: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(missing)
+        self.prepare = prepare
 
 
 class AcknowledgementError(ClientError):

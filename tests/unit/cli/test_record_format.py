@@ -24,7 +24,7 @@ class Record:
     [
         ("%t-%p@%o %T %k=%s", Record(), b"t-1@2 3 k=value"),
         ("%K %S %h", Record(), b"1 5 a=1,b=null"),
-        ("%K %S %k %s", Record(key=None, value=None), b"-1 -1 null null"),
+        ("%K %S %k %s", Record(key=None, value=None), b"-1 -1  "),
         (r"100%% \n\r\t\0\\\x7c\|\x", Record(), b"100% \n\r\t\0\\|\\|\\x"),
         ("é\n", Record(), "é\n".encode()),
         ("%s", Record(value=b"\xff"), b"\xff"),

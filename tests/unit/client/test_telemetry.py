@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.wire.scripted import Answer, Request, ScriptedBroker
 from tests.waiting import until
-from tidelog.broker.telemetry.metrics_data import Series, Value, decoded
+from tidelog.broker.telemetry.metrics_data import Series, Value, decoded, series
 from tidelog.client import Consumer, Producer, telemetry
 from tidelog.client.telemetry import encode
 from tidelog.protocol.compression import Compression
@@ -37,7 +37,7 @@ def subscription(*metrics: str, **more: object) -> Callable[[Request], Answer]:
 
 
 def pushed(request: Request) -> dict[Series, Value]:
-    return decoded(request.values.compression_type, request.values.metrics, MOST_BYTES)
+    return series(decoded(request.values.compression_type, request.values.metrics, MOST_BYTES))
 
 
 async def test_a_producer_pushes_what_is_asked_for_until_it_stops(
@@ -112,7 +112,7 @@ async def test_to_a_broker_that_adds_up_only_what_is_new_is_pushed(broker: Scrip
 def test_metrics_are_gauges_and_totals_monotonic_sums(codec: Compression) -> None:
     sent = encode({"a.rate": 1.5, "a.total": 2.0}, {"group_id": "g"}, is_delta=False, codec=codec)
     group = (("group", "g"),)
-    assert decoded(codec, sent, MOST_BYTES) == {
+    assert series(decoded(codec, sent, MOST_BYTES)) == {
         Series("a.rate", group): Value(1.5, False),
         Series("a.total", group): Value(2.0, True),
     }

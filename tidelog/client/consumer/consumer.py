@@ -24,13 +24,13 @@ from tidelog.client.arguments import function_or_none, read_limits, whole_number
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.client.consumer.assignment import Assignment
 from tidelog.client.consumer.config import RESET_TIMESTAMPS, ConsumerConfig, ConsumerSettings
-from tidelog.client.consumer.conversion import Deserializer, converted
+from tidelog.client.consumer.conversion import Deserializer, converted, prepared
 from tidelog.client.consumer.fetcher import Fetcher
 from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.consumer.permission_retries import PermissionRetries
 from tidelog.client.consumer.progress import Progress
 from tidelog.client.consumer.waiters import Done, Waiters
-from tidelog.client.errors import NoOffsetError
+from tidelog.client.errors import NoOffsetError, RecordDeserializationError
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.keywords import shows_settings, take_cluster
 from tidelog.client.metrics import ClientMetrics
@@ -397,11 +397,16 @@ class Consumer(Generic[KT, VT]):
                 self._assignment.raise_error(partitions, only_new=True)
             taken = self._assignment.take(1, partitions)
             self._on_read()
-            if taken is not None:
+            if taken is None:
+                await self._wait(partitions, None)
+                continue
+            try:
                 record = self._converted(*taken)[0]
-                self._progress.returned = record
-                return record
-            await self._wait(partitions, None)
+            except RecordDeserializationError as error:
+                await prepared(error)
+                continue
+            self._progress.returned = record
+            return record
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -422,11 +427,14 @@ class Consumer(Generic[KT, VT]):
                     left -= len(records)
                     if (earlier := found.setdefault(taken[0].key, records)) is not records:
                         earlier += records
-            except BaseException:
+            except BaseException as error:
                 # A deserializer raised. No record was returned, so the positions must not move.
                 for key, kept in found.items():
                     self._assignment.reader(key).seek(kept[0].offset)
-                raise
+                if not isinstance(error, RecordDeserializationError):
+                    raise
+                await prepared(error)
+                continue
             self._on_read()
             if found:
                 self._progress.returned = {key: kept[0].offset for key, kept in found.items()}

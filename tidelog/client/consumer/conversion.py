@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias, TypeVar
 
-from tidelog.client.errors import RecordDeserializationError
+from tidelog.client.errors import DeserializerNotReadyError, RecordDeserializationError
 from tidelog.client.types import ConsumerRecord, RecordColumns, TimestampType
 from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns, decode_plain_batches
 from tidelog.wire.metadata import TopicPartition
@@ -97,6 +97,18 @@ def converted(
             raise RecordDeserializationError(error, record.topic, record.partition, record.offset) from error
         done.append(record._replace(key=key, value=value))
     return done
+
+
+async def prepared(error: RecordDeserializationError) -> None:
+    """Return once the deserializer can be called again for the record. Raises `error` if that would not help,
+    RecordDeserializationError for what prevents it."""
+    cause = error.__cause__
+    if not isinstance(cause, DeserializerNotReadyError):
+        raise error
+    try:
+        await cause.prepare()
+    except Exception as failure:
+        raise RecordDeserializationError(failure, error.topic, error.partition, error.offset) from failure
 
 
 def _sizes(contents: Sequence[bytes | None]) -> Iterable[int]:

@@ -18,9 +18,9 @@ from typing import Any, Generic, Self, Unpack
 
 from tidelog.client.arguments import function_or_none, read_limits
 from tidelog.client.asked_apis import ASKED_APIS
-from tidelog.client.consumer.conversion import Deserializer, converted
+from tidelog.client.consumer.conversion import Deserializer, converted, prepared
 from tidelog.client.consumer.waiters import Waiters
-from tidelog.client.errors import RecordDeserializationError
+from tidelog.client.errors import DeserializerNotReadyError, RecordDeserializationError
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.keywords import shows_settings, take_cluster
 from tidelog.client.metrics import ClientMetrics
@@ -148,7 +148,7 @@ class ShareConsumer(Generic[KT, VT]):
         RecordDeserializationError, what ended the membership, ClientClosedError, ValueError (no topic).
         """
         while True:
-            if records := self._take(1):
+            if records := await self._take(1):
                 return records[0]
             await self._wait(None)
 
@@ -162,7 +162,7 @@ class ShareConsumer(Generic[KT, VT]):
         """
         seconds, most = read_limits(timeout_ms, max_records, self._config.max_poll_records)
         deadline = asyncio.get_running_loop().time() + seconds
-        while not (records := self._take(most)):
+        while not (records := await self._take(most)):
             if not await self._wait(deadline):
                 return {}
         found: dict[TopicPartition, list[ShareRecord[KT, VT]]] = {}
@@ -210,7 +210,7 @@ class ShareConsumer(Generic[KT, VT]):
             own["rebalance-total"] = self._group.membership.rebalances
         return self._cluster.metrics.snapshot(monotonic()) | own
 
-    def _take(self, limit: int) -> list[ShareRecord[KT, VT]]:
+    async def _take(self, limit: int) -> list[ShareRecord[KT, VT]]:
         """Up to `limit` records. Raises what is wrong if there are none."""
         fetcher = self._require_open()
         if self._subscription is None:
@@ -226,7 +226,11 @@ class ShareConsumer(Generic[KT, VT]):
             return []
         try:
             records: list[Any] = converted(taken, *self._deserializers)
-        except RecordDeserializationError:
+        except RecordDeserializationError as error:
+            if isinstance(error.__cause__, DeserializerNotReadyError):
+                fetcher.put_back(taken)
+                await prepared(error)
+                return await self._take(limit)
             taken[0].release()
             fetcher.put_back(taken[1:])
             raise

@@ -1,6 +1,5 @@
 """The records of a partition for people: found, decoded and shown in bounded steps.
 
-- `avro_values`: values in Confluent's wire format, decoded with the schemas of the configured registry
 - `filters`: which records a visitor looks for
 - `shown_values`: bytes as text, JSON, Avro or hexadecimal digits, cut to what a page can show
 - `stepwise_reading`: the records that a consumer may see, one bounded step of reading at a time

@@ -8,7 +8,9 @@ import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, TypedDict
+
+from tidelog.schemas.decoded_values import DecodedValue
 
 MOST_SHOWN_BYTES: Final = 1_024
 """Of one key or value in a list of records."""
@@ -45,15 +47,7 @@ class ShownBytes(TypedDict):
     """Why it could not be read as wanted; empty if it could."""
 
 
-class Decoded(NamedTuple):
-    """A value in the wire format of a schema registry."""
-
-    text: str
-    schema_id: int
-    format: Format = Format.AVRO
-
-
-Decode = Callable[[bytes], Decoded | None]
+Decode = Callable[[bytes], DecodedValue | None]
 """None for what is not in the wire format. Raises ValueError for what cannot be decoded."""
 
 
@@ -75,7 +69,8 @@ def shown(
     if wanted in (Format.AUTO, Format.AVRO):
         try:
             if (found := decode(data)) is not None:
-                return _shown(found.format, found.text, len(data), most_bytes, schema_id=found.schema_id)
+                form = Format(found.type.lower())
+                return _shown(form, found.text, len(data), most_bytes, schema_id=found.schema_id)
             if wanted is Format.AVRO:
                 problem = "expected byte 0 and a schema's id, and that console.schema.registry.url is set"
         except ValueError as error:

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple, Self, TypedDict
 
-from tidelog.broker.console.records.avro_values import AvroValues
 from tidelog.broker.console.records.filters import Filter
 from tidelog.broker.console.records.shown_values import (
     MOST_DETAIL_BYTES,
@@ -42,6 +41,8 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.json_lines import line_of
 from tidelog.protocol.records import Record, TimestampType
 from tidelog.protocol.types import NO_TIMESTAMP
+from tidelog.schemas.decoded_values import DecodedValues
+from tidelog.schemas.registry import SchemaRegistry
 
 MOST_PAGE_BYTES: Final = 2 << 20
 """Of the records of one answer, as they are stored."""
@@ -197,13 +198,8 @@ class Records:
         self.reader = StepwiseReader(None if tiering is None else tiering.fetches)
         """What reads logs for all visitors."""
         config = services.config
-        self._avro = (
-            AvroValues(
-                config.console_schema_registry_url, config.console_schema_registry_basic_auth_user_info
-            )
-            if config.console_schema_registry_url
-            else None
-        )
+        url, user = config.console_schema_registry_url, config.console_schema_registry_basic_auth_user_info
+        self._registered = DecodedValues(SchemaRegistry(url, user)) if url else None
         self._searches: dict[str, object] = {}
 
     async def page(
@@ -453,15 +449,15 @@ class Records:
         if not found:
             return []
         decode: Decode = not_decoded
-        if self._avro is not None:
+        if self._registered is not None:
             records = [each for each in found if isinstance(each, Record)]
             for form, values in (
                 (reading.key_format, [record.key for record in records]),
                 (reading.value_format, [record.value for record in records]),
             ):
                 if form in (Format.AUTO, Format.AVRO):
-                    await self._avro.fetch(values)
-            decode = self._avro.decode
+                    await self._registered.fetch(values)
+            decode = self._registered.decode
         return await self.reader.in_turn(_record_rows, found, reading, decode, most_bytes)
 
 

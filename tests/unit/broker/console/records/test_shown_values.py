@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.console.records.shown_values import Decoded, Format, indented, shown
+from tidelog.broker.console.records.shown_values import Format, indented, shown
+from tidelog.schemas.decoded_values import DecodedValue
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -64,10 +65,10 @@ def test_none_is_none_and_what_is_long_is_cut_and_has_its_size() -> None:
 
 
 def test_a_decoder_comes_first_and_its_failure_is_named() -> None:
-    def decode(data: bytes) -> Decoded | None:
+    def decode(data: bytes) -> DecodedValue | None:
         if data == b"\x00bad":
             raise ValueError("no such schema")
-        return Decoded('{"a": 1}', 7) if data.startswith(b"\x00") else None
+        return DecodedValue('{"a": 1}', 7, "AVRO") if data.startswith(b"\x00") else None
 
     good, bad, other = (shown(data, Format.AUTO, decode) for data in (b"\x00good", b"\x00bad", b"other"))
     assert good is not None

@@ -2,7 +2,7 @@
 told, also what no registry should."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from io import BytesIO
@@ -13,8 +13,10 @@ import pytest
 from aiohttp import web
 
 from tests.ports import free_address
-from tidelog.broker.console.records import avro_values
-from tidelog.broker.console.records.avro_values import AvroValues, schema_id
+from tests.unit.schemas.fake_registry import Registry, running_registry
+from tidelog.schemas import decoded_values
+from tidelog.schemas.decoded_values import DecodedValues
+from tidelog.schemas.registry import SchemaRegistry, schema_id
 
 ORDER = {
     "type": "record",
@@ -37,38 +39,10 @@ VALUE = {
 LIST = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 
 
-class Registry:
-    """A server that answers paths with what is in `answers`, and notes what it was asked."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, web.Response | Mapping[str, Any]] = {}
-        self.asked: list[tuple[str, str]] = []
-        self.url = ""
-
-    def has(self, number: int, schema: object, **more: object) -> None:
-        self.answers[f"/schemas/ids/{number}"] = {"schema": json.dumps(schema), **more}
-
-    async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append((request.path, request.headers.get("Authorization", "")))
-        answer = self.answers.get(request.rel_url.raw_path)
-        if isinstance(answer, web.Response):
-            return answer
-        return web.json_response(answer) if answer else web.json_response({"error_code": 40403}, status=404)
-
-
 @pytest.fixture
 async def registry() -> AsyncIterator[Registry]:
-    made = Registry()
-    application = web.Application()
-    application.router.add_get("/{path:.*}", made.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    made.url = f"http://{host}:{port}"
-    yield made
-    await runner.cleanup()
+    async with running_registry() as running:
+        yield running
 
 
 def wire(number: int, schema: Any, value: object) -> bytes:
@@ -78,7 +52,7 @@ def wire(number: int, schema: Any, value: object) -> bytes:
 
 
 async def decoded(registry: Registry, data: bytes) -> Any:
-    values = AvroValues(registry.url)
+    values = DecodedValues(SchemaRegistry(registry.url))
     await values.fetch([data])
     found = values.decode(data)
     assert found is not None
@@ -89,7 +63,7 @@ async def decoded(registry: Registry, data: bytes) -> Any:
 async def test_what_is_not_in_the_wire_format_is_not_decoded_and_asks_nobody(
     registry: Registry, data: bytes | None
 ) -> None:
-    values = AvroValues(registry.url)
+    values = DecodedValues(SchemaRegistry(registry.url))
     await values.fetch([data])
     assert schema_id(data) is None
     assert data is None or values.decode(data) is None
@@ -99,12 +73,12 @@ async def test_what_is_not_in_the_wire_format_is_not_decoded_and_asks_nobody(
 async def test_a_value_is_decoded_by_its_schema_which_is_asked_for_once(registry: Registry) -> None:
     registry.has(7, ORDER)
     data = wire(7, ORDER, VALUE)
-    values = AvroValues(registry.url + "/", "user:secret")
+    values = DecodedValues(SchemaRegistry(registry.url + "/", "user:secret"))
     await values.fetch([data, None, data])
     await values.fetch([data])
     found = values.decode(data)
     assert found is not None
-    assert (found.schema_id, found.format) == (7, "avro")
+    assert (found.schema_id, found.type) == (7, "AVRO")
     assert json.loads(found.text) == {
         "id": 7,
         "note": "<b>\u202e",
@@ -132,11 +106,11 @@ async def test_a_schema_may_refer_to_others(registry: Registry) -> None:
 
 async def test_a_value_of_a_json_schema_is_json(registry: Registry) -> None:
     registry.has(3, {"type": "object"}, schemaType="JSON")
-    values, data = AvroValues(registry.url), b'\0\0\0\0\3{"a": 1}'
+    values, data = DecodedValues(SchemaRegistry(registry.url)), b'\0\0\0\0\3{"a": 1}'
     await values.fetch([data])
     found = values.decode(data)
     assert found is not None
-    assert (found.text, found.format, found.schema_id) == ('{"a": 1}', "json", 3)
+    assert (found.text, found.type, found.schema_id) == ('{"a": 1}', "JSON", 3)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +139,7 @@ async def test_a_schema_that_cannot_be_had_is_a_problem_that_is_remembered(
 ) -> None:
     if answer is not None:
         registry.answers["/schemas/ids/9"] = answer
-    values, data = AvroValues(registry.url), b"\0\0\0\0\x09x"
+    values, data = DecodedValues(SchemaRegistry(registry.url)), b"\0\0\0\0\x09x"
     await values.fetch([data])
     await values.fetch([data])
     assert [path for path, _ in registry.asked] == ["/schemas/ids/9"]
@@ -176,16 +150,16 @@ async def test_a_schema_that_cannot_be_had_is_a_problem_that_is_remembered(
 async def test_a_registry_that_is_not_there_is_a_problem_that_is_asked_again_later(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(avro_values, "_ASK_AGAIN_SECONDS", -1.0)
+    monkeypatch.setattr(decoded_values, "_ASK_AGAIN_SECONDS", -1.0)
     data = wire(7, ORDER, VALUE)
-    values = AvroValues(registry.url)
+    values = DecodedValues(SchemaRegistry(registry.url))
     await values.fetch([data])
     with pytest.raises(ValueError, match="answers 404"):
         values.decode(data)
     registry.has(7, ORDER)
     await values.fetch([data])
     assert values.decode(data) is not None
-    absent = AvroValues(f"http://{free_address()}")
+    absent = DecodedValues(SchemaRegistry(f"http://{free_address()}"))
     await absent.fetch([data])
     with pytest.raises(ValueError, match="the schema registry does not answer"):
         absent.decode(data)
@@ -215,11 +189,11 @@ async def test_hostile_data_is_a_problem_and_nothing_worse(
 async def test_only_so_many_schemas_are_kept_and_asked_for_at_once(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(avro_values, "_MOST_SCHEMAS", 2)
-    monkeypatch.setattr(avro_values, "_MOST_AT_ONCE", 3)
+    monkeypatch.setattr(decoded_values, "_MOST_SCHEMAS", 2)
+    monkeypatch.setattr(decoded_values, "MOST_AT_ONCE", 3)
     for number in range(5):
         registry.has(number, "long")
-    values = AvroValues(registry.url)
+    values = DecodedValues(SchemaRegistry(registry.url))
     every = [wire(number, "long", number) for number in range(5)]
     await values.fetch(every)
     assert len(registry.asked) == 3

@@ -1,0 +1,32 @@
+"""Serializers and deserializers for keys and values: text, JSON, Avro and Protobuf.
+
+    Producer(value_serializer=JsonSerializer())
+    Consumer("orders", value_deserializer=JsonDeserializer(Order))
+
+Each deserializer gives None for None. With a `SchemaRegistry` values name their schema, in the format of
+Confluent's serializers.
+
+- `avro`: Avro with a schema registry
+- `json_values`: JSON of plain values, dataclasses, msgspec's structs and pydantic's models
+- `protobuf`: Protobuf with a schema registry
+- `text`: strings
+"""
+
+from tidelog.schemas.registry import RegistryError, SchemaRegistry
+from tidelog.serializers.avro import AvroDeserializer, AvroSerializer
+from tidelog.serializers.json_values import JsonDeserializer, JsonSerializer
+from tidelog.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer
+from tidelog.serializers.text import deserialize_text, serialize_text
+
+__all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
+    "JsonDeserializer",
+    "JsonSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
+    "RegistryError",
+    "SchemaRegistry",
+    "deserialize_text",
+    "serialize_text",
+]
