@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tidelog.broker.storage.integrity import is_reserved
 from tidelog.cli.tables import format_timestamp
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
@@ -20,7 +21,6 @@ from tidelog.protocol.records import (
     read_batch_header,
     read_magic,
 )
-from tidelog.protocol.types import Buffer
 
 
 def dump(path: Path, *, with_records: bool) -> bool:
@@ -58,10 +58,13 @@ def _dump(data: memoryview, with_records: bool) -> bool:
     return not damaged
 
 
-def _walk(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch with its position. Unlike `iter_batches` a tail cut short raises ProtocolError as well."""
-    position = 0
-    while position < len(data):
+def _walk(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Each batch with its position. Unlike `iter_batches` a tail cut short raises ProtocolError as well.
+
+    What was reserved for later batches is no batch.
+    """
+    position, piece = 0, lambda at, size: data[at : at + size]
+    while position < len(data) and not is_reserved(position, len(data), piece):
         header = read_batch_header(data, position)
         if (magic := read_magic(data, position)) != 2:
             raise ProtocolError(f"batch at byte {position}: expected magic 2, got {magic}")

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from crc32c import crc32c
 
 from tidelog.broker.storage.disk import Disk
-from tidelog.broker.storage.integrity import may_follow
+from tidelog.broker.storage.integrity import is_reserved, may_follow
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
@@ -52,6 +52,10 @@ class FileReader:
             self._chunk = self._disk.read(self._fd, CHUNK_BYTES, position)
             self._chunk_at, start = position, 0
         return self._chunk[start : start + size]
+
+    def is_reserved_from(self, position: int) -> bool:
+        """Whether batches end there, in a file that a crash left longer."""
+        return is_reserved(position, self.size, self.at)
 
     def entries(self, entry: Struct) -> Iterator[tuple[int, tuple[int, int]]]:
         """(position, fields) of each whole entry."""

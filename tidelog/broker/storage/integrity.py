@@ -7,6 +7,8 @@ log was cleaned. The CRC does not cover the leader epoch: a start sees only one 
 Pure.
 """
 
+from collections.abc import Callable
+
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import (
     BATCH_HEADER_SIZE,
@@ -15,6 +17,10 @@ from tidelog.protocol.records import (
     batch_crc_is_valid,
     read_batch_header,
 )
+from tidelog.protocol.types import Buffer
+
+RESERVED_BYTES = 1 << 20
+"""Where `preallocate` is set, the file of a growing segment ends at a multiple of it."""
 
 
 class CorruptSegmentError(OSError):
@@ -22,6 +28,22 @@ class CorruptSegmentError(OSError):
 
     An OSError, because for readers of the log it is a disk failure like others.
     """
+
+
+def is_reserved(position: int, end: int, read: Callable[[int, int], Buffer]) -> bool:
+    """Whether what lies between a position and the end of a file was reserved for later batches: all of it is
+    zeros, up to a multiple of `RESERVED_BYTES`. Other zeros are damage, or were never durable.
+
+    `read` gives so many bytes at a position.
+    """
+    if end % RESERVED_BYTES:
+        return False
+    size = BATCH_HEADER_SIZE
+    while position < end:
+        if bytes(read(position, min(size, end - position))).strip(b"\0"):
+            return False
+        position, size = position + size, RESERVED_BYTES
+    return True
 
 
 def may_follow(base_offset: int, end_offset: int, cleaned_offset: int) -> bool:

@@ -2,8 +2,9 @@
 
 Owns the positions of batches in the file.
 
-Invariants: batches are whole and contiguous from position 0 to `size_bytes`; their offsets are contiguous
-too, except for the gaps that `CleanedOffset` allows; only the last segment of a log grows. Batches that this
+Invariants: batches are whole and contiguous from position 0 to `size_bytes`, where the file ends, or after
+which it holds only zeros (`reserve`); the batches' offsets are contiguous too, except for the gaps that
+`CleanedOffset` allows; only the last segment of a log grows. Batches that this
 process has neither written nor read are checked before a reader gets them, so bytes that a disk changed are
 not served. The leader epoch alone cannot be checked: the CRC does not cover it, and no other place has it.
 
@@ -21,7 +22,7 @@ from zlib import crc32
 from tidelog.broker.storage.cleaned_offset import CleanedOffset
 from tidelog.broker.storage.disk import Disk, OpenFile
 from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
-from tidelog.broker.storage.integrity import CorruptSegmentError
+from tidelog.broker.storage.integrity import RESERVED_BYTES, CorruptSegmentError, is_reserved
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.segment_reader import SegmentReader
 from tidelog.broker.storage.transaction_index import TRANSACTION_INDEX_SUFFIX, TransactionIndex
@@ -75,6 +76,9 @@ class LocalSegment(SegmentReader):
         self._has_untimed: bool | None = None
         """Whether a batch has no timestamps; None until that was looked up."""
         self.bytes_since_index = 0
+        self._reserved_end = 0
+        self.has_shrunk = False
+        """Its file was made shorter, which may not be durable."""
         self.path = folder / f"{base_offset:020d}{LOG_SUFFIX}"
         self._disk = disk
         self._cleaned = cleaned
@@ -134,6 +138,31 @@ class LocalSegment(SegmentReader):
         """This segment's part of segment.jitter.ms: as good as random, and the same after a restart."""
         return crc32(bytes(self.path)) % min(config.segment_jitter_ms, config.segment_ms)
 
+    def reserve(self, size: int) -> None:
+        """Make the file longer than the next `size` bytes, by zeros that take no space on the disk.
+
+        On most file systems with a journal, a sync of small appends then stores no new length: a third of
+        its time. Source: Kafka's FileRecords.open with `preallocate`, which reserves a whole segment.
+        """
+        end = self.tail[0] + size
+        if end > self._reserved_end:
+            reserved_end = (end // RESERVED_BYTES + 1) * RESERVED_BYTES
+            with suppress(OSError):  # Whether there is space for the batch, its write shows.
+                self._disk.truncate(self.log.fd, reserved_end)
+                self._reserved_end = reserved_end
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether zeros follow the last batch."""
+        return self._reserved_end > self.size_bytes
+
+    def release(self) -> None:
+        """End the file after its last batch; the time of the last write stays. Raises OSError."""
+        if self.is_reserved:
+            written_ms = self.written_ms
+            self.cut_back()
+            self._disk.set_modified_ms(self.path, written_ms)
+
     def append(
         self, buffers: Sequence[Buffer], size: int, header: BatchHeader, last_offset: int, index_interval: int
     ) -> None:
@@ -171,6 +200,8 @@ class LocalSegment(SegmentReader):
             total += size
         if not position or not self.takes(total, latest, end_offset - 1, config, now_ms, len(headers)):
             return 0
+        if config.preallocate:
+            self.reserve(total)
         disk, fd = self._disk, self.log.fd
         written = disk.writev(fd, buffers, position)
         if written != total:
@@ -241,6 +272,7 @@ class LocalSegment(SegmentReader):
     def seal(self) -> None:
         """The segment stops growing: its indexes are written out and leave memory. Raises OSError; then it
         continues as before."""
+        self.release()
         self.index_time()
         for index in self.indexes:
             index.write_out_whole()
@@ -275,8 +307,13 @@ class LocalSegment(SegmentReader):
         return self._has_noted_untimed or bool(self._has_untimed)
 
     def cut_back(self) -> None:
-        """Cut off what comes after the last batch: the bytes of a write that failed. Raises OSError."""
+        """Cut off what comes after the last batch: zeros, or what a failed write left. Raises OSError."""
         self._disk.truncate(self.log.fd, self.size_bytes)
+        self._reserved_end, self.has_shrunk = 0, True
+
+    def is_reserved_from(self, position: int) -> bool:
+        """Whether batches end there, in a file that a crash left longer. Raises OSError."""
+        return is_reserved(position, self._disk.size(self.log.fd), self.read_bytes)
 
     def read_bytes(self, position: int, size: int, *, nowait: bool = False) -> memoryview:
         if not self.log.acquire():
@@ -401,6 +438,8 @@ class LocalSegment(SegmentReader):
         return True
 
     def close(self) -> None:
+        with suppress(OSError):  # The next start does it.
+            self.release()
         self.log.close()
         for index in self.indexes:
             index.close()

@@ -72,6 +72,8 @@ class LogSegments:
         rolled = not segment.takes(size, max_timestamp, last_offset, config, now_ms)
         if rolled:
             segment = self.roll(now_ms)
+        if config.preallocate:
+            segment.reserve(size)
         segment.append(buffers, size, header, last_offset, config.index_interval_bytes)
         return rolled
 
@@ -139,6 +141,8 @@ class LogSegments:
                     file = index.acquire() if index.count or index is not segment.transaction_index else None
                     if file is not None:
                         work.indexes.append((index, file, *index.pending()))
+                if segment.has_shrunk and segment.log.acquire():
+                    work.logs.append(segment.log)
         except OSError:
             work.release()
             raise
@@ -194,9 +198,13 @@ class LogSegments:
         self.has_new_names = False
 
     def sync_indexes(self, from_offset: int) -> None:
-        """Make indexes durable where they reach beyond `from_offset`, their names apart. Raises OSError."""
+        """Make indexes durable where they reach beyond `from_offset`, their names apart, and the sizes of
+        their logs. Raises OSError."""
         self.active.index_time()
+        self.active.release()
         for segment in self._reaching(from_offset):
+            if segment.has_shrunk:
+                self._disk.fdatasync(segment.log.fd)
             for index in segment.indexes:
                 index.write_out()
                 index.sync()

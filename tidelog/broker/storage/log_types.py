@@ -175,6 +175,8 @@ class CheckpointWork:
     disk: Disk
     folder: Path
     indexes: list[tuple[IndexFile[Any], OpenFile, bytes, int]] = field(default_factory=list)
+    logs: list[OpenFile] = field(default_factory=list)
+    """Segments that were made shorter: what lies before the recovery point ends after its last batch."""
     sealed: Sequence[Any] = ()
     """The segments among them that do not grow any more."""
     snapshot: FrozenTable | None = None
@@ -188,8 +190,8 @@ class CheckpointWork:
     """An index could not be written to a full disk. No sync has failed: the next checkpoint may do it."""
 
     def release(self) -> None:
-        """Release the files of the indexes."""
-        for _, file, _, _ in self.indexes:
+        """Release the files."""
+        for file in (*self.logs, *(file for _, file, _, _ in self.indexes)):
             file.release()
 
     def attempt(self) -> OSError | None:
@@ -203,6 +205,8 @@ class CheckpointWork:
     def run(self) -> None:
         """In any thread. Raises OSError: the recovery point then stays, nothing else is lost."""
         try:
+            for log in self.logs:
+                self.disk.fdatasync(log.fd)
             for _, file, data, position in self.indexes:
                 if data:
                     self._write(file, data, position)

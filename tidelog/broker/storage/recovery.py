@@ -3,7 +3,8 @@
 Up to the recovery point (in the whole log after a clean shutdown) files and indexes were durable, so they are
 trusted. Only the end of each file is checked, by the headers after the last index entry. Beyond the recovery
 point every batch is read: header, CRC, offset. The log ends before the first wrong batch. What follows that
-batch is cut off or deleted.
+batch is cut off or deleted. What was reserved for later batches (`preallocate`) is cut
+off too, and is no damage.
 
 A file below the recovery point that is missing, empty or cut short was lost after it was durable. What
 follows it is still good: it stays, and the log has a hole (see `holes`).
@@ -392,6 +393,9 @@ class Recovery:
             at_offset = header.last_offset + 1
             self.report.scanned_bytes += len(view)
         again.write()
+        if problem and at_offset >= self._trusted and segment.is_reserved_from(position):
+            segment.cut_back()
+            problem, is_gap = "", False
         return _Scan(position, at_offset, problem, is_gap)
 
     def _problem(self, header: BatchHeader, view: memoryview, expected_offset: int) -> str:

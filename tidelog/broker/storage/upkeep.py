@@ -144,6 +144,7 @@ class Upkeep:
             and self.recovery_point == self._segments.flushed_end_offset == end_offset
             and not self._segments.has_new_names
             and self._segments.active.has_whole_indexes
+            and not self._segments.active.is_reserved
             and not epochs.is_dirty
             and not self._snapshot_lags(end_offset)
         )

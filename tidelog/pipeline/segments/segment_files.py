@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from tidelog.broker.storage.integrity import RESERVED_BYTES
 from tidelog.pipeline.arrow.batches import batch_positions
 from tidelog.pipeline.arrow.vectors import Integers
 from tidelog.protocol.errors import ProtocolError
@@ -65,7 +66,8 @@ class SegmentFile:
         os.close(self._file)
 
     def walk(self, position: int = 0) -> Iterator[Batch]:
-        """Each batch from the one at `position` on, by its header; a truncated tail ends the iteration.
+        """Each batch from the one at `position` on, by its header; a truncated tail, or what
+        was reserved for later batches, ends the iteration.
 
         Raises ProtocolError for a header that cannot be.
         """
@@ -149,6 +151,8 @@ class SegmentFile:
         if at < 0 or at + BATCH_HEADER_SIZE > len(self._window):
             self._window, self._window_at, at = os.pread(self._file, _WALK_BYTES, position), position, 0
         if len(self._window) - at < BATCH_HEADER_SIZE:
+            return None
+        if not self.size_bytes % RESERVED_BYTES and not any(self._window[at : at + BATCH_HEADER_SIZE]):
             return None
         header = read_batch_header(self._window, at)
         if header.magic != CURRENT_MAGIC:

@@ -49,6 +49,8 @@ class PowerDisk(Disk):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         for start, end in dirty:
             self._reach(path, start, end)
+        held = self._platters[path]
+        held.extend(bytes(max(0, os.fstat(fd).st_size - len(held))))
 
     def _reach(self, path: Path, start: int, end: int) -> None:
         """These bytes of the page cache get to the platters."""

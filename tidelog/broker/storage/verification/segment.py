@@ -115,7 +115,7 @@ class SegmentCheck:
 
     def _walk(self, reader: FileReader, walk: Walk) -> None:
         position = 0
-        while position < reader.size:
+        while position < reader.size and not self._is_end(reader, position, walk):
             found = batch_at(reader, position)
             if isinstance(found, FoundBatch):
                 following = self._batch(reader, found, walk)
@@ -131,6 +131,12 @@ class SegmentCheck:
         if self._times is not None:
             is_complete = self._place.is_closed
             self._times.finish(walk.next_offset, self._largest_timestamp, is_complete=is_complete)
+
+    def _is_end(self, reader: FileReader, position: int, walk: Walk) -> bool:
+        """Whether batches end there, and the rest was reserved for later ones."""
+        place = self._place
+        expected = place.trusted if place.covered_to is None else place.covered_to
+        return not place.is_closed and walk.next_offset >= expected and reader.is_reserved_from(position)
 
     def _batch(self, reader: FileReader, batch: FoundBatch, walk: Walk) -> int | None:
         """Check a batch and add it to `walk`; returns where the next one begins, None if that is unknown."""

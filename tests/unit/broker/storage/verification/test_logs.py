@@ -12,6 +12,7 @@ from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.file_reader import CHUNK_BYTES
+from tidelog.broker.storage.integrity import RESERVED_BYTES
 
 
 def test_a_sound_folder_gives_no_finding(folder: Folder) -> None:
@@ -238,3 +239,18 @@ def test_a_large_batch_is_read_in_pieces(tmp_path: Path) -> None:
     assert isinstance(folder.disk, Measured)
     assert folder.disk.largest == CHUNK_BYTES
     assert folder.totals.log_bytes > 3 * CHUNK_BYTES
+
+
+def test_what_a_killed_broker_had_reserved_is_no_damage(folder: Folder) -> None:
+    folder.crash(same_boot=True)
+    log = folder.last_log
+    log.write_bytes(log.read_bytes().ljust(RESERVED_BYTES, b"\0"))
+    assert folder.lines() == []
+    log.write_bytes(log.read_bytes() + b"\0")
+    has(folder, rf"damage t-0/{log.name} at byte \d+: .* nothing says where the next batch begins, .*")
+
+
+def test_what_was_reserved_in_a_closed_file_is_damage(folder: Folder) -> None:
+    log = folder.last_log
+    log.write_bytes(log.read_bytes().ljust(RESERVED_BYTES, b"\0"))
+    has(folder, rf"damage t-0/{log.name} at byte \d+: .* nothing says where the next batch begins, .*")
