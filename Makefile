@@ -97,7 +97,7 @@ clients: $(STAMP) ## run other projects' clients and frameworks, and record coun
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
-		tests/container/cluster.py tests/container/places.py tests/container/charts.py
+		tests/container/cluster.py tests/container/places.py tests/container/in_tests.py tests/container/charts.py
 
 manifests: ## render deploy/kubernetes from the chart with HELM (helm)
 	@sum=$$(find deploy/helm/tidelog -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -c 1-64); \
