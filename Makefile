@@ -119,7 +119,8 @@ bench: $(STAMP) ## compare speed with other brokers and clients
 screenshots: $(STAMP) ## take the pictures of the console in docs/images again, of the demo's flights in a Chromium
 	@$(BIN)/python -m tests.console.screenshots
 
-docs: $(STAMP) ## build the site of docs/ into build/docs; a broken link fails
+docs: $(STAMP) ## renew the tables in docs/ that come from the code, and build the site into build/docs; a broken link fails
+	@$(BIN)/python -m docs.tables
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"
 
 format: $(STAMP) ## format the code
