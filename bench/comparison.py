@@ -2,13 +2,14 @@
 
 Owns the order of a comparison. All servers run from its beginning to its end. Within a round each case runs
 on one server after the other, and in the next round in the reverse order, so that what disturbs the machine
-disturbs all alike. Each turn has a topic of its own, on a disk with nothing left to write; the topic is
-deleted afterwards. Tidelog must have stored every acknowledged record, otherwise the bench ends.
+disturbs all alike. Rounds count once all servers are warm: the processor time per record of three turns in a
+row differs by less than 5 %. Each turn has a topic of its own, on a disk with nothing left to write; the
+topic is deleted afterwards. Tidelog must have stored every acknowledged record, otherwise the bench ends.
 """
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ from bench.wire import TOPIC, Wire, WireError
 
 FAILURES = (TargetError, LoadError, WireError, OSError)
 """Errors after which one server is absent and the bench continues."""
+_WARM_TURNS = 3
+_WARM_RATIO = 1.05
 _numbers = itertools.count()
 
 
@@ -30,6 +33,8 @@ class Run:
     folder: Path
     rounds: int
     seconds: float
+    most_warm_up_turns: int = 15
+    """After so many a server counts as it is, and a note says so."""
 
 
 @dataclass(frozen=True)
@@ -113,31 +118,77 @@ def _started(stack: ExitStack, results: Results, make: type[Server], folder: Pat
 
 def _compare(results: Results, case: Case, servers: list[Server], run: Run) -> None:
     present = list(servers)
-    for number in range(run.rounds + 1):
-        for server in present[::-1] if number % 2 else present[:]:
-            try:
-                outcome = _turn(results, case, server, run.seconds if number else server.warm_up_s, number)
-            except FAILURES as error:
-                if server.name == SUBJECT:
-                    raise
-                present.remove(server)
-                results.note(f"{server.name} is absent from {case.title}: {error}")
-                continue
-            for measure in case.measures if number else ():
+    if case.fill:
+        present = _each(results, case, present, lambda server: _fill(case, server))
+    present = _each(results, case, present, lambda server: _warm_up(results, case, server, run))
+    for number in range(run.rounds):
+
+        def measured(server: Server) -> None:
+            outcome = _turn(results, case, server, run.seconds)
+            for place, measure in enumerate(case.measures):
                 row = results.row(case.title, measure.name, measure.unit, measure.requirements)
-                row.add(server.name, measure.of(outcome), outcome.others_share)
+                processors = None if place else outcome.processors
+                row.add(server.name, measure.of(outcome), outcome.others_share, processors)
+
+        present = _each(results, case, present[::-1] if number else present, measured)
 
 
-def _turn(results: Results, case: Case, server: Server, seconds: float, number: int) -> Outcome:
+def _each(
+    results: Results, case: Case, servers: Sequence[Server], do: Callable[[Server], None]
+) -> list[Server]:
+    """Do it with each server; those that did not fail. Raises FAILURES of Tidelog."""
+    left = []
+    for server in servers:
+        try:
+            do(server)
+        except FAILURES as error:
+            if server.name == SUBJECT:
+                raise
+            results.note(f"{server.name} is absent from {case.title}: {error}")
+        else:
+            left.append(server)
+    return left
+
+
+def _warm_up(results: Results, case: Case, server: Server, run: Run) -> None:
+    """Turns that do not count, until the server is warm."""
+    taken: list[float] = []
+    while not is_warm(taken):
+        if len(taken) == run.most_warm_up_turns:
+            last = ", ".join(f"{each:.3g}" for each in taken[-_WARM_TURNS:])
+            results.note(
+                f"{server.name} was not warm in {case.title} after {len(taken)} turns, the last three took"
+                f" {last} µs of its processor"
+            )
+            return
+        taken.append(_cpu_us(_turn(results, case, server, run.seconds)))
+
+
+def is_warm(taken: Sequence[float]) -> bool:
+    """Whether the last three turns, by processor time per record, differ by less than 5 %."""
+    last = taken[-_WARM_TURNS:]
+    return len(last) == _WARM_TURNS and max(last) <= min(last) * _WARM_RATIO
+
+
+def _filled_topic(case: Case) -> str:
+    return f"{TOPIC}-{'-'.join(map(str, case.fill.values()))}"
+
+
+def _fill(case: Case, server: Server) -> None:
+    """Make the topic of the case, unless an earlier case did."""
+    topic = _filled_topic(case)
+    with Wire(server.port) as wire:
+        wire.create_topic(topic, replicas=server.replicas)
+        is_filled = wire.end_offset(topic) > 0
+    if not is_filled:
+        run_load(server, "raw_load", topic=topic, **case.fill)
+
+
+def _turn(results: Results, case: Case, server: Server, seconds: float) -> Outcome:
     options = {**case.options, **({"seconds": seconds} if case.is_timed else {})}
     partitions = int(str(options.get("partitions", 1)))
     if case.fill:
-        topic = f"{TOPIC}-{'-'.join(map(str, case.fill.values()))}"
-        if not number:
-            with Wire(server.port) as wire:
-                wire.create_topic(topic, replicas=server.replicas)
-            run_load(server, "raw_load", topic=topic, **case.fill)
-        return run_load(server, case.load, topic=topic, **options)
+        return run_load(server, case.load, topic=_filled_topic(case), **options)
     with new_topic(server, partitions) as topic:
         outcome = run_load(server, case.load, topic=topic, **options)
         with Wire(server.port) as wire:

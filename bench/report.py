@@ -4,7 +4,7 @@ Owns only how results look.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from rich.table import Table
 
 from bench.results import SUBJECT, Results, Row
 
+RATIO = "{:.2f}".format
 _VERDICTS = {None: "", True: "[green]yes[/]", False: "[bold red]NOT HELD[/]"}
 
 
@@ -22,8 +23,10 @@ def show(results: Results, console: Console) -> None:
     table = Table(title=results.title)
     for name in ("scenario", "measure", "unit"):
         table.add_column(name, no_wrap=True)
-    for name in (SUBJECT, *results.peers, *(f"× {name}" for name in results.peers), "others' CPU"):
-        table.add_column(name, justify="right")
+    for name in (SUBJECT, *results.peers, *(f"× {name}" for name in results.peers)):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("limit")
+    table.add_column("others' CPU", justify="right")
     table.add_column("required", no_wrap=True)
     table.add_column("held")
     scenario = ""
@@ -47,17 +50,28 @@ def show(results: Results, console: Console) -> None:
 
 
 def _cells(row: Row, peers: Sequence[str]) -> list[str]:
-    ratios = [row.ratio(name) for name in peers]
+    limits = {name: row.limit(name) for name in (SUBJECT, *peers) if row.limit(name)}
     others = f"{max(map(row.busy, row.values)):.0%}" if row.others else ""
     return [
         row.measure,
         row.unit,
-        *(number(row.middle(name)) for name in (SUBJECT, *peers)),
-        *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+        *(middle_and_range(row.middle(name), row.range(name)) for name in (SUBJECT, *peers)),
+        *(middle_and_range(row.ratio(name), row.ratio_range(name), RATIO) for name in peers),
+        "\n".join(f"{name}: {limit}" for name, limit in limits.items()),
         others if row.is_quiet else f"[bold red]{others} busy[/]",
         "\n".join(requirement.describe(row.unit) for requirement in row.requirements),
         _VERDICTS[row.verdict],
     ]
+
+
+def middle_and_range(
+    middle: float | None, ends: tuple[float, float] | None, show: Callable[[float], str] | None = None
+) -> str:
+    """As "median (least to largest)", each as `show` shows it, by default as a `number`."""
+    if middle is None or ends is None:
+        return "–"
+    shown, least, largest = map(show or number, (middle, *ends))
+    return shown if least == largest else f"{shown} ({least} to {largest})"
 
 
 def number(value: float | None) -> str:
@@ -67,12 +81,17 @@ def number(value: float | None) -> str:
 
 
 def write(tables: Mapping[str, Results], path: Path, about: Mapping[str, object]) -> None:
-    """All values of all rounds of all tables by the scenario's name, as JSON, and what they are `about`."""
+    """All values of all rounds of all tables by the scenario's name, as JSON, and what they are `about`.
+
+    Tables of other names stay in the file.
+    """
+    about = {"measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **about}
+    before = json.loads(path.read_text())["tables"] if path.exists() else {}
     content = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **about,
-        "tables": {
+        "tables": before
+        | {
             name: {
+                **about,
                 "title": results.title,
                 "notes": results.notes,
                 "rows": [

@@ -13,6 +13,8 @@ from statistics import median
 SUBJECT = "tidelog"
 REFERENCE = "reference"
 """The name of what a row is compared with, if that is not another program."""
+_BUSY = 0.85
+"""Who keeps so many processors busy cannot do more with one thread."""
 QUIET_SHARE = 0.1
 """If other programs take more of the processors than this, a measurement is not reliable."""
 
@@ -44,12 +46,22 @@ class Row:
     requirements: tuple[Requirement, ...] = ()
     values: dict[str, list[float]] = field(default_factory=dict)
     others: dict[str, list[float]] = field(default_factory=dict)
+    processors: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """How many processors the server and the client kept busy."""
 
-    def add(self, target: str, value: float, others: float | None = None) -> None:
+    def add(
+        self,
+        target: str,
+        value: float,
+        others: float | None = None,
+        processors: tuple[float, float] | None = None,
+    ) -> None:
         """One more round's value; `others` is the part of the processors that other programs used."""
         self.values.setdefault(target, []).append(value)
         if others is not None:
             self.others.setdefault(target, []).append(others)
+        if processors is not None:
+            self.processors.setdefault(target, []).append(processors)
 
     def middle(self, target: str) -> float | None:
         values = self.values.get(target)
@@ -58,8 +70,37 @@ class Row:
     def ratio(self, against: str, of: str = SUBJECT) -> float | None:
         """The median of one target's values over another's; None when one of them was not measured, or the
         other's is 0, which is less than the clock shows."""
+        ratios = self._ratios(against, of)
+        return median(ratios) if ratios else None
+
+    def ratio_range(self, against: str, of: str = SUBJECT) -> tuple[float, float] | None:
+        """The least and the largest of what `ratio` is the median of."""
+        ratios = self._ratios(against, of)
+        return (min(ratios), max(ratios)) if ratios else None
+
+    def _ratios(self, against: str, of: str) -> list[float]:
         mine, other = self.values.get(of), self.values.get(against)
-        return median(map(truediv, mine, other)) if mine and other and all(other) else None
+        return list(map(truediv, mine, other)) if mine and other and all(other) else []
+
+    def range(self, target: str) -> tuple[float, float] | None:
+        """The least and the largest value."""
+        values = self.values.get(target)
+        return (min(values), max(values)) if values else None
+
+    def limit(self, target: str) -> str:
+        """What keeps a rate from being higher, by the processors that were busy in the middle round; empty
+        where that was not measured."""
+        busy = self.processors.get(target)
+        if not busy:
+            return ""
+        server, client = (median(each) for each in zip(*busy, strict=True))
+        is_server, is_client = server >= _BUSY, client >= _BUSY
+        return {
+            (True, False): "broker",
+            (False, True): "client",
+            (True, True): "broker and client",
+            (False, False): "waiting",
+        }[is_server, is_client]
 
     def busy(self, target: str) -> float:
         """The part of the processors that others used in the middle round; 0 if it was not measured."""

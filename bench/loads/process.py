@@ -32,6 +32,12 @@ class Outcome:
     others_share: float
 
     @property
+    def processors(self) -> tuple[float, float]:
+        """How many processors the server and the load kept busy while it ran."""
+        seconds = float(self.numbers["run_seconds"])
+        return self.server_cpu_s / seconds, float(self.numbers["run_cpu_seconds"]) / seconds
+
+    @property
     def server_cpu_s(self) -> float:
         return sum(self.cpu_s.values())
 

@@ -1,6 +1,6 @@
 """Tidelog beside Apache Kafka and Tansu, with clients that are not ours, and what is required."""
 
-from bench.comparison import Case, Comparison, speed
+from bench.comparison import Case, Comparison, Measure, speed
 from bench.loads.transactions_load import CLIENTS
 from bench.results import Requirement
 from bench.targets.kafka import FlushedKafka, Kafka
@@ -77,6 +77,59 @@ CONSUME = Comparison(
             is_timed=False,
         )
         for title, size in SIZES
+    ),
+)
+_RAW = {
+    100: {"records_per_batch": 1000, "value_bytes": 100},
+    1000: {"records_per_batch": 100, "value_bytes": 1000},
+}
+RAW = Comparison(
+    "Prepared batches of 1,000 records of 100 B, or 100 of 1 KB, over a socket, acks=all, one partition",
+    _KAFKAS,
+    tuple(
+        Case(f"prepared batches, {title}", "raw_producer", _RAW[size], speed(rate=_at_least(1.0)))
+        for title, size in SIZES
+    ),
+)
+RAW_CONSUME = Comparison(
+    "Fetches of 1 MB over two sockets, one partition from the page cache",
+    (Tidelog, Kafka),
+    tuple(
+        Case(
+            f"fetches, {title}", "raw_consumer", {}, speed(rate=(Requirement(1.2, Kafka.name),)), _FILLS[size]
+        )
+        for title, size in SIZES
+    ),
+)
+_BETTER = (Requirement(1.0, Kafka.name),)
+_LESS = (Requirement(1.0, Kafka.name, at_least=False),)
+# More than the members take in a turn.
+_SHARED = {100: {"requests": 15_000, "value_bytes": 100}, 1000: {"requests": 6_000, "value_bytes": 1000}}
+SHARE = Comparison(
+    "A share group over sockets: one partition, up to 500 records per request",
+    (Tidelog, Kafka),
+    (
+        *(
+            Case(
+                f"share group, {title}, {members} consumer{'s'[: members > 1]}, {how}",
+                "share_load",
+                {"members": members, "one_by_one": one_by_one},
+                speed(rate=_BETTER, cpu=_LESS)[:2],
+                {**_SHARED[size], "records_per_batch": 100},
+            )
+            for title, size in SIZES
+            for how, one_by_one in (("in batches", False), ("one by one", True))
+            for members in (1, 8, 32)
+        ),
+        Case(
+            "share group, 200 records/s of 100 B, from send to delivery",
+            "share_load",
+            {"rate": 200},
+            (
+                Measure("p50", "ms", lambda done: float(done.numbers["p50_ms"]), _LESS),
+                Measure("p99", "ms", lambda done: float(done.numbers["p99_ms"]), _LESS),
+            ),
+        ),
     ),
 )
 JAVA = Comparison(

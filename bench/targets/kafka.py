@@ -30,6 +30,9 @@ transaction.state.log.replication.factor={factor}
 transaction.state.log.min.isr={least}
 min.insync.replicas={least}
 transaction.state.log.num.partitions=5
+share.coordinator.state.topic.replication.factor={factor}
+share.coordinator.state.topic.min.isr={least}
+share.coordinator.state.topic.num.partitions=5
 group.initial.rebalance.delay.ms=0
 initial.broker.registration.timeout.ms=300000
 """
@@ -50,7 +53,6 @@ def java(artifact: str, heap: str = "1G") -> list[str]:
 class Kafka(Target):
     name = "kafka"
     more_settings = ""
-    warm_up_s = 12.0  # A request takes ten times the processor before Java has compiled what runs often.
     ready_timeout_s = 300.0  # On a busy machine it needs minutes for ten thousand partitions.
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +77,9 @@ class Kafka(Target):
         numbers = {**ports, **self._numbers}
         settings.write_text(_SETTINGS.format(**numbers, folder=self.folder) + self.more_settings)
         if not (self.folder / "logs").exists():
-            new = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(settings)]
+            # An id may begin with a dash.
+            cluster_id = f"--cluster-id={self._cluster_id}"
+            new = ["kafka.tools.StorageTool", "format", cluster_id, "-c", str(settings)]
             made = subprocess.run([*self._java, *new], capture_output=True, text=True, check=False)
             if made.returncode:
                 raise TargetError(f"kafka could not format {self.folder}: {made.stderr[-1000:]}")

@@ -39,8 +39,6 @@ class Server(ABC):
     """What loads run against at `port`: one process, or some that work together."""
 
     name: str
-    warm_up_s = 1.0
-    """How long a load must run before its speed is the server's."""
     replicas: Sequence[int] = ()
     """The brokers that are to have each partition, the one at `port` first; empty: the server chooses."""
 

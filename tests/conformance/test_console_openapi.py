@@ -46,7 +46,6 @@ NAMES: Final[dict[str, Any]] = {
     "transactional_id": "payments",
     "offset": 0,
     "to": "earliest",
-    "to_topic": "orders",
 }
 
 

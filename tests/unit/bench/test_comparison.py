@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison import Case, Comparison, Run, speed
+from bench.comparison import Case, Comparison, Run, is_warm, speed
 from bench.targets.process import Target, TargetError
 from bench.targets.tidelog import Tidelog
 
@@ -33,6 +33,9 @@ def test_a_server_that_is_absent_is_noted_and_the_others_are_measured(tmp_path: 
     for row in results.rows.values():
         assert [len(row.values["tidelog"]), len(row.others["tidelog"])] == [1, 1]
         assert row.values.keys() == {"tidelog"}
+    rate, *others = results.rows.values()
+    assert len(rate.processors["tidelog"]) == 1
+    assert not any(row.processors for row in others)
     assert results.notes == [
         "absent is absent: it is nowhere",
         "ending is absent: ending ended with exit code 3; it printed:\nno port today",
@@ -45,3 +48,28 @@ def test_nothing_is_compared_without_tidelog(tmp_path: Path) -> None:
 
     with pytest.raises(TargetError, match="nowhere"):
         Comparison("title", (Missing, Ending), (CASE,))(Run(tmp_path, rounds=1, seconds=0.01))
+
+
+def test_a_server_is_warm_when_three_turns_in_a_row_take_nearly_the_same() -> None:
+    assert not is_warm([1.0, 1.0])
+    assert not is_warm([3.0, 1.0, 1.06])
+    assert is_warm([3.0, 1.0, 1.05, 1.02])
+
+
+FILL = {"requests": 400, "records_per_batch": 10}
+LOADS = (
+    Case("batches", "raw_producer", {"records_per_batch": 10, "value_bytes": 100}, speed()),
+    Case("fetches", "raw_consumer", {}, speed(), FILL),
+    Case("share group", "share_load", {"members": 3}, speed()[:2], {**FILL, "value_bytes": 99}),
+    Case("share group, one by one", "share_load", {"members": 3, "one_by_one": True}, speed()[:2], FILL),
+    Case("share group, from send to delivery", "share_load", {"rate": 100}, speed()),
+)
+
+
+def test_loads_over_sockets_are_answered_and_counted(tmp_path: Path) -> None:
+    results = Comparison("title", (Tidelog,), LOADS)(
+        Run(tmp_path, rounds=1, seconds=0.5, most_warm_up_turns=1)
+    )
+    rates = [row for row in results.rows.values() if row.measure == "rate"]
+    assert [row.scenario for row in rates] == [case.title for case in LOADS]
+    assert all(rate > 0 for row in rates for rate in row.values["tidelog"])

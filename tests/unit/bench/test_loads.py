@@ -43,6 +43,18 @@ def test_frames_are_valid_requests_with_consecutive_sequences_for_each_partition
             assert [record.value for record in decode_batch(batch)] == [b"v" * 100] * 3
 
 
+@pytest.mark.parametrize("records", [1, 77_777_777])
+def test_the_crc_is_right_whatever_the_sequence_is(records: int) -> None:
+    maker = FrameMaker(1, 0, TOPIC, (0,), b"v" * 300)
+    maker._records = records
+    for _ in range(300):
+        frame = memoryview(maker.patched())
+        request = decode_produce_request(PRODUCE_VERSION, frame[4 + decode_request_header(frame[4:])[1] :])
+        batch = request.topics[0][1][0][1]
+        assert batch is not None
+        assert batch_crc_is_valid(batch, read_batch_header(batch))
+
+
 def test_an_earlier_frame_is_not_changed_by_a_later_one() -> None:
     maker = FrameMaker(1, 0, TOPIC, (0,), b"v")
     first = maker.next_frame()

@@ -1,5 +1,8 @@
 """What is required is judged on medians of per-round ratios, and never held on missing numbers."""
 
+import pytest
+
+from bench.report import middle_and_range
 from bench.results import Requirement, Results, Row
 
 
@@ -61,3 +64,28 @@ def test_requirements_read_as_they_are_meant() -> None:
     assert Requirement(1.5, "tansu").describe("MB/s") == "≥ 1.5 × tansu"
     assert Requirement(80, at_least=False).describe("MB") == "< 80 MB"
     assert Requirement(1.2, "kafka", of="other").describe("MB") == "other ≥ 1.2 × kafka"
+
+
+def test_a_ratio_has_the_range_of_its_rounds() -> None:
+    assert row([20, 30, 10], [10, 10, 10]).ratio_range("tansu") == (1.0, 3.0)
+    assert row([20, 30, 10], []).ratio_range("tansu") is None
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "limit"),
+    [(1.0, 0.2, "broker"), (0.4, 1.2, "client"), (0.9, 0.9, "broker and client"), (0.3, 0.2, "waiting")],
+)
+def test_what_limits_a_rate_is_who_is_busy_in_the_middle_round(
+    server: float, client: float, limit: str
+) -> None:
+    measured = row([], [])
+    assert not measured.limit("tidelog")
+    for processors in ((0.0, 0.0), (server, client), (2.0, 2.0)):
+        measured.add("tidelog", 1.0, processors=processors)
+    assert measured.limit("tidelog") == limit
+
+
+def test_a_cell_has_the_median_and_the_range() -> None:
+    assert middle_and_range(2.0, (1.0, 30_000.0)) == "2 (1 to 30,000)"
+    assert middle_and_range(2.0, (2.0, 2.001)) == "2"
+    assert middle_and_range(None, None) == "–"

@@ -30,8 +30,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.records import (
     AbortedTransactions,
     BatchHeader,
-    Headers,
-    TimestampType,
+    Record,
     iter_batches,
     read_marker,
     record_bytes,
@@ -52,18 +51,6 @@ REMOTE_SECONDS = 10.0
 EVERYTHING: Final = Filter()
 
 
-class Seen(NamedTuple):
-    """A record, with the fields of `Record`, and the id of its producer: -1 for none."""
-
-    offset: int
-    timestamp: int
-    timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    producer_id: int
-
-
 class Unreadable(NamedTuple):
     """A batch whose records cannot be given, and why."""
 
@@ -75,7 +62,7 @@ class Unreadable(NamedTuple):
 class Step(NamedTuple):
     """What one step found: records and batches that it could not read, in order; where the next begins."""
 
-    found: Sequence[Seen | Unreadable]
+    found: Sequence[Record | Unreadable]
     next_offset: int
     size_bytes: int
     """How many bytes of the log it went through."""
@@ -96,7 +83,7 @@ class Batch(NamedTuple):
     control: str
 
 
-def size_of(found: Seen | Unreadable) -> int:
+def size_of(found: Record | Unreadable) -> int:
     """Bytes of the key, the value and the headers."""
     if isinstance(found, Unreadable):
         return 0
@@ -233,7 +220,7 @@ def _step(
     offset = read.offset
     result, aborted = _read(replica, read, isolation_level, remote)
     hidden = AbortedTransactions(aborted)
-    found: list[Seen | Unreadable] = []
+    found: list[Record | Unreadable] = []
     size_bytes = held_bytes = 0
     for data in result.records:
         for position, header in iter_batches(data):
@@ -253,7 +240,7 @@ def _step(
 
 def _matching(
     data: Buffer, position: int, header: BatchHeader, offset: int, wanted: Filter
-) -> Iterator[Seen]:
+) -> Iterator[Record]:
     """The records of a batch that match. Raises ProtocolError."""
     records, start = record_bytes(data, position, header, MOST_DECOMPRESSED_BYTES, check_crc=True)
     needles = wanted.needles
@@ -271,7 +258,6 @@ def _matching(
         at, timestamp = lists.offsets.pop(), lists.timestamps.pop()
         if at >= offset and wanted.matches(key, value, headers):
             kind = header.timestamp_type
-            timestamp = header.max_timestamp if kind else timestamp
-            yield Seen(at, timestamp, kind, key, value, headers, header.producer_id)
+            yield Record(at, header.max_timestamp if kind else timestamp, kind, key, value, headers)
         if needles and hit < start and (hit := find(needles[0], records, start)) < 0:
             return
