@@ -1,16 +1,24 @@
 """`tidelog group` against a real broker, with groups that clients of others made."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
+import typer
 from confluent_kafka import Consumer, TopicPartition
+from typer.main import get_command
 
-from tests.conformance.commands import Type
+from tests.conformance.commands import PATIENCE_S, Type, next_line, typed
 from tests.conformance.conftest import RunningBroker
 from tests.conformance.peers import Message
 from tests.conformance.peers.confluent import ConfluentKafka
+from tests.ports import free_address
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog.cli import completion
+from tidelog.cli.app import app
+from tidelog.client import ClusterConfig
 
 RECORDS = 10
 FIRST_TIMESTAMP = 1_000
@@ -78,6 +86,36 @@ def test_a_group_is_described_with_its_lag(tidelog: Type, group: str) -> None:
         ["TOPIC", "PARTITION", "COMMITTED", "NEXT", "OFFSET", "LAG"],
         ["t", "0", "4", str(RECORDS), str(RECORDS - 4)],
     ]
+
+
+def test_the_lag_of_groups_is_shown_per_topic_once_or_again_and_again(
+    tidelog: Type, address: str, group: str
+) -> None:
+    code, shown, _ = tidelog("group", "lag", group)
+    assert (code, cells(shown)) == (0, [["GROUP", "TOPIC", "PARTITIONS", "LAG"], [group, "t", "1", "6"]])
+    code, shown, _ = tidelog("group", "lag", "--json")
+    assert {"group": group, "topic": "t", "partitions": 1, "lag": 6} in map(json.loads, shown.splitlines())
+    assert tidelog("group", "lag", "nobody")[0] == 1
+    again = ("group", "lag", group, "--watch", "0.1", "--json", "-b", address)
+    with typed(*again, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert len({next_line(watching) for _ in range(3)}) == 1
+        watching.send_signal(signal.SIGINT)
+        assert watching.communicate(timeout=PATIENCE_S)[1] == ""
+        assert watching.returncode == 0
+
+
+def test_a_shell_completes_the_names_of_topics_and_groups(
+    address: str, group: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(completion, "_TIMEOUT_MS", DEADLINE_SECONDS * 1000)
+    context = typer.Context(get_command(app).commands["group"])
+    context.params["cluster"] = ClusterConfig(address)
+    assert completion.topic_names(context, "t") == ["t"]
+    assert completion.topic_names(context, "x") == []
+    assert group in completion.group_names(context, "group-of")
+    context.params["cluster"] = ClusterConfig(free_address(), request_timeout_ms=100)
+    assert completion.topic_names(context, "") == []
+    assert capsys.readouterr() == ("", "")
 
 
 def test_members_are_shown_with_where_they_come_from(tidelog: Type, member: str) -> None:

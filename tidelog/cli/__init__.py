@@ -6,6 +6,7 @@
 - `app`: the commands of `tidelog`, put together
 - `client_events`, `failures`, `tables`, `pace`, `record_format`, `registered_values`: what commands print,
   and how
+- `completion`: names of topics and groups, for the completion of a shell
 - `consume_options`, `command_config`, `options`: options of commands
 - `dump_indexes`, `dump_log`: `tidelog log dump` of each kind of file
 - `http_port`: how a command finds the HTTP port of a broker, and sends requests to it

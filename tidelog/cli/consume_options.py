@@ -4,9 +4,10 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from tidelog.cli.options import argument, option, read_timestamp
+from tidelog.cli.completion import group_names
+from tidelog.cli.options import option, read_timestamp, topic_argument
 
-Topics: TypeAlias = Annotated[list[str], argument(metavar="TOPIC...", help="Names of topics.")]
+Topics: TypeAlias = Annotated[list[str], topic_argument(metavar="TOPIC...", help="Names of topics.")]
 FromBeginning: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -35,6 +36,7 @@ Share: TypeAlias = Annotated[
     option(
         "--share",
         metavar="ID",
+        autocompletion=group_names,
         help="Join this share group: each record goes to one of its members, and is accepted when it was "
         "printed.",
     ),
@@ -44,6 +46,7 @@ Group: TypeAlias = Annotated[
     option(
         "--group",
         metavar="ID",
+        autocompletion=group_names,
         help="Join this consumer group: begin at its committed offsets, and commit the printed "
         "records. Without committed offsets, --from-beginning decides.",
     ),

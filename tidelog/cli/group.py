@@ -7,12 +7,12 @@ of a group are changed only while it has no members, because members would overw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, argument, option, read_timestamp
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, group_argument, option, read_timestamp
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.offsets.reset import Reset
@@ -23,8 +23,8 @@ app = typer.Typer(
     no_args_is_help=True, help="List, describe and delete consumer groups and share groups, move offsets."
 )
 
-Group: TypeAlias = Annotated[str, argument(metavar="GROUP", help="Id of the group.")]
-Groups: TypeAlias = Annotated[list[str], argument(metavar="GROUP", help="Ids of groups.")]
+Group: TypeAlias = Annotated[str, group_argument(help="Id of the group.")]
+Groups: TypeAlias = Annotated[list[str], group_argument(help="Ids of groups.")]
 _DEAD = "Dead"
 _SHARE = "share"
 
@@ -55,7 +55,7 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
         for group_id in group_ids:
             group = await admin.groups.describe(group_id)
             if group.state == _DEAD:
-                raise Failure(f"there is no group {group_id!r}; `tidelog group list` shows all")
+                raise _no_group(group_id)
             columns, rows = await _offset_rows(admin, consumer, group)
             members = [(member.member_id, member.client_host) for member in group.members]
             if as_json:
@@ -73,10 +73,82 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
             print_table(columns, rows)
 
 
+@app.command()
+def lag(
+    groups: Annotated[
+        list[str] | None, group_argument(metavar="[GROUP]", help="Ids of groups. Without one, all groups.")
+    ] = None,
+    watch: Annotated[
+        float | None,
+        option(
+            "--watch", metavar="SECONDS", min=0.1, help="Print it again after so many seconds, until Ctrl-C."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """Show how far groups are behind, per topic."""
+    try:
+        run(_lags(groups, watch, as_json, cluster), cluster)
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+async def _lags(
+    group_ids: list[str] | None, watch: float | None, as_json: bool, cluster: ClusterConfig
+) -> None:
+    import asyncio
+
+    from rich.console import Console
+
+    from tidelog.cli.tables import print_table
+    from tidelog.client import Admin, Consumer
+
+    terminal = Console()
+    async with Admin(cluster=cluster) as admin, Consumer(cluster=cluster) as consumer:
+        while True:
+            rows = []
+            for group_id in group_ids or [each.group_id for each in await admin.groups.list()]:
+                rows += await _topic_rows(admin, consumer, group_id)
+            if watch is not None and not as_json:
+                terminal.clear()
+            print_table(("GROUP", "TOPIC", "PARTITIONS", "LAG"), rows, as_json=as_json)
+            if watch is None:
+                return
+            try:
+                await asyncio.sleep(watch)
+            except asyncio.CancelledError:  # Ctrl-C is the usual end.
+                return
+
+
+async def _topic_rows(admin: Admin, consumer: Consumer, group_id: str) -> list[tuple[object, ...]]:
+    """One row per topic of a group; the lag is None where that of no partition is known."""
+    group = await admin.groups.describe(group_id)
+    if group.state == _DEAD:
+        raise _no_group(group_id)
+    by_topic: dict[str, list[int | None]] = {}
+    for topic, _, *_, behind in (await _offset_rows(admin, consumer, group))[1]:
+        by_topic.setdefault(topic, []).append(behind)
+    return [
+        (
+            group_id,
+            topic,
+            len(lags),
+            sum(known) if (known := [each for each in lags if each is not None]) else None,
+        )
+        for topic, lags in sorted(by_topic.items())
+    ]
+
+
+def _no_group(group_id: str) -> Failure:
+    return Failure(f"there is no group {group_id!r}; `tidelog group list` shows all")
+
+
 async def _offset_rows(
     admin: Admin, consumer: Consumer, group: GroupDescription
-) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """The table of the group's offsets: its columns, and its rows."""
+) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """The table of the group's offsets: its columns, and its rows. They begin with topic and partition, and
+    end with the lag."""
     if group.type == _SHARE:
         shared = await admin.groups.share_offsets(group.group_id)
         return ("TOPIC", "PARTITION", "START OFFSET", "LAG"), [

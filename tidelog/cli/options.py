@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
+from tidelog.cli.completion import group_names, topic_names
 from tidelog.client.producer.config import CODECS
 from tidelog.wire.cluster_config import ClusterConfig
 
@@ -45,6 +46,8 @@ DEFAULT_CLUSTER = ClusterConfig()
 
 option = partial(typer.Option, show_default=False)
 argument = partial(typer.Argument, show_default=False)
+topic_argument = partial(argument, metavar="TOPIC", autocompletion=topic_names)
+group_argument = partial(argument, metavar="GROUP", autocompletion=group_names)
 
 
 ToCluster: TypeAlias = Annotated[
@@ -59,7 +62,7 @@ ToCluster: TypeAlias = Annotated[
         show_default=True,
     ),
 ]
-Topic: TypeAlias = Annotated[str, argument(metavar="TOPIC", help="Name of the topic.")]
+Topic: TypeAlias = Annotated[str, topic_argument(help="Name of the topic.")]
 KeySeparator: TypeAlias = Annotated[
     str | None,
     option(

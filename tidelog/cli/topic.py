@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, argument, option
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, Topic, option, topic_argument
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, Consumer, TopicDescription, TopicPartition
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
-Topics: TypeAlias = Annotated[list[str], argument(metavar="TOPIC", help="Names of topics.")]
+Topics: TypeAlias = Annotated[list[str], topic_argument(help="Names of topics.")]
 TopicConfigs: TypeAlias = Annotated[
     list[str] | None,
     option(
