@@ -16,7 +16,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks clients container spark bench screenshots docs format up upgrade down lock release sbom images clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks clients container kubernetes spark bench screenshots docs format up upgrade down lock release sbom images clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -97,7 +97,10 @@ clients: $(STAMP) ## run other projects' clients and frameworks, and record coun
 
 container: $(STAMP) ## build the images, use, kill and limit them in a container engine, and fire every alert
 	@$(BIN)/python -m pytest tests/container/use.py tests/container/crashes.py tests/container/limits.py tests/container/up.py \
-		tests/container/cluster.py tests/container/places.py tests/container/charts.py
+		tests/container/cluster.py tests/container/places.py tests/container/in_tests.py tests/container/charts.py
+
+kubernetes: $(STAMP) ## run the chart on a node of Kubernetes, which is compiled (root)
+	@$(BIN)/python -m pytest tests/container/kubernetes.py
 
 manifests: ## render deploy/kubernetes from the chart with HELM (helm)
 	@sum=$$(find deploy/helm/tidelog -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -c 1-64); \
@@ -116,7 +119,8 @@ bench: $(STAMP) ## compare speed with other brokers and clients
 screenshots: $(STAMP) ## take the pictures of the console in docs/images again, of the demo's flights in a Chromium
 	@$(BIN)/python -m tests.console.screenshots
 
-docs: $(STAMP) ## build the site of docs/ into build/docs; a broken link fails
+docs: $(STAMP) ## renew the tables in docs/ that come from the code, and build the site into build/docs; a broken link fails
+	@$(BIN)/python -m docs.tables
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs && echo "open build/docs/index.html"
 
 format: $(STAMP) ## format the code

@@ -95,7 +95,7 @@ def asked(port: int) -> Iterator[list[float]]:
 def _search(http_port: int, topic: str, query: dict[str, str]) -> int:
     """Search a topic to its end; how many bytes of the log that were."""
     connection = http.client.HTTPConnection(HOST, http_port)
-    connection.request("GET", f"/api/v1/topics/{topic}/partitions/0/search?{urlencode(query)}")
+    connection.request("GET", f"/api/v1/topics/{topic}/search?{urlencode(query)}")
     size_bytes = 0
     for line in connection.getresponse():
         if line.startswith(b"data: {") and (message := json.loads(line[6:])):

@@ -46,6 +46,7 @@ NAMES: Final[dict[str, Any]] = {
     "transactional_id": "payments",
     "offset": 0,
     "to": "earliest",
+    "to_topic": "orders",
 }
 
 

@@ -1,8 +1,9 @@
 """The console's topics and records over a real broker, beside what other clients write and read."""
 
 import asyncio
+import csv
+import io
 import json
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -34,7 +35,10 @@ async def topic(broker: RunningBroker) -> str:
 
 
 def path_of(topic: str, part: str, **query: object) -> str:
-    return f"/api/v1/topics/{topic}/partitions/0/{part}?{urlencode(query)}"
+    at = f"/api/v1/topics/{topic}"
+    if part == "batches":
+        return f"{at}/partitions/0/{part}?{urlencode(query)}"
+    return f"{at}/{part}?{urlencode({'partitions': 0, **query}, doseq=True)}"
 
 
 async def answered(visitor: Visitor, topic: str, part: str, **query: object) -> Any:
@@ -148,6 +152,11 @@ async def test_a_record_that_cannot_be_stored_is_refused(
         {"header": "=x"},
         {"text": "x" * 5_000},
         {"nonsense": 1},
+        {"json": "a =="},
+        {"json": "[a, b]"},
+        {"positions": "0:x"},
+        {"positions": "0:1,"},
+        {"partitions": ["0", "1"], "offset": 1},
     ],
 )
 async def test_parameters_out_of_bounds_are_refused(
@@ -161,8 +170,9 @@ async def test_parameters_out_of_bounds_are_refused(
 async def test_a_stream_that_cannot_begin_is_refused_with_its_status(
     visitor: Visitor, topic: str, part: str
 ) -> None:
-    absent = await visitor.get(path_of(f"{topic}.absent", part, text="x"))
-    assert (absent.status, absent.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+    for absent in (path_of(f"{topic}.absent", part, text="x"), path_of(topic, part, text="x", partitions=9)):
+        answer = await visitor.get(absent)
+        assert (answer.status, answer.json["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
     wrong = await visitor.get(path_of(topic, part, header="=x"))
     assert (wrong.status, wrong.json["code"]) == (400, "INVALID_REQUEST")
     nothing = await visitor.begin(path_of(topic, part))
@@ -188,12 +198,47 @@ async def test_a_visitor_who_leaves_ends_the_search_and_the_watching(
     await write(broker, topic, [b"value %d" % number for number in range(500)])
     replica = broker.broker.services.replicas[topic, 0]
     async with visitor.follow(path_of(topic, "live")) as following:
-        assert (await anext(following))[1]["end_offset"] == 500
+        assert (await anext(following))[1] == {"rows": [], "left_out": 0}
         await write(broker, topic, [b"news"])
         _, message = await anext(following)
         assert [row["value"]["text"] for row in message["rows"]] == ["news"]
         assert replica._watchers
     await until(lambda: not replica._watchers)
+
+
+async def test_a_table_has_the_records_of_all_partitions_and_no_formula(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    await write(broker, topic, [b"=1+1", b'{"total": 5}', b"a,b"])
+    await visitor.ask("POST", f"/api/v1/topics/{topic}/records", {"partition": 1, "value": "other"})
+    table = await visitor.get(f"/api/v1/topics/{topic}/download/csv")
+    assert (table.status, table.headers["Content-Type"]) == (200, "text/csv")
+    rows = list(csv.DictReader(io.StringIO(table.text, newline="")))
+    assert [row["value"] for row in rows] == ["'=1+1", '{"total": 5}', "a,b", "other"]
+    chosen = await visitor.get(f"/api/v1/topics/{topic}/download/csv?{urlencode({'json': 'total > `4`'})}")
+    assert len(chosen.text.splitlines()) == 2
+
+
+async def test_a_record_is_sent_again_with_all_its_bytes(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    headers = [("n", b"1"), ("n", b"\xff"), ("none", None)]
+    async with Producer(bootstrap_servers=broker.address) as producer:
+        await producer.send_and_wait(topic, b"\x00\xff", key=b"\xfe", headers=headers, partition=0)
+        await producer.send_and_wait(topic, None, key=b"k", partition=0)
+    for offset in (0, 1):
+        path = f"/api/v1/topics/{topic}/partitions/0/records/{offset}/resend"
+        copied = (await visitor.ask("POST", path, {"to_topic": topic})).json
+        query = {"partitions": copied["partition"], "offset": copied["offset"], "limit": 1}
+        copy = json.loads((await visitor.get(f"/api/v1/topics/{topic}/download?{urlencode(query)}")).text)
+        first = json.loads((await visitor.get(path_of(topic, "download", offset=offset, limit=1))).text)
+        assert [copy[each] for each in ("key", "value", "headers")] == [
+            first[each] for each in ("key", "value", "headers")
+        ]
+    missing = await visitor.ask(
+        "POST", f"/api/v1/topics/{topic}/partitions/0/records/99/resend", {"to_topic": topic}
+    )
+    assert (missing.status, missing.json["code"]) == (400, "OFFSET_OUT_OF_RANGE")
 
 
 async def test_topics_are_changed_as_the_protocol_would_change_them(
@@ -221,7 +266,7 @@ async def test_topics_are_changed_as_the_protocol_would_change_them(
 
 
 async def test_avro_values_are_read_with_the_schemas_of_the_configured_registry(tmp_path: Path) -> None:
-    stream = BytesIO()
+    stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(SCHEMA), {"id": 42})
     value = b"\0\0\0\0\7" + stream.getvalue()
     with registry({"/schemas/ids/7": {"schema": json.dumps(SCHEMA)}}) as (url, asked):

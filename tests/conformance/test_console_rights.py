@@ -40,6 +40,7 @@ OTHERS: Final[Mapping[str, Any]] = {
     "name": "covert-topic",
     "count": 2,
     "to": "earliest",
+    "to_topic": "covert-topic",
     "offset": 0,
     "settings": {},
     "producer_epoch": 0,

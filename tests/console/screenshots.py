@@ -74,7 +74,7 @@ def _take(console: str) -> None:
         overview = new_page(browser, viewport={"width": _WIDTH, "height": 1000})
         overview.goto(f"{console}/overview")
         for name, path in (
-            ("records", f"/topics/{TOPIC}/partitions/0"),
+            ("records", f"/topics/{TOPIC}"),
             ("producers", f"/producers?{urlencode({'topic': TOPIC})}"),
             ("group", f"/groups/group?{urlencode({'group_id': _GROUP})}"),
         ):

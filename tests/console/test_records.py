@@ -36,7 +36,11 @@ async def write(address: str, topic: str, rows: Sequence[Row]) -> None:
 
 
 def of_partition(console: Console, topic: str) -> str:
-    return console.url(f"/topics/{topic}/partitions/0")
+    return console.url(f"/topics/{topic}?partitions=0&time=0")
+
+
+def of_record(console: Console, topic: str, offset: int) -> str:
+    return console.url(f"/topics/{topic}/partitions/0/records/{offset}")
 
 
 def test_a_hostile_record_is_text_and_does_nothing(console: Console, page: "Page") -> None:
@@ -45,7 +49,7 @@ def test_a_hostile_record_is_text_and_does_nothing(console: Console, page: "Page
     rows = page.locator("#rows tr")
     expect(rows).to_have_count(len(HOSTILE))
     assert rows.nth(0).locator("bdi").all_inner_texts() == [MARKUP, MARKUP]
-    expect(rows.nth(0).locator("td").last).to_have_text(f"{MARKUP}={MARKUP}")
+    expect(rows.nth(0).locator("td").nth(4)).to_have_text(f"{MARKUP}={MARKUP}")
     expect(rows.nth(1)).to_contain_text(r"a\u202egnp.exe")
     expect(rows.nth(1)).to_contain_text(r"\x1b[31m\x00\x07")
     expect(rows.nth(1)).to_contain_text(r"\u200bname=\r")
@@ -53,12 +57,12 @@ def test_a_hostile_record_is_text_and_does_nothing(console: Console, page: "Page
     expect(rows.nth(3)).to_contain_text("{{ 7 * 7 }}")
     expect(rows.nth(4)).to_contain_text("… of 488.3 KiB")
     assert len(rows.nth(4).inner_text()) < 5_000
-    assert rows.nth(5).locator("td").all_inner_texts()[1:] == ["none", "none", ""]
+    assert rows.nth(5).locator("td").all_inner_texts()[2:5] == ["none", "none", ""]
     assert_accessible(page)
     for offset in range(len(HOSTILE)):
-        page.goto(f"{of_partition(console, 'hostile')}/records/{offset}")
+        page.goto(of_record(console, "hostile", offset))
         assert_accessible(page)
-    page.goto(f"{of_partition(console, 'hostile')}/records/3")
+    page.goto(of_record(console, "hostile", 3))
     expect(page.locator("pre").last).to_have_text('{\n  "</script>": [\n    "${7*7}",\n    1.50\n  ]\n}')
     assert page.title().startswith("Record")
     assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
@@ -73,12 +77,12 @@ def test_what_a_script_adds_is_text_too(console: Console, page: "Page") -> None:
     expect(page.locator("#progress")).to_contain_text("all searched: 1 found")
     expect(rows).to_have_count(1)
     assert rows.locator("bdi").all_inner_texts() == [MARKUP, MARKUP]
-    expect(rows.locator("td").last).to_have_text(f"{MARKUP}={MARKUP}")
+    expect(rows.locator("td").nth(4)).to_have_text(f"{MARKUP}={MARKUP}")
     page.get_by_role("textbox", name="Text").fill("gnp")
     page.get_by_role("button", name="Search all").click()
     expect(rows.nth(0)).to_contain_text(r"a\u202egnp.exe")
     expect(rows.nth(0)).to_contain_text(r"\x1b[31m\x00\x07")
-    assert page.title().startswith("Records")
+    assert page.title().startswith("Messages")
     assert_accessible(page)
 
 
@@ -93,66 +97,121 @@ async def write_to_each(address: str, topic: str, partitions: int) -> None:
 
 def test_all_partitions_are_searched(console: Console, page: "Page") -> None:
     console.run(write_to_each(console.address, "spread", 3))
-    page.goto(console.url("/topics/spread"))
-    page.get_by_role("link", name="Search").click()
-    page.wait_for_load_state()  # The script that answers the Enter key is loaded.
+    page.goto(console.url("/topics"))
+    page.get_by_role("link", name="spread").click()
     page.get_by_role("textbox", name="Key is").fill("sought")
-    page.get_by_role("textbox", name="Key is").press("Enter")
+    page.get_by_role("button", name="Search all").click()
     rows = page.locator("#rows tr")
-    expect(page.locator("#progress")).to_contain_text("all searched: 3 found")
-    assert rows.locator("th").all_inner_texts() == ["0: 1", "1: 1", "2: 1"]
+    expect(page.locator("#progress")).to_contain_text("all searched: 3 found in 3 partitions")
+    assert [row.locator("td").first.inner_text() for row in rows.all()] == ["0", "1", "2"]
     assert_accessible(page)
-    rows.nth(2).get_by_role("link").click()
+    rows.nth(2).get_by_role("link").first.click()
     expect(page.locator("pre").last).to_have_text("in 2")
-    page.goto(console.url("/topics/spread/search"))
-    page.get_by_role("button", name="Search all partitions").click()
-    expect(page.locator("#message")).to_contain_text("name a key, a header or a text")
+    page.goto(console.url("/topics/spread"))
+    page.get_by_role("button", name="Search all").click()
+    expect(page.locator("#message")).to_contain_text("name a key, a header, a text or a JSON expression")
     expect(page.locator("#progress")).to_be_hidden()
+
+
+def test_a_topic_opens_on_its_newest_records_of_all_partitions(console: Console, page: "Page") -> None:
+    console.run(write_to_each(console.address, "newest", 3))
+    page.goto(console.url("/topics"))
+    page.get_by_role("link", name="newest").click()
+    rows = page.locator("#rows tr")
+    expect(rows).to_have_count(6)
+    times = [row.locator("td").nth(1).inner_text() for row in rows.all()]
+    assert times == sorted(times, reverse=True)
+    page.get_by_label("JSON value").fill("@ == 'in 1'")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#none")).to_contain_text("None of the records that were looked at matches")
+    assert_accessible(page)
+    page.goto(console.url("/topics/newest"))
+    rows.first.get_by_role("link", name="batch").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("batches")
+    page.go_back()
+    rows.first.get_by_role("link", name="producer").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Producer")
 
 
 def test_it_is_read_from_an_offset_a_time_and_the_end(console: Console, page: "Page") -> None:
     rows: list[Row] = [(b"key %d" % number, b"%d" % number, ()) for number in range(120)]
     console.run(write(console.address, "many", rows))
-    page.goto(of_partition(console, "many"))
+    page.goto(console.url("/topics/many"))
     heads = page.locator("#rows th")
-    expect(heads.first).to_have_text("70")
-    expect(heads.last).to_have_text("119")
+    expect(heads.first).to_have_text("119")
+    expect(heads.last).to_have_text("70")
     page.get_by_role("link", name="Earlier").click()
-    expect(heads.first).to_have_text("20")
+    expect(heads.first).to_have_text("69")
     page.get_by_role("link", name="First").click()
     expect(heads.first).to_have_text("0")
     page.get_by_role("link", name="Later").click()
     expect(heads.first).to_have_text("50")
+    page.get_by_label("From time (UTC)").fill("")
+    page.get_by_label("Partition").fill("0")
     page.get_by_label("From offset").fill("117")
     page.get_by_role("button", name="Show").click()
     expect(heads).to_have_count(3)
     page.get_by_label("From offset").fill("")
-    page.get_by_label("or time (UTC)").fill("2020-01-01")
+    page.get_by_label("From time (UTC)").fill("2020-01-01")
+    page.get_by_text("More", exact=True).click()
     page.get_by_label("Records", exact=True).fill("5")
-    page.get_by_label("Values as").select_option("bytes")
+    page.get_by_label("Value as").select_option("bytes")
     page.get_by_role("button", name="Show").click()
     expect(heads).to_have_count(5)
     expect(page.locator("#rows tr").nth(3)).to_contain_text("33 bytes")
-    page.get_by_label("or time (UTC)").fill("soon")
+    page.get_by_label("From time (UTC)").fill("soon")
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".problem")).to_contain_text("time: expected 2026-11-26T18:00:00Z")
 
 
-def test_the_tail_follows_what_is_produced_until_it_is_stopped(console: Console, page: "Page") -> None:
+def test_new_records_come_live_until_it_is_paused(console: Console, page: "Page") -> None:
     console.run(write(console.address, "tail", [(b"old", b"old", ())]))
-    page.goto(of_partition(console, "tail"))
-    page.get_by_role("button", name="Follow").click()
+    page.goto(console.url("/topics/tail"))
     rows = page.locator("#rows tr")
-    expect(page.locator("#progress")).to_contain_text("following, up to offset 1")
-    expect(rows).to_have_count(0)
-    console.run(write(console.address, "tail", [(b"new", MARKUP.encode(), ())]))
+    expect(page.locator("#progress")).to_contain_text("live: 0 new")
+    expect(rows).to_have_count(1)
+    console.run(write(console.address, "tail", [(b"new", MARKUP.encode(), [(MARKUP, MARKUP.encode())])]))
     expect(rows.first).to_contain_text("new")
     assert rows.first.locator("bdi").last.inner_text() == MARKUP
+    expect(rows.first.locator("td").nth(4)).to_have_text(f"{MARKUP}={MARKUP}")
     console.run(write(console.address, "tail", [(b"newer", b"", ())]))
     expect(rows.first).to_contain_text("newer")
-    page.get_by_role("button", name="Stop").click()
-    expect(page.get_by_role("button", name="Follow")).to_be_visible()
+    expect(page.locator("#progress")).to_contain_text("live: 2 new")
+    page.keyboard.press("p")
+    expect(page.get_by_role("button", name="Live")).to_be_visible()
+    expect(page.locator("#progress")).to_contain_text("paused")
+    console.run(write(console.address, "tail", [(b"meanwhile", b"", ())]))
     assert_accessible(page)
+    expect(rows).to_have_count(3)
+    page.reload()
+    expect(rows.first).to_contain_text("meanwhile")
+
+
+def test_a_record_is_reached_copied_and_resent_by_keyboard(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "keys", [(b"a", b"first", ()), (b"b", b'{"second": 2}', ())]))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(console.url("/topics/keys?partitions=0"))
+    page.keyboard.press("/")
+    expect(page.get_by_role("textbox", name="Search everything")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("next row")
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("offset 1")
+    page.keyboard.press("c")
+    expect(page.locator("#message")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == '{\n  "second": 2\n}'
+    page.get_by_text("Resend this record").click()
+    page.get_by_role("button", name="Resend").click()
+    expect(page.locator("#message")).to_have_text("A copy is stored durably.")
+    page.goto(console.url("/topics/keys"))
+    expect(page.locator("#rows tr")).to_have_count(3)
+    expect(page.locator("#rows tr").first).to_contain_text('{"second": 2}')
 
 
 def test_what_is_produced_here_is_read_here(console: Console, page: "Page", tmp_path: Path) -> None:
@@ -176,8 +235,11 @@ def test_what_is_produced_here_is_read_here(console: Console, page: "Page", tmp_
     expect(page.get_by_role("heading", level=1)).to_contain_text("offset 1")
     page.goto(of_partition(console, "produced"))
     with page.expect_download() as download:
-        page.get_by_role("link", name="Download as JSON lines").click()
-    assert download.value.suggested_filename == "produced-0.jsonl"
+        page.get_by_role("link", name="CSV").click()
+    assert download.value.suggested_filename == "produced.csv"
+    with page.expect_download() as download:
+        page.get_by_role("link", name="JSON lines").click()
+    assert download.value.suggested_filename == "produced.jsonl"
     path = tmp_path / "lines"
     download.value.save_as(path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -190,7 +252,7 @@ def test_what_is_produced_here_is_read_here(console: Console, page: "Page", tmp_
 def test_batches_have_their_producers(console: Console, page: "Page") -> None:
     console.run(write(console.address, "batches", [(b"k", b"v", ())]))
     console.run(write(console.address, "batches", [(b"k", b"v", ())]))
-    page.goto(f"{of_partition(console, 'batches')}/batches")
+    page.goto(console.url("/topics/batches/partitions/0/batches"))
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(2)
     entries = console.broker.services.replicas["batches", 0].log.producers.latest()

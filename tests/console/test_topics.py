@@ -72,6 +72,7 @@ def test_partitions_have_the_numbers_of_the_protocol(console: Console, page: "Pa
     console.run(write(console.address, "numbers", 2, 7))
     page.goto(console.url("/topics"))
     page.get_by_role("link", name="numbers").click()
+    page.get_by_role("link", name="Partitions").click()
     rows = page.locator("#partitions tbody tr")
     expect(rows).to_have_count(2)
     for index, records in enumerate((4, 3)):
@@ -110,7 +111,7 @@ def test_settings_are_changed_and_removed(console: Console, page: "Page") -> Non
 
 def test_a_topic_is_deleted_once_its_name_is_typed(console: Console, page: "Page") -> None:
     console.run(write(console.address, "doomed", 1, 1))
-    page.goto(console.url("/topics/doomed"))
+    page.goto(console.url("/topics/doomed/partitions"))
     page.get_by_text("Delete this topic").click()
     button = page.get_by_role("button", name="Delete")
     expect(button).to_be_disabled()

@@ -24,7 +24,7 @@ _MODULE = "helm.sh/helm/v3@v3.22.0"
 _SUM = "h1:n1if5iQgHYsujPAcO5oonH/KiSNUmqmUF0iGVjSF3AU="
 _CHART = ROOT / "deploy" / "helm" / "tidelog"
 _KUBERNETES = ("1.28", "1.32", "1.37")
-_VALUES: dict[str, dict[str, Any]] = {
+VALUES: dict[str, dict[str, Any]] = {
     "tidelog": {},
     "cluster": {"brokers": 3},
     "secure": {"tls": {"secret": "certificates"}, "users": {"secret": "people", "super": ["admin", "root"]}},
@@ -89,9 +89,9 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(program, folder)
 
 
-@pytest.mark.parametrize("way", _VALUES)
+@pytest.mark.parametrize("way", VALUES)
 def test_helm_finds_nothing_to_change(helm: Helm, way: str) -> None:
-    done = helm.run("lint", "--strict", str(_CHART), values=_VALUES[way])
+    done = helm.run("lint", "--strict", str(_CHART), values=VALUES[way])
     assert done.returncode == 0, done.stdout
     assert not re.search("WARNING|ERROR", done.stdout)
 
@@ -115,7 +115,7 @@ def test_wrong_values_are_refused_by_their_name(helm: Helm, values: dict[str, An
 @pytest.mark.parametrize("file", ["tidelog", "cluster"])
 def test_the_manifests_are_the_chart(helm: Helm, file: str) -> None:
     text = (ROOT / f"deploy/kubernetes/{file}.yml").read_text()
-    assert text.partition("\n")[2] == helm.rendered(_VALUES[file]), "run `make manifests`"
+    assert text.partition("\n")[2] == helm.rendered(VALUES[file]), "run `make manifests`"
 
 
 @pytest.mark.parametrize("version", _KUBERNETES)
@@ -123,7 +123,7 @@ def test_each_object_has_the_schema_of_kubernetes(
     helm: Helm, tools: dict[str, str], tmp_path: Path, version: str
 ) -> None:
     """A ServiceMonitor has none: it is the Prometheus operator's."""
-    for way, values in _VALUES.items():
+    for way, values in VALUES.items():
         objects = [
             each
             for each in yaml.safe_load_all(helm.rendered(values, version))
@@ -171,11 +171,11 @@ def listeners(objects: list[dict[str, Any]], index: int) -> list[str]:
     ],
 )
 def test_each_broker_advertises_where_its_services_lead(helm: Helm, way: str, expected: list[str]) -> None:
-    objects = list(yaml.safe_load_all(helm.rendered(_VALUES[way])))
+    objects = list(yaml.safe_load_all(helm.rendered(VALUES[way])))
     assert listeners(objects, 2) == expected
     outside = [each["spec"] for each in objects if "-outside-" in each["metadata"]["name"]]
-    brokers = _VALUES[way].get("brokers", 1)
-    asked = _VALUES[way].get("outside", {}).get("type")
+    brokers = VALUES[way].get("brokers", 1)
+    asked = VALUES[way].get("outside", {}).get("type")
     assert [each["selector"]["statefulset.kubernetes.io/pod-name"] for each in outside] == (
         [f"tidelog-{index}" for index in range(brokers)] if asked else []
     )
@@ -186,7 +186,7 @@ def test_each_broker_advertises_where_its_services_lead(helm: Helm, way: str, ex
 
 
 def test_prometheus_finds_each_broker_once(helm: Helm) -> None:
-    for values in (_VALUES["balanced"], {"serviceMonitor": {"enabled": True}}):
+    for values in (VALUES["balanced"], {"serviceMonitor": {"enabled": True}}):
         objects = list(yaml.safe_load_all(helm.rendered(values)))
         [monitor] = [each for each in objects if each["kind"] == "ServiceMonitor"]
         selected = monitor["spec"]["selector"]["matchLabels"].items()
@@ -200,7 +200,7 @@ def test_prometheus_finds_each_broker_once(helm: Helm) -> None:
 
 
 def test_no_pod_gets_a_token_of_kubernetes(helm: Helm) -> None:
-    for values in _VALUES.values():
+    for values in VALUES.values():
         pods = [
             each["spec"]["template"]["spec"]
             for each in yaml.safe_load_all(helm.rendered(values))

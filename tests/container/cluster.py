@@ -27,6 +27,20 @@ _SECONDS = 3600.0
 _NUMBERS = (1, 2, 3)
 _BROKERS = [f"broker-{number}" for number in _NUMBERS]
 
+_QUOTA_BYTES = 32 << 20
+_FILL = """
+import base64, json, urllib.error, urllib.request
+value = base64.b64encode(bytes(1 << 20)).decode()
+for number in range(100):
+    key = base64.b64encode(b"%d" % number).decode()
+    body = json.dumps({"key": key, "value": value}).encode()
+    try:
+        urllib.request.urlopen(urllib.request.Request("http://etcd-1:2379/v3/kv/put", body))
+    except urllib.error.HTTPError as error:
+        print(error.read().decode())
+        break
+"""
+
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[Compose, str, int]]:
@@ -126,6 +140,10 @@ async def test_what_a_cluster_loses_fires_an_alert_each(tmp_path: Path) -> None:
         etcd = [f"etcd-{number}" for number in _NUMBERS]
         compose("--profile", "cluster", "up", "--no-build", "--detach", *etcd)
         wait_for(lambda: "TidelogCatalogLost" in prometheus.firing(), "a lost catalog", 120)
+        told = compose("--profile", "cluster", "exec", "-T", "broker-1", "python", "-", given=_FILL)
+        assert "exceeded" in told
+        full = {"TidelogStoreNearlyFull", "TidelogStoreAlarm"}
+        wait_for(lambda: full <= prometheus.firing(), "a full store", 120)
 
 
 def _containers(compose: Compose) -> dict[str, tuple[str, str]]:
@@ -142,6 +160,7 @@ def _services(number: int, port: int, etcd: str) -> str:
   etcd-{number}:
     image: {etcd}
     entrypoint: [etcd]
+    environment: {{ETCD_QUOTA_BACKEND_BYTES: "{_QUOTA_BYTES}"}}
   broker-{number}:
     image: {broker_image()}
     environment:

@@ -28,7 +28,8 @@ def _is_here(image: str) -> bool:
     return docker("image", "inspect", image, check=False).returncode == 0
 
 
-def _is_had(image: str) -> bool:
+def had(image: str) -> bool:
+    """Whether the image is here, or could be pulled."""
     return _is_here(image) or docker("pull", image, check=False).returncode == 0
 
 
@@ -37,7 +38,7 @@ def base_image() -> str:
     """The base image that the Dockerfile names, or the one that is made here."""
     require_engine()
     [named] = re.findall(r"^ARG DEBIAN_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    if _is_had(named):
+    if had(named):
         return named
     if not _is_here(_BASE):
         assert shutil.which("debootstrap"), f"{named} cannot be pulled: install debootstrap to make it here"

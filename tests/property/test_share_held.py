@@ -29,6 +29,8 @@ class HeldRecords(RuleBasedStateMachine):
         self.wanted: dict[int, int] = {}
         self.sent: list[Batch] = []
         self.refused: set[int] = set()
+        # What the application has, and did not acknowledge.
+        self.read: set[int] = set()
 
     # A session has one request at a time.
     @precondition(lambda self: not self.sent)
@@ -40,23 +42,32 @@ class HeldRecords(RuleBasedStateMachine):
         self.held.acquired(offsets, self.now + LOCK)
         for offset in offsets:
             self.locks[offset] = self.now + LOCK
-            if self.held.is_open(offset):
-                assert offset not in self.wanted
-                self.held.returned(offset)
 
-    @precondition(lambda self: self.locks)
+    def unread(self) -> list[int]:
+        return [each for each in range(self.next_offset) if self.held.is_unread(each)]
+
+    @precondition(lambda self: self.unread())
+    @rule(data=st.data())
+    def read_one(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(self.unread()))
+        assert offset not in self.wanted
+        assert offset not in self.read
+        self.held.returned(offset)
+        self.read.add(offset)
+
+    @precondition(lambda self: self.read)
     @rule(data=st.data(), kind=KINDS)
     def acknowledge(self, data: st.DataObject, kind: AcknowledgeType) -> None:
-        offset = data.draw(st.sampled_from(sorted(self.locks)))
-        if self.held.acknowledge(offset, kind):
-            assert offset not in self.wanted
-            self.wanted[offset] = kind
+        offset = data.draw(st.sampled_from(sorted(self.read)))
+        assert self.held.acknowledge(offset, kind)
+        self.read.discard(offset)
+        self.wanted[offset] = kind
 
     @rule(seconds=st.floats(0.5, LOCK))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.locks = {offset: end for offset, end in self.locks.items() if end > self.now}
-        self.held.expire(self.now)
+        self.read.difference_update(self.held.expire(self.now))
 
     @precondition(lambda self: not self.sent and self.held.has_to_send())
     @rule()
@@ -64,8 +75,9 @@ class HeldRecords(RuleBasedStateMachine):
         self.sent = self.held.take()
 
     @precondition(lambda self: self.sent)
-    @rule(is_lost=st.booleans())
-    def answer(self, is_lost: bool) -> None:
+    @rule(is_lost=st.booleans(), is_released=st.booleans())
+    def answer(self, is_lost: bool, is_released: bool = False) -> None:
+        """`is_released`: with the session the locks of its records ended."""
         sent, self.sent = self.sent, []
         kinds = {
             offset: each.types[(offset - each.first_offset) % len(each.types)]
@@ -80,7 +92,9 @@ class HeldRecords(RuleBasedStateMachine):
                     assert offset not in self.outcomes
                     self.outcomes[offset] = kind
         if is_lost:
-            self.held.not_answered()
+            self.held.session_ended()
+            if is_released:
+                self.locks.clear()
             return
         code = ErrorCode.INVALID_RECORD_STATE if is_refused else ErrorCode.NONE
         settled = self.held.answered(code, self.now + LOCK)
@@ -97,9 +111,8 @@ class HeldRecords(RuleBasedStateMachine):
         assert self.wanted.keys() <= self.held.unsettled()
 
     @invariant()
-    def what_is_held_is_locked_unless_a_lost_answer_says_otherwise(self) -> None:
-        held = {each for each in range(self.next_offset) if self.held.is_open(each)}
-        assert held - self.held.unsettled() <= self.locks.keys()
+    def what_the_application_can_read_is_locked(self) -> None:
+        assert set(self.unread()) <= self.locks.keys()
 
     def teardown(self) -> None:
         """Without more losses, everything is settled."""

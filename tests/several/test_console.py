@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,17 @@ class Site:
         events = [event for event in text.split("\n\n") if event.startswith("data: ")]
         return [json.loads(event.removeprefix("data: ")) for event in events]
 
+    async def follow(self, path: str) -> AsyncGenerator[Any, None]:
+        """The values of a stream that goes on."""
+        async with self._session.get(f"{self._url}/api/v1{path}") as answer:
+            async for line in answer.content:
+                if line.startswith(b"data: "):
+                    yield json.loads(line.removeprefix(b"data: "))
+
+    async def text(self, path: str) -> str:
+        async with self._session.get(f"{self._url}/api/v1{path}") as answer:
+            return await answer.text()
+
     async def page(self, path: str) -> str:
         async with self._session.get(f"{self._url}/console{path}") as answer:
             assert answer.status == 200, await answer.text()
@@ -91,18 +103,42 @@ def led_by(cluster: Brokers, node_id: int) -> list[int]:
 async def test_records_of_other_brokers_are_read_searched_and_produced(cluster: Brokers, site: Site) -> None:
     (there, _) = led_by(cluster, 2)
     at = f"/topics/{TOPIC}/partitions/{there}"
-    found = await site.get(f"{at}/records")
+    of_topic = f"/topics/{TOPIC}"
+    found = await site.get(f"{of_topic}/records", partitions=there, time=0)
     values = [row["value"]["text"] for row in found["rows"]]
     assert values == [str(there + PARTITIONS * each) for each in range(RECORDS)]
+    newest = await site.get(f"{of_topic}/records", limit=5)
+    every = [str(number) for number in range(PARTITIONS * RECORDS)]
+    times = [row["timestamp"] for row in newest["rows"]]
+    assert times == sorted(times, reverse=True)
+    older = await site.get(f"{of_topic}/records", positions=newest["next"])
+    both = [row["value"]["text"] for row in (*newest["rows"], *older["rows"])]
+    assert (sorted(both, key=int), older["next"]) == (every, "")
     assert (await site.get(f"{at}/records/1"))["value"]["text"] == values[1]
     assert (await site.get(f"{at}/batches"))["rows"][0]["base_sequence"] == 0
-    messages = await site.stream(f"{at}/search", text=values[2])
+    messages = await site.stream(f"{of_topic}/search", partitions=there, text=values[2])
     assert [row["offset"] for message in messages for row in message["rows"]] == [2]
     produced = await site.change(f"/topics/{TOPIC}/records", partition=there, value="last")
     assert produced == {"topic": TOPIC, "partition": there, "offset": RECORDS}
-    assert "last" in await site.page(f"/topics/{TOPIC}/partitions/{there}")
-    assert await site.status(f"{at}/records", time="never") == 400
+    assert "last" in await site.page(f"/topics/{TOPIC}")
+    assert await site.status(f"{of_topic}/records", time="never") == 400
+    copied = await site.change(f"{at}/records/1/resend", to_topic=COPIED)
+    copy = await site.get(f"/topics/{COPIED}/partitions/0/records/{copied['offset']}")
+    assert copy["value"]["text"] == values[1]
+    lines = await site.text(f"{of_topic}/download")
+    assert len(lines.splitlines()) == PARTITIONS * RECORDS + 1
+    assert len((await site.text(f"{of_topic}/download/csv")).splitlines()) == PARTITIONS * RECORDS + 2
+    await _what_comes_to_any_broker_is_followed(site)
     await _a_search_goes_through_the_partitions_of_all_brokers(site)
+
+
+async def _what_comes_to_any_broker_is_followed(site: Site) -> None:
+    async with aclosing(site.follow(f"/topics/{TOPIC}/live")) as following:
+        for partition in range(-2, PARTITIONS):
+            if partition >= 0:  # The first messages of the two brokers say that they follow.
+                await site.change(f"/topics/{TOPIC}/records", partition=partition, value="new")
+            rows = (await anext(following))["rows"]
+            assert [row["partition"] for row in rows] == ([partition] if partition >= 0 else [])
 
 
 async def _a_search_goes_through_the_partitions_of_all_brokers(site: Site) -> None:
@@ -201,7 +237,10 @@ async def _a_broker_that_does_not_answer_is_named_and_the_others_are_shown(
         assert {row["partition"] for row in found["rows"]} == set(here)
         assert found["unanswered"] == [2]
         assert "Broker 2 did not answer" in await site.page("/producers")
-        assert await site.status(f"/topics/{TOPIC}/partitions/{there[0]}/records") == 503
+        assert await site.status(f"/topics/{TOPIC}/partitions/{there[0]}/records/0") == 503
+        shown = await site.get(f"/topics/{TOPIC}/records")
+        assert {row["partition"] for row in shown["rows"]} == set(here)
+        assert shown["unanswered"] == [2]
         if not cluster[1].services.is_live(2):
             break
         await cluster.lose_session(2)

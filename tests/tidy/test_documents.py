@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from tests.tidy.house import ROOT, modules, tree
+from docs.tables import renewed
+from tests.tidy.house import ROOT, modules, name, show, tree
 from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.log_config import LogConfig
@@ -94,6 +95,12 @@ def test_the_change_log_begins_with_the_version_of_the_project() -> None:
     assert newest == VERSION
 
 
+def test_the_tables_of_the_documents_are_what_the_code_says_now() -> None:
+    paths = sorted((ROOT / "docs").glob("*.md"))
+    old = [path for path in paths if renewed(path.read_text()) != path.read_text()]
+    assert not old, show([f"{name(path)} differs from the code: run `make docs`" for path in old])
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site. The one fault that its build finds is in a page that was added: a broken link."""
@@ -138,8 +145,8 @@ def commands_below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, A
         yield " ".join(path), command
         return
     context = command.context_class(command)
-    for name in command.list_commands(context):
-        yield from commands_below(command.get_command(context, name), (*path, name))
+    for word in command.list_commands(context):
+        yield from commands_below(command.get_command(context, word), (*path, word))
 
 
 def test_the_site_has_every_command_and_option(site: Path) -> None:

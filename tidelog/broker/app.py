@@ -85,7 +85,8 @@ class Broker:
         self.services = services
         self._server = server
         self._http = http
-        self._faults = faults
+        self.faults = faults
+        """None where faults are not enabled."""
         self._topic_making = topic_making
         self._stopping: asyncio.Task[None] | None = None
         self.ports = {endpoint.config.name: endpoint.port for endpoint in endpoints}
@@ -219,8 +220,8 @@ class Broker:
         await self._topic_making.stop()
         if not clean:
             await self._server.abort()
-        if self._faults is not None:
-            self._faults.release()
+        if self.faults is not None:
+            self.faults.release()
         if clean:
             if await self.services.hand_over(self.config.shutdown_timeout_ms):
                 # Here clients learn the new leaders; many an old one takes a refused connection worse.

@@ -20,7 +20,7 @@
 - `types`: types for Kafka's terms, and the values that mean "none" on the wire
 - `values`: the values of a decoded struct: an object with a slot per declared field, which is a mapping too
 - `varint`: unsigned varints in a buffer
-- `hot/`: hand-tuned Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews
+- `hot/`: Produce and Fetch, the two messages that carry records, as NamedTuples over memoryviews
 - `messages/`: every message, declared once as a class of annotated fields
 - `records/`: record batches, version 2: bytes to header views and records, and back
 """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from tidelog.protocol.emitter import emit_decoder, emit_encoder, may_be_long
+from tidelog.protocol.emitter import emit_decoder, emit_encoder, has_records, may_be_long
 from tidelog.protocol.messages.declaration import Message
 from tidelog.protocol.steps import ELEMENTS_PER_STEP, Steps
 from tidelog.protocol.types import Buffer
@@ -25,17 +25,21 @@ class Codec:
         self._version = version
         self._max_elements = max_elements
         self._may_be_long = may_be_long(message, version)
+        self._take = memoryview if has_records(message, version) else bytes
 
     def decode(self, body: Buffer, *, whole: bool = True) -> Any:
         """The body as `protocol.values`. Raises ProtocolError with the path of the wrong field.
 
-        `whole`: bytes after the last field are an error.
+        `whole`: bytes after the last field are an error. Records are slices of `body`.
         """
-        return self._decode(bytes(body), self._max_elements, whole)
+        return self._decode(self._take(body), self._max_elements, whole)
 
     def decode_steps(self, body: Buffer, *, whole: bool = True) -> Any:
-        """`decode` in steps, or its result if there can be only one step. The body is copied first."""
-        data = bytes(body)
+        """`decode` in steps, or its result if there can be only one step.
+
+        A body with records must not change until the last step. Any other is copied first.
+        """
+        data = self._take(body)
         if len(data) < ELEMENTS_PER_STEP or not self._may_be_long:  # An element takes a byte or more.
             return self._decode(data, self._max_elements, whole)
         return self._decode_steps(data, self._max_elements, whole)

@@ -57,9 +57,15 @@ def may_be_long(message: Message, version: int) -> bool:
     return _has_loops(message.fields, version)
 
 
-def emit_decoder(message: Message, version: int, *, in_steps: bool) -> Callable[[bytes, int, bool], Any]:
+def has_records(message: Message, version: int) -> bool:
+    """Whether it is decoded from a memoryview, so that its records are slices of the body."""
+    return _has_records(message.fields, version)
+
+
+def emit_decoder(message: Message, version: int, *, in_steps: bool) -> Callable[[Any, int, bool], Any]:
     """A function of the body, how many elements may be read, and whether bytes after the last field are an
-    error. It returns the values, in steps if asked for. Raises only ProtocolError."""
+    error. The body is a memoryview if the message has records, else bytes. It returns the values, in steps if
+    asked for. Raises only ProtocolError."""
     return _Decoder(message, version, in_steps).function()
 
 
@@ -72,6 +78,14 @@ def emit_encoder(message: Message, version: int, *, in_steps: bool) -> Callable[
 def _has_loops(fields: tuple[Field, ...], version: int) -> bool:
     return any(
         (field.is_array and field.element_type not in NUMBERS) or _has_loops(field.fields, version)
+        for field in fields
+        if version_in(version, field.versions)
+    )
+
+
+def _has_records(fields: tuple[Field, ...], version: int) -> bool:
+    return any(
+        field.element_type == "records" or _has_records(field.fields, version)
         for field in fields
         if version_in(version, field.versions)
     )
@@ -310,7 +324,9 @@ class _Decoder(_Source):
             self._write("n = data[at] << 8 | data[at + 1]", "start = at + 2", "end = start + n")
             short = f"n < {_TEXT_BYTES_PER_ELEMENT} and end <= size"
         with self._block(f"if {short}:"):
-            self._write(f"{target} = data[start:end].decode()", "at = end")
+            of_view = has_records(self._message, self._version)
+            text = "str(data[start:end], 'utf-8')" if of_view else "data[start:end].decode()"
+            self._write(f"{target} = {text}", "at = end")
         with self._block("else:"):
             self._write(f"{target}, at = read_text(data, *{read}(data, at), {nullable})")
             self._spend(f"(at - start) // {_TEXT_BYTES_PER_ELEMENT}")

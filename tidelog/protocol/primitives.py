@@ -12,6 +12,7 @@ Source: the protocol guide's "Protocol Primitive Types"; KIP-482 for the compact
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -19,6 +20,7 @@ from uuid import UUID
 from tidelog.protocol import varint
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.declaration import ZERO, Field
+from tidelog.protocol.types import Buffer
 
 MAX_STRING_BYTES: Final = 32767
 MAX_BYTES: Final = 2147483647
@@ -71,11 +73,11 @@ class Place(NamedTuple):
     path: tuple[str | int, ...]
     numbers: tuple[Field, ...] = ()
     of: int | None = None
-    read_length: Callable[[bytes, int], object] | None = None
+    read_length: Callable[[Buffer, int], object] | None = None
 
 
 def located(
-    label: str, error: Exception, place: Place, variables: tuple[Any, ...], data: bytes, at: int
+    label: str, error: Exception, place: Place, variables: tuple[Any, ...], data: Buffer, at: int
 ) -> ProtocolError:
     """The error with the path of the field. `at` is a position in the `data` that is decoded."""
     within: tuple[str, ...] = ()
@@ -93,7 +95,7 @@ def located(
     return ProtocolError(f"{label}: {path}: {fault}" if path else f"{label}: {fault}")
 
 
-def _misfit(place: Place, variables: tuple[Any, ...], data: bytes, at: int) -> tuple[str, tuple[str, ...]]:
+def _misfit(place: Place, variables: tuple[Any, ...], data: Buffer, at: int) -> tuple[str, tuple[str, ...]]:
     """What is wrong with the first number that does not fit, and its name; or with a length."""
     try:
         if place.read_length is not None:
@@ -141,7 +143,7 @@ def is_default(field: Field, value: object) -> bool:
     return value == default_of(field)
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: Buffer, at: int) -> tuple[int, int]:
     """0 to 4294967295 in at most five bytes, and the position after it."""
     try:
         return varint.read_unsigned_varint(data, at)
@@ -149,28 +151,28 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         raise WireError(str(error)) from None
 
 
-def read_compact_length(data: bytes, at: int) -> tuple[int, int]:
+def read_compact_length(data: Buffer, at: int) -> tuple[int, int]:
     """A varint of length + 1; and the position after it, as with the other lengths."""
     length, at = read_varint(data, at)
     return length - 1, at
 
 
-def read_int16_length(data: bytes, at: int) -> tuple[int, int]:
+def read_int16_length(data: Buffer, at: int) -> tuple[int, int]:
     return _read_length(_INT16, data, at)
 
 
-def read_int32_length(data: bytes, at: int) -> tuple[int, int]:
+def read_int32_length(data: Buffer, at: int) -> tuple[int, int]:
     return _read_length(_INT32, data, at)
 
 
-def _read_length(packer: Struct, data: bytes, at: int) -> tuple[int, int]:
+def _read_length(packer: Struct, data: Buffer, at: int) -> tuple[int, int]:
     remain = len(data) - at
     if remain < packer.size:
         raise WireError(f"expected a length of {packer.size} bytes, {remain} bytes remain")
     return packer.unpack_from(data, at)[0], at + packer.size
 
 
-def read_text(data: bytes, length: int, at: int, nullable: bool) -> tuple[str | None, int]:
+def read_text(data: Buffer, length: int, at: int, nullable: bool) -> tuple[str | None, int]:
     """A UTF-8 string of at most 32767 bytes, or None; and the position after it."""
     if length < 0:
         check_null("a string", length, nullable)
@@ -180,11 +182,11 @@ def read_text(data: bytes, length: int, at: int, nullable: bool) -> tuple[str | 
     end = at + length
     if end > len(data):
         raise WireError(f"expected a string of {length} bytes, {len(data) - at} bytes remain")
-    return data[at:end].decode(), end
+    return str(data[at:end], "utf-8"), end
 
 
-def read_bytes(data: bytes, length: int, at: int, nullable: bool) -> tuple[bytes | None, int]:
-    """Bytes or records, or None; and the position after them."""
+def read_bytes(data: Buffer, length: int, at: int, nullable: bool) -> tuple[Buffer | None, int]:
+    """Bytes or records, or None; and the position after them. They are a slice of `data`."""
     if length < 0:
         check_null("bytes", length, nullable)
         return None, at
@@ -201,11 +203,17 @@ def check_null(noun: str, length: int, nullable: bool) -> None:
         raise WireError(f"expected {noun}{' or null' if nullable else ''}, got {came}")
 
 
-def read_uuid(data: bytes, at: int) -> UUID:
+def read_uuid(data: Buffer, at: int) -> UUID:
     """Sixteen bytes. The zero uuid means none."""
     octets = data[at : at + 16]
     if len(octets) != 16:
         raise WireError(f"expected a uuid of 16 bytes, {len(octets)} bytes remain")
+    return _uuid(bytes(octets))
+
+
+# Ids of topics repeat in each request.
+@lru_cache(4096)
+def _uuid(octets: bytes) -> UUID:
     return UUID(bytes=octets)
 
 
@@ -217,7 +225,7 @@ def check_count(count: int, smallest: int, remain: int, left: int) -> None:
         raise WireError(f"expected at most {left} more elements in the message, got {count}")
 
 
-def read_tag_count(data: bytes, at: int, left: int) -> tuple[int, int]:
+def read_tag_count(data: Buffer, at: int, left: int) -> tuple[int, int]:
     """The number of tagged fields, and the position of the first. `left` elements may still be read."""
     count, at = read_varint(data, at)
     if count > varint.MAX_SKIPPED_TAGGED_FIELDS:
@@ -226,7 +234,7 @@ def read_tag_count(data: bytes, at: int, left: int) -> tuple[int, int]:
     return count, at
 
 
-def read_tag(data: bytes, at: int, previous: int) -> tuple[int, int, int]:
+def read_tag(data: Buffer, at: int, previous: int) -> tuple[int, int, int]:
     """The next tag, and where its value begins and ends."""
     tag, at = read_varint(data, at)
     size, at = read_varint(data, at)
@@ -244,7 +252,7 @@ def check_tag(begin: int, at: int, end: int) -> None:
         raise WireError(f"expected {at - begin} bytes of tagged field, got {end - begin}")
 
 
-def skip_tags(data: bytes, at: int, left: int) -> tuple[int, int]:
+def skip_tags(data: Buffer, at: int, left: int) -> tuple[int, int]:
     """The number of tagged fields that begin here, none of them known, and the position after them."""
     count, at = read_tag_count(data, at, left)
     tag = -1

@@ -140,7 +140,7 @@ def _api(key: ApiKey, first_version: int, last_version: int, declarations: str) 
 
 
 # The versions of Produce and Fetch are set here only: `protocol.hot`, broker and client read them here.
-# A new field is declared in `protocol.messages` and written by hand in `protocol.hot`.
+# A new field is declared in `protocol.messages`; `protocol.hot` turns the values into tuples.
 APIS: Final[Mapping[ApiKey, Api]] = dict(
     (
         _api(ApiKey.PRODUCE, 3, 13, "produce"),
@@ -221,8 +221,8 @@ APIS: Final[Mapping[ApiKey, Api]] = dict(
 def decode_request(api_key: int, version: int, body: Buffer) -> Any:
     """The request body as `protocol.values` (items and attributes, snake_case names).
 
-    Arrays are lists, null is None, uuids are uuid.UUID, records and bytes are bytes. Bytes after the last
-    field are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
+    Arrays are lists, null is None, uuids are uuid.UUID, bytes are bytes, records are slices of `body`. Bytes
+    after the last field are ignored, as in Kafka: librdkafka and kafka-go send some. Raises ProtocolError.
     """
     return _request_codec(api_key, version).decode(body, whole=False)
 

@@ -1,5 +1,6 @@
 """Every list of every request is made as large as asked, and the broker's own reader takes it for that."""
 
+import re
 from typing import Any
 
 import pytest
@@ -37,9 +38,9 @@ def test_a_list_has_as_many_elements_as_it_says_all_the_same_or_all_different(ap
     for large in largest_requests("there", {api.key: api.max_version}, COUNT):
         elements = elements_at(large)
         assert len(elements) == large.elements > COUNT // 5, str(large)
-        assert len({repr(each) for each in elements}) == (1 if large.is_repeated else large.elements), str(
-            large
-        )
+        # Records are shown by their address.
+        shown = {re.sub("<memory at .*?>", "records", repr(each)) for each in elements}
+        assert len(shown) == (1 if large.is_repeated else large.elements), str(large)
         made.add(large.path)
     assert made == lists(api.request.fields, api.max_version)
 

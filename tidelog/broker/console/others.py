@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -178,6 +178,27 @@ class Others:
         if code:
             raise ApiError(code, answered.error_message or code.message)
         return answered
+
+
+async def all_of(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Any, None]:
+    """The values of all of them, as they come. It ends, or raises, with the first that does."""
+    waiting = {asyncio.ensure_future(anext(each)): each for each in streams}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for following in done:
+                stream = waiting.pop(following)
+                waiting[asyncio.ensure_future(anext(stream))] = stream
+                yield following.result()
+    except StopAsyncIteration:
+        return
+    finally:
+        for following in waiting:
+            following.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
+        for stream in streams:
+            await stream.aclose()
 
 
 class _Taken(NamedTuple):

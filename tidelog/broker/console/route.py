@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 500
 EVENT_STREAM: Final = "text/event-stream"
 JSON_LINES: Final = "application/x-ndjson"
+CSV: Final = "text/csv"
+StreamType = Literal["", "text/event-stream", "application/x-ndjson", "text/csv"]
 _NAME: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -69,9 +71,9 @@ class ApiRoute(NamedTuple):
     topics or numbers, because a segment of a path cannot be `..` or hold a slash.
 
     `handle` gets the console, the caller and the parameters, and returns the answer. If `stream` is a
-    media type, it returns an async generator of values of type `answer` (for JSON_LINES of whole lines, as
-    bytes), which is closed when the visitor leaves. It raises ApiError for a refusal; what the generator
-    raises comes too late for a status of HTTP.
+    media type, it returns an async generator of values of type `answer` (for JSON_LINES and CSV of bytes:
+    whole lines), which is closed when the visitor leaves. It raises ApiError for a refusal; what the
+    generator raises comes too late for a status of HTTP.
     """
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
@@ -83,7 +85,7 @@ class ApiRoute(NamedTuple):
     needs: tuple[Need, ...] = ()
     """What the caller needs for the whole request; `field` names the parameter with the resource's name. What
     only hides a part of the answer is asked of the caller in the view."""
-    stream: Literal["", "text/event-stream", "application/x-ndjson"] = ""
+    stream: StreamType = ""
     logged: tuple[str, ...] = ()
     """Parameters that the event of a change shows, beside those in the path. None is a secret."""
     spread: Spread | None = None
@@ -97,7 +99,7 @@ class ApiRoute(NamedTuple):
     @property
     def is_of_lines(self) -> bool:
         """Whether its values are bytes."""
-        return self.stream == JSON_LINES
+        return self.stream in (JSON_LINES, CSV)
 
     @property
     def path_names(self) -> list[str]:
@@ -109,7 +111,7 @@ def route(
     path: str,
     *,
     needs: tuple[Need, ...] = (),
-    stream: Literal["", "text/event-stream", "application/x-ndjson"] = "",
+    stream: StreamType = "",
     answer: Any = None,
     logged: tuple[str, ...] = (),
     spread: Spread | None = None,

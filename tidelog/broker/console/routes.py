@@ -40,7 +40,12 @@ _SUBJECTS: Final = (
     events,
 )
 
-BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (offsets.offsets_here, transactions.open_here)
+BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (
+    offsets.offsets_here,
+    transactions.open_here,
+    records.search_here,
+    records.follow_here,
+)
 """Those that only brokers ask, for parts of their answers."""
 _DECLARED: Final = dict.fromkeys(
     each for subject in _SUBJECTS for each in vars(subject).values() if isinstance(each, ApiRoute)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 from urllib.parse import unquote
 
 import msgspec
@@ -175,7 +175,7 @@ class Site:
             "sign_in.html",
             "Sign in",
             {
-                "query": dict(request.query),
+                "query": Query(request.query),
                 "takes_tokens": takes_tokens,
                 "is_in_clear": not has_tls and not is_local(request.remote or ""),
             },
@@ -282,13 +282,19 @@ class Site:
     async def _page(
         self, request: web.Request, caller: Caller, page: Page, in_path: dict[str, str]
     ) -> web.Response:
-        answers = {}
-        for name, route in page.sources.items():
+        async def answer_of(route: ApiRoute) -> Any:
             known = route.parameters.__struct_fields__
-            values = {name: value for name, value in _queried(request, route).items() if name in known}
-            values |= {name: value for name, value in in_path.items() if name in known}
-            answers[name] = await self._handled(route, caller, _parameters(route, values))
-        query = {**in_path, **request.query}
+            given = {**_queried(request, route), **in_path}
+            values = {name: value for name, value in given.items() if name in known}
+            return await self._handled(route, caller, _parameters(route, values))
+
+        # At once: a broker that does not answer is waited for once.
+        found = await asyncio.gather(*map(answer_of, page.sources.values()), return_exceptions=True)
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        answers = dict(zip(page.sources, found, strict=True))
+        query = Query(in_path, **request.query)
         unanswered = {each for answer in answers.values() for each in _unanswered(answer)}
         # In a thread: a page of 500 records takes longer than the loop may be busy.
         return await asyncio.to_thread(
@@ -317,8 +323,10 @@ class Site:
             "user": known.user if known is not None else "",
             "may_change": not services.config.console_read_only,
             "node_id": services.node_id,
+            "brokers": len(services.catalog.brokers),
+            "live": sum(map(services.is_live, services.catalog.brokers)),
+            "query": Query(),
             "unanswered": [],
-            "cluster_id": services.catalog.cluster_id,
         }
         text = self._templates.render(template, shared | values)
         return web.Response(text=text, content_type="text/html", status=status)
@@ -329,6 +337,13 @@ class Site:
             return web.Response(text=problem, content_type=safety.JSON, status=status)
         values = {"code": code, "message": message, "status": status}
         return self._rendered(request, "refused.html", "Not shown", values, status)
+
+
+class Query(dict[str, str]):
+    """The parameters of a page; one that it does not have is empty."""
+
+    def __missing__(self, name: str) -> str:
+        return ""
 
 
 @dataclass(slots=True)
@@ -397,15 +412,12 @@ def _unquoted(values: Mapping[str, str]) -> dict[str, str]:
 
 def _queried(request: web.Request, route: ApiRoute) -> dict[str, Any]:
     """The parameters in the query; an empty text counts as absent."""
-    lists = {
-        field.name
-        for field in msgspec.structs.fields(route.parameters)
-        if getattr(field.type, "__origin__", None) in (list, tuple)
-    }
+    fields = msgspec.structs.fields(route.parameters)
+    types = {each.name: (each.type, *get_args(each.type)) for each in fields}
+    lists = {name for name, found in types.items() if {list, tuple} & set(map(get_origin, found))}
     query = request.query
-    return {
-        name: query.getall(name) if name in lists else query[name] for name in set(query) if query[name] != ""
-    }
+    given = {name: [text for text in query.getall(name) if text != ""] for name in set(query)}
+    return {name: texts if name in lists else texts[0] for name, texts in given.items() if texts}
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

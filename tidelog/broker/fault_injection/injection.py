@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from tidelog.broker.cluster.catalog import Catalog
-from tidelog.broker.fault_injection.producer_changes import ProducerFaults
+from tidelog.broker.fault_injection.producer_changes import PRODUCER_FAULTS, ProducerFaults
 from tidelog.broker.fault_injection.rules import (
     APIS,
     Fault,
@@ -31,6 +31,7 @@ from tidelog.broker.fault_injection.rules import (
     Moment,
     Plan,
     RequestFacts,
+    parse_order,
 )
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.services import Services
@@ -59,6 +60,13 @@ class FaultInjector:
         for api_key, _, _ in APIS.values():
             wrapped[api_key] = self._wrapped(handlers[api_key])
         return wrapped
+
+    def take(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out or begin to apply an order, with the fields that /faults takes. Raises FaultError, and
+        ApiError for a partition that is not here."""
+        if values.get("fault") in PRODUCER_FAULTS:
+            return self.producers.apply(values)
+        return self.order(parse_order(values)).describe()
 
     def order(self, order: FaultOrder) -> Fault:
         """Begin to apply an order. Raises FaultError."""

@@ -24,6 +24,7 @@ logger = structlog.get_logger(__name__)
 
 NEAR_THE_WRAP = MAX_SEQUENCE - 9
 """The next sequence if none is given: ten records before it wraps to 0."""
+PRODUCER_FAULTS = ("forget", "expire", "sequence")
 _MAX_EPOCH = 2**15 - 1
 
 

@@ -134,6 +134,13 @@ class FaultRules:
         self.finished: deque[Fault] = deque(maxlen=FINISHED_KEPT)
         self._next_id = 1
 
+    def describe(self) -> dict[str, list[dict[str, Any]]]:
+        """As JSON shows them: those that still apply, and those that are finished."""
+        return {
+            "faults": [fault.describe() for fault in self.active],
+            "finished": [fault.describe() for fault in self.finished],
+        }
+
     def add(self, order: FaultOrder) -> Fault:
         """Add an order. Raises FaultError when there are too many."""
         if len(self.active) >= MOST_ORDERS:

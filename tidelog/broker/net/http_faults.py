@@ -18,15 +18,13 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError, parse_order
+from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from tidelog.broker.fault_injection.injection import FaultInjector
-
-_PRODUCER_FAULTS = ("forget", "expire", "sequence")
 
 
 class FaultRoutes:
@@ -70,11 +68,7 @@ class FaultRoutes:
         return guarded
 
     async def _list(self, injector: FaultInjector, request: web.Request) -> tuple[int, Any]:
-        rules = injector.rules
-        return 200, {
-            "faults": [fault.describe() for fault in rules.active],
-            "finished": [fault.describe() for fault in rules.finished],
-        }
+        return 200, injector.rules.describe()
 
     async def _order(self, injector: FaultInjector, request: web.Request) -> tuple[int, Any]:
         if request.content_type != "application/json":
@@ -85,9 +79,7 @@ class FaultRoutes:
             raise FaultError(f"the body is not JSON: {error}") from None
         if not isinstance(values, dict):
             raise FaultError("the body must be a JSON object")
-        if values.get("fault") in _PRODUCER_FAULTS:
-            return 200, injector.producers.apply(values)
-        return 201, injector.order(parse_order(values)).describe()
+        return 201, injector.take(values)
 
     async def _clear(self, injector: FaultInjector, request: web.Request) -> tuple[int, Any]:
         number = request.match_info.get("id")

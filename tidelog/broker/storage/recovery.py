@@ -192,7 +192,6 @@ class Recovery:
         self._latest_epoch = latest_epoch
         self._has_copies = has_copies
         self._trusted = _EVERYTHING if clean_shutdown else recovery_point
-        self._leader_epochs: dict[int, int] = {}
         self._segments: list[LocalSegment] = []
         self._have_aborted: set[int] = set()
         """Base offsets of the segments with an index of aborted transactions."""
@@ -316,6 +315,7 @@ class Recovery:
         first_scanned = max((i for i, base in enumerate(bases) if base <= scan_from), default=0)
         self._replay_from, self._producers = replay_from, producers
         self._without_aborted: list[str] = []
+        self._leader_epochs: dict[int, int] = {}
         self.report.replayed_batches = 0
         segments = self._segments = []
         for number, base in enumerate(bases):

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from tidelog.broker.app import Broker, StartError
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.fault_injection.injection import FaultInjector
 from tidelog.broker.replicas.topics import NewTopic
 
 __all__ = ["EmbeddedBroker", "StartError", "ThreadedBroker"]
@@ -37,7 +38,12 @@ class EmbeddedBroker:
     def __init__(
         self, *, data_dir: Path | str | None = None, settings: Mapping[str, Any] | None = None
     ) -> None:
-        wanted: dict[str, Any] = {"http.port": -1, "group.initial.rebalance.delay.ms": 0, **(settings or {})}
+        wanted: dict[str, Any] = {
+            "http.port": -1,
+            "group.initial.rebalance.delay.ms": 0,
+            "faults.enable": True,
+            **(settings or {}),
+        }
         if "listeners" not in wanted:
             wanted.setdefault("port", 0)
         self._config = BrokerConfig().with_settings(wanted)
@@ -121,6 +127,27 @@ class EmbeddedBroker:
         )
         return name
 
+    def order_fault(self, fault: str, **fields: object) -> dict[str, Any]:
+        """Make it fail as `tidelog fault` does: `fault` is drop, delay, error, cut, forget, expire or
+        sequence. `fields` are those of `broker.fault_injection`: topic, partition, client_id, api, skip,
+        count (None: until cleared), when, delay_ms, error. Returns the order as taken, with its id. Faults
+        end with the broker. Raises FaultError, and ApiError for a partition that does not exist.
+        """
+        return self._injector().take({"fault": fault, **fields})
+
+    def faults(self) -> dict[str, list[dict[str, Any]]]:
+        """The orders that still apply ("faults") and those that are finished, with their hits."""
+        return self._injector().rules.describe()
+
+    def clear_faults(self) -> None:
+        """End all faults."""
+        self._injector().rules.clear(None)
+
+    def _injector(self) -> FaultInjector:
+        if self.broker.faults is None:
+            raise RuntimeError("this broker was started with faults.enable=false")
+        return self.broker.faults
+
     async def close(self) -> None:
         """Stop it and remove its temporary folder; it can be started again, empty."""
         try:
@@ -200,6 +227,30 @@ class ThreadedBroker:
     ) -> str:
         """Create a topic and return its name; without a name it gets a new one. Raises ApiError."""
         return self._do(lambda: self._embedded.create_topic(name, partitions=partitions, configs=configs))
+
+    def order_fault(self, fault: str, **fields: object) -> dict[str, Any]:
+        """As EmbeddedBroker's."""
+
+        async def order() -> dict[str, Any]:
+            return self._embedded.order_fault(fault, **fields)
+
+        return self._do(order)
+
+    def faults(self) -> dict[str, list[dict[str, Any]]]:
+        """As EmbeddedBroker's."""
+
+        async def faults() -> dict[str, list[dict[str, Any]]]:
+            return self._embedded.faults()
+
+        return self._do(faults)
+
+    def clear_faults(self) -> None:
+        """As EmbeddedBroker's."""
+
+        async def clear() -> None:
+            self._embedded.clear_faults()
+
+        self._do(clear)
 
     def close(self) -> None:
         """Stop it, remove its temporary folder and end its thread."""

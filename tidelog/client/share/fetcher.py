@@ -83,6 +83,7 @@ class ShareFetcher:
         self._held: dict[tuple[SharePartition, int], HeldPartition] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changes: dict[int, asyncio.Event] = {}
+        self._connections: dict[int, Connection] = {}
         # How many records the requests under way may bring, by broker.
         self._requested: dict[int, int] = {}
         self._lock_seconds = _FIRST_LOCK_SECONDS
@@ -124,7 +125,7 @@ class ShareFetcher:
         taken: list[ShareRecord] = []
         while self.records and len(taken) < limit:
             record = self.records.popleft()
-            if record.holder.is_open(record.offset):
+            if record.holder.is_unread(record.offset):
                 record.holder.returned(record.offset)
                 taken.append(record)
         if not self.records:
@@ -133,6 +134,8 @@ class ShareFetcher:
 
     def put_back(self, records: Sequence[ShareRecord]) -> None:
         """The application did not get these last ones."""
+        for record in records:
+            record.holder.not_returned(record.offset)
         self.records.extendleft(reversed(records))
 
     async def commit(self) -> None:
@@ -198,8 +201,10 @@ class ShareFetcher:
         failures = 0
         while True:
             self._changes[node_id].clear()
-            self._expire()
             holders = self._holders(node_id)
+            if session.is_open and not self._connections[node_id].is_open:
+                self._session_ended(session, holders)
+            self._expire()
             # A broker releases what a session held when it ends.
             if not session.is_open and (self._is_closing or not self._wanted(node_id)):
                 break
@@ -207,9 +212,7 @@ class ShareFetcher:
                 code = await self._request(node_id, session)
             except ClientError as error:
                 logger.debug("share_request_failed", node_id=node_id, error=str(error), failures=failures)
-                session.failed()
-                for holder in holders:
-                    holder.not_answered()
+                self._session_ended(session, holders)
                 if not error.retriable:
                     self._fail(node_id, error)
                 self._cluster.request_refresh()
@@ -229,7 +232,7 @@ class ShareFetcher:
         wanted, holders = self._wanted(node_id), self._holders(node_id)
         to_send = [each for each in holders if each.has_to_send()]
         is_done = self._is_closing or not (wanted or any(not each.is_idle for each in holders))
-        connection = await self._cluster.connected(node_id, _LANE)
+        connection = self._connections[node_id] = await self._cluster.connected(node_id, _LANE)
         if session.is_open:
             now, seconds, renews = self._loop.time(), self._lock_seconds, self._renews(connection)
             to_renew = [each for each in holders if each.has_renewals(now, seconds, renews=renews)]
@@ -307,8 +310,8 @@ class ShareFetcher:
                     lock_seconds=self._lock_seconds,
                     advice="another member may get it; process it within `record.processing()`",
                 )
-        if any(not each.holder.is_open(each.offset) for each in self.records):
-            self.records = deque(each for each in self.records if each.holder.is_open(each.offset))
+        if any(not each.holder.is_unread(each.offset) for each in self.records):
+            self.records = deque(each for each in self.records if each.holder.is_unread(each.offset))
 
     # Requests
 
@@ -331,7 +334,7 @@ class ShareFetcher:
         answer: types.ShareAcknowledgeResponse = await connection.call(ApiKey.SHARE_ACKNOWLEDGE, values)
         code = error_code(answer.error_code)
         self._locked_for(answer.acquisition_lock_timeout_ms)
-        self._answered(session, code, answer.error_message)
+        self._answered(session, code, answer.error_message, holders)
         if is_final:
             session.failed()
         self._follow_leaders(answer)
@@ -376,7 +379,7 @@ class ShareFetcher:
             del self._requested[node_id]
         code = error_code(answer.error_code)
         self._locked_for(answer.acquisition_lock_timeout_ms)
-        self._answered(session, code, answer.error_message)
+        self._answered(session, code, answer.error_message, holders)
         self._follow_leaders(answer)
         found = [
             (SharePartition(topic.topic_id, each.partition_index), each)
@@ -426,10 +429,7 @@ class ShareFetcher:
         """Apply the answer to what was acknowledged: `code` is that of the whole answer."""
         lock_end = self._loop.time() + self._lock_seconds
         for holder in holders:
-            if holder.share_partition not in acknowledged:
-                continue
-            if code in SESSION_ERRORS:
-                holder.not_answered()
+            if holder.share_partition not in acknowledged or code in SESSION_ERRORS:
                 continue
             own = codes.get(holder.share_partition, ErrorCode.NONE) if code is ErrorCode.NONE else code
             self._settled(holder, own, *holder.answered(own, lock_end))
@@ -459,9 +459,19 @@ class ShareFetcher:
         for holder in holders:
             self._settled(holder, ErrorCode.SHARE_SESSION_NOT_FOUND, [], holder.give_up())
 
-    def _answered(self, session: ShareSession, code: ErrorCode, message: str | None) -> None:
+    @staticmethod
+    def _session_ended(session: ShareSession, holders: Iterable[HeldPartition]) -> None:
+        session.failed()
+        for holder in holders:
+            holder.session_ended()
+
+    def _answered(
+        self, session: ShareSession, code: ErrorCode, message: str | None, holders: Iterable[HeldPartition]
+    ) -> None:
         """The answer as a whole has this code."""
         session.answered(code)
+        if code in SESSION_ERRORS:
+            self._session_ended(session, holders)
         if code is not ErrorCode.NONE and not code.retriable:
             what = f"share group {self._config.group_id!r}"
             self._fail(what, broker_error(code, what, message))

@@ -6,6 +6,8 @@ Invariants:
 - a group of acknowledgements that the broker refuses because of one of them is sent again in halves: only
   those that it refuses alone have failed;
 - a lost answer decides nothing: the same is sent again, and the broker says whether the lock still holds;
+- with a session end the locks of its records, as far as one knows: the application gets none of them that it
+  has not got, and none again that it has;
 - an acknowledgement after the end of the lock is sent too: the broker knows whether another member has the
   record;
 - locks are renewed when half of their time has passed: those of records that are processed, and of records
@@ -116,14 +118,13 @@ class HeldPartition:
     # What the application does
 
     def acquired(self, offsets: Iterable[int], lock_end: float) -> None:
-        """The broker gave these records to this consumer. One whose acknowledgement was not answered is not
-        given to the application again: the acknowledgement is sent again."""
+        """The broker gave these records to this consumer. The application does not get again what it has
+        since before the session ended: it acknowledges that, or the acknowledgement is sent again."""
         unsettled = self.unsettled()
         for offset in offsets:
             if offset not in unsettled:
                 self._open[offset] = lock_end
             self._ended.pop(offset, None)
-            self._got.discard(offset)
             self._unrenewed.discard(offset)
 
     def passed_over(self, offsets: Iterable[int], kind: int) -> None:
@@ -137,9 +138,13 @@ class HeldPartition:
         """The application has the record now."""
         self._got.add(offset)
 
-    def is_open(self, offset: int) -> bool:
-        """Whether the record is held and not acknowledged."""
-        return offset in self._open
+    def not_returned(self, offset: int) -> None:
+        """The application has not got the record after all."""
+        self._got.discard(offset)
+
+    def is_unread(self, offset: int) -> bool:
+        """Whether the record is held, and the application has not got it."""
+        return offset in self._open and offset not in self._got
 
     def awaits_acknowledgement(self, offset: int) -> bool:
         """Whether the application did not acknowledge the record, though its lock may have ended."""
@@ -268,12 +273,15 @@ class HeldPartition:
             [each for each in refused if sent[each] == GAP], [each for each in refused if sent[each] != GAP]
         )
 
-    def not_answered(self) -> None:
-        """The answer to what was taken is lost."""
+    def session_ended(self) -> None:
+        """There is no answer to what was taken. The application does not get what it has not got yet: the
+        broker may have given it to another member."""
         _, offsets = _parted(self._sent)
         if offsets:
             self._retries.append({offset: self._sent[offset] for offset in offsets})
         self._sent = {}
+        for offset in self._open.keys() - self._got:
+            self._forget(offset)
 
     def expire(self, now: float) -> list[int]:
         """Forget records whose lock has ended. Returns those that the application has."""

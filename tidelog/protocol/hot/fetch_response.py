@@ -1,34 +1,31 @@
-"""The hand-written codec of FetchResponse: every record leaves the broker through it.
+"""FetchResponse as tuples, and its hand-written encoder: every record leaves the broker through it.
 
-Owns: the values of the response, and its bytes. Invariants: equal, byte for byte and value for value, to the
-codec of protocol.schema. Records are never copied:
-the broker puts the log's buffers into the list for the socket, and the client takes slices of the frame.
-Malformed bytes raise only ProtocolError. The tagged field snapshot_id is skipped when read and never written;
-`with_node_endpoints` adds the endpoints of leaders to the few answers that have some.
+Owns: the values of the response, and its bytes. Invariants: the bytes are those of `protocol.schema`, which
+decodes them. Records are never copied: the broker puts the log's buffers into the list for the socket, and
+the client takes slices of the frame. Malformed bytes raise only ProtocolError. The tagged field snapshot_id
+is never written; `with_node_endpoints` adds the endpoints of leaders to the few answers that have some.
 """
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
     FETCH_FORMS,
-    FLEXIBLE,
     MALFORMED,
     NO_LEADER,
     Form,
     NodeEndpoint,
     TopicKey,
-    read_leader,
-    read_node_endpoints,
-    read_size,
-    read_tags,
-    require_end,
+    leader_of,
+    node_endpoints_of,
+    topic_field,
     write_leader,
     write_tags,
 )
-from tidelog.protocol.schema import APIS, MAX_RESPONSE_ELEMENTS, ApiKey
+from tidelog.protocol.schema import APIS, ApiKey, decode_response
 from tidelog.protocol.steps import Pace, Steps
 from tidelog.protocol.types import NO_OFFSET, Buffer
 
@@ -36,7 +33,6 @@ _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_SESSION = 7
 _FIRST_WITH_PREFERRED_REPLICA = 11
 _FIRST_FLEXIBLE = APIS[ApiKey.FETCH].first_flexible_version
-_FIRST_WITH_NODE_ENDPOINTS = 16
 
 NO_EPOCH_END_OFFSET = (-1, -1)
 _DIVERGING_EPOCH_TAG = 0
@@ -127,38 +123,31 @@ def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
 
     Raises ProtocolError as `decode_produce_response` does.
     """
-    form = FETCH_FORMS[version]
-    view = memoryview(body)
-    try:
-        if version >= _FIRST_WITH_SESSION:
-            throttle_time_ms, error_code, session_id = _RESPONSE_WITH_SESSION.unpack_from(view)
-            position = _RESPONSE_WITH_SESSION.size
-        else:
-            (throttle_time_ms,) = _INT32.unpack_from(view)
-            error_code = session_id = 0
-            position = 4
-        topics = []
-        count, position = read_size(form, view, position, 3, MAX_RESPONSE_ELEMENTS)
-        remaining = MAX_RESPONSE_ELEMENTS - count
-        for _ in range(count):
-            topic, position = form.read_topic(view, position)
-            results = []
-            partitions, position = read_size(form, view, position, _RESULT.size, remaining)
-            remaining -= partitions
-            for _ in range(partitions):
-                result, position = _decode_result(version, form, view, position)
-                results.append(result)
-            position = form.skip_tags(view, position)
-            topics.append((topic, results))
-        endpoints: Sequence[NodeEndpoint] = ()
-        if version >= _FIRST_WITH_NODE_ENDPOINTS:
-            endpoints, position = read_node_endpoints(view, position)
-        else:
-            position = form.skip_tags(view, position)
-        require_end(view, position)
-    except MALFORMED as error:
-        raise ProtocolError(f"FetchResponse version {version}: {error}") from None
-    return FetchResponse(throttle_time_ms, error_code, session_id, topics, endpoints)
+    values = decode_response(ApiKey.FETCH, version, body)
+    key = attrgetter(topic_field(version, "topic"))
+    return FetchResponse(
+        values.throttle_time_ms,
+        values.error_code,
+        values.session_id,
+        [(key(topic), [_result(partition) for partition in topic.partitions]) for topic in values.responses],
+        node_endpoints_of(values),
+    )
+
+
+def _result(partition: Any) -> FetchPartitionResult:
+    aborted = partition.aborted_transactions
+    return FetchPartitionResult(
+        partition.partition_index,
+        partition.error_code,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted],
+        partition.preferred_read_replica,
+        partition.records,
+        leader_of(partition),
+        (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset),
+    )
 
 
 def _append_result_head(version: int, form: Form, result: FetchPartitionResult, parts: list[bytes]) -> None:
@@ -217,54 +206,3 @@ def _result_tags(version: int, form: Form, result: FetchPartitionResult) -> byte
     if result.current_leader != NO_LEADER:
         fields.append((_CURRENT_LEADER_TAG, write_leader(result.current_leader)))
     return write_tags(fields)
-
-
-def _decode_result(
-    version: int, form: Form, body: memoryview, position: int
-) -> tuple[FetchPartitionResult, int]:
-    log_start_offset: int = NO_OFFSET
-    if version >= _FIRST_WITH_LOG_START_OFFSET:
-        layout = _RESULT_WITH_LOG_START_OFFSET
-        index, error_code, high_watermark, stable_offset, log_start_offset = layout.unpack_from(
-            body, position
-        )
-    else:
-        layout = _RESULT
-        index, error_code, high_watermark, stable_offset = layout.unpack_from(body, position)
-    count, position = form.read_count(body, position + layout.size, _INT64_PAIR.size)
-    aborted: list[tuple[int, int]] = []
-    for _ in range(count):
-        producer_id, first_offset = _INT64_PAIR.unpack_from(body, position)
-        aborted.append((producer_id, first_offset))
-        position = form.skip_tags(body, position + _INT64_PAIR.size)
-    preferred_read_replica = -1
-    if version >= _FIRST_WITH_PREFERRED_REPLICA:
-        (preferred_read_replica,) = _INT32.unpack_from(body, position)
-        position += 4
-    records, position = form.read_bytes(body, position)
-    leader, diverging_epoch = NO_LEADER, NO_EPOCH_END_OFFSET
-    if version >= _FIRST_FLEXIBLE:
-        tags, position = read_tags(body, position)
-        leader = read_leader(tags.get(_CURRENT_LEADER_TAG))
-        diverging_epoch = _read_diverging_epoch(tags.get(_DIVERGING_EPOCH_TAG))
-    result = FetchPartitionResult(
-        index,
-        error_code,
-        high_watermark,
-        stable_offset,
-        log_start_offset,
-        None if count < 0 else aborted,
-        preferred_read_replica,
-        records,
-        leader,
-        diverging_epoch,
-    )
-    return result, position
-
-
-def _read_diverging_epoch(data: memoryview | None) -> tuple[int, int]:
-    if data is None:
-        return NO_EPOCH_END_OFFSET
-    epoch, end_offset, _ = _DIVERGING_EPOCH.unpack_from(data)
-    require_end(data, FLEXIBLE.skip_tags(data, _DIVERGING_EPOCH.size - 1))
-    return epoch, end_offset

@@ -1,18 +1,20 @@
-"""The hand-written codec of Produce: every record enters the broker through it.
+"""Produce as tuples, and the hand-written codec of a single batch: every record enters the broker through it.
 
-Owns: the values of a ProduceRequest and a ProduceResponse, and their bytes. Invariants: equal, byte for byte
-and value for value, to the codec of protocol.schema (a property test checks it). Records are never copied:
-decoding returns slices of the body, encoding returns the caller's own buffers. Malformed bytes raise only
-ProtocolError. `with_node_endpoints` adds the endpoints of leaders to the few answers that have some.
+Owns: the values of a ProduceRequest and a ProduceResponse. Invariants: the bytes are those of
+`protocol.schema`, value for value (a property test checks it). Records are never copied: decoding returns
+slices of the body, encoding returns the caller's own buffers. Malformed bytes raise only ProtocolError.
+`with_node_endpoints` adds the endpoints of leaders to the few answers that have some.
 
 A request of one topic with one partition (a single batch) has a fast path. For anything else the fast path
-returns None, and the general path is used.
+returns None, and `protocol.schema` is used.
 """
 
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
@@ -20,36 +22,35 @@ from tidelog.protocol.hot.wire import (
     CACHED_NAMES,
     CLASSIC,
     FIRST_BY_ID,
-    FLEXIBLE,
     LONGEST_CACHED_NAME,
     MALFORMED,
     NO_LEADER,
     PRODUCE_FORMS,
-    TAG_BYTES_PER_ELEMENT,
     Form,
     NodeEndpoint,
     TopicKey,
-    read_leader,
-    read_node_endpoints,
-    read_size,
-    read_tags,
-    require_end,
-    write_leader,
-    write_tags,
+    leader_of,
+    node_endpoints_of,
+    topic_field,
 )
-from tidelog.protocol.schema import APIS, MAX_REQUEST_ELEMENTS, MAX_RESPONSE_ELEMENTS, ApiKey
-from tidelog.protocol.steps import Pace, Steps, finish
+from tidelog.protocol.schema import (
+    APIS,
+    ApiKey,
+    decode_request_steps,
+    decode_response,
+    encode_response_steps,
+)
+from tidelog.protocol.steps import Pace, Steps, each, finish, in_steps
 from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
 _FIRST_FLEXIBLE = APIS[ApiKey.PRODUCE].first_flexible_version
-_FIRST_WITH_CURRENT_LEADER = 10
 
 _INT32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
-_RESULT = struct.Struct(">ihqq")
-_INT64 = struct.Struct(">q")
+_partition = attrgetter("index", "records")
+_record_error = attrgetter("batch_index", "batch_index_error_message")
 
 # transactional_id length, acks, timeout_ms, topic count, topic name length
 _ONE_TOPIC = struct.Struct(">hhiih")
@@ -64,9 +65,6 @@ _ONE_RESULT = struct.Struct(">ihqqi")
 _ONE_RESULT_WITH_LOG_START_OFFSET = struct.Struct(">ihqqqi")
 _ONE_RESULT_WITH_RECORD_ERRORS = struct.Struct(">ihqqqihi")
 _ONE_RESULT_FLEXIBLE = struct.Struct(">ihqqqBBBBiB")
-# No record errors, a null message, no tagged fields of the partition nor of the topic.
-_ALL_EMPTY = [1, 0, 0, 0]
-_CURRENT_LEADER_TAG = 0
 _THREE_EMPTY_TAGS = memoryview(b"\0\0\0")
 
 
@@ -114,7 +112,7 @@ def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
 def decode_produce_request_steps(version: int, body: memoryview) -> ProduceRequest | Steps[ProduceRequest]:
     """The result of `decode_produce_request` or steps to it. `body` must not change until the last step."""
     form = PRODUCE_FORMS[version]
-    return _decode_one(form, body) or _decode_request(version, form, body)
+    return _decode_one(form, body) or _decode_request(version, body)
 
 
 def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer]:
@@ -131,7 +129,7 @@ def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer
 
 def encode_produce_response(
     version: int,
-    topics: Sequence[tuple[TopicKey, Sequence[ProducePartitionResult]]],
+    topics: Sequence[tuple[Any, Sequence[ProducePartitionResult]]],
     throttle_time_ms: int = 0,
 ) -> bytes:
     """The response to a produce request. Raises ProtocolError as `encode_produce_request` does."""
@@ -140,51 +138,37 @@ def encode_produce_response(
 
 def encode_produce_response_steps(
     version: int,
-    topics: Sequence[tuple[TopicKey, Sequence[ProducePartitionResult]]],
+    topics: Sequence[tuple[Any, Sequence[ProducePartitionResult]]],
     throttle_time_ms: int = 0,
 ) -> bytes | Steps[bytes]:
     """The result of `encode_produce_response` or steps to it."""
-    form = PRODUCE_FORMS[version]
-    try:
-        return _encode_one(version, topics, throttle_time_ms) or _encode_response(
-            version, form, topics, throttle_time_ms
-        )
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
+    return _encode_one(version, topics, throttle_time_ms) or _encode_response(
+        version, topics, throttle_time_ms
+    )
 
 
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
     """Decode the whole `body`. Raises ProtocolError as `decode_produce_request` does."""
-    form = PRODUCE_FORMS[version]
-    view = memoryview(body)
-    response = _decode_one_response(view) if form is FLEXIBLE else None
-    if response is not None:
-        return response
-    try:
-        topics: list[tuple[TopicKey, list[ProducePartitionResult]]] = []
-        count, position = read_size(form, view, 0, 3, MAX_RESPONSE_ELEMENTS)
-        remaining = MAX_RESPONSE_ELEMENTS - count
-        for _ in range(count):
-            topic, position = form.read_topic(view, position)
-            results = []
-            partitions, position = read_size(form, view, position, _RESULT.size, remaining)
-            remaining -= partitions
-            for _ in range(partitions):
-                result, position = _decode_result(version, form, view, position)
-                results.append(result)
-            position = form.skip_tags(view, position)
-            topics.append((topic, results))
-        (throttle_time_ms,) = _INT32.unpack_from(view, position)
-        position += 4
-        endpoints: Sequence[NodeEndpoint] = ()
-        if version >= _FIRST_WITH_CURRENT_LEADER:
-            endpoints, position = read_node_endpoints(view, position)
-        else:
-            position = form.skip_tags(view, position)
-        require_end(view, position)
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
-    return ProduceResponse(topics, throttle_time_ms, endpoints)
+    values = decode_response(ApiKey.PRODUCE, version, body)
+    key = attrgetter(topic_field(version, "name"))
+    topics = [
+        (key(topic), [_result(partition) for partition in topic.partition_responses])
+        for topic in values.responses
+    ]
+    return ProduceResponse(topics, values.throttle_time_ms, node_endpoints_of(values))
+
+
+def _result(partition: Any) -> ProducePartitionResult:
+    return ProducePartitionResult(
+        partition.index,
+        partition.error_code,
+        partition.base_offset,
+        partition.log_append_time_ms,
+        partition.log_start_offset,
+        partition.error_message,
+        tuple([_record_error(error) for error in partition.record_errors]),
+        leader_of(partition),
+    )
 
 
 def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
@@ -231,34 +215,16 @@ def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
     return tuple.__new__(ProduceRequest, (None, acks, timeout_ms, [(name, [(index, records)])]))
 
 
-def _decode_request(version: int, form: Form, body: memoryview) -> Steps[ProduceRequest]:
+def _decode_request(version: int, body: memoryview) -> Steps[ProduceRequest]:
+    values = yield from in_steps(decode_request_steps(ApiKey.PRODUCE, version, body))
     pace = Pace()
-    try:
-        transactional_id, position = form.read_string(body, 0)
-        acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, position)
-        count, position = read_size(form, body, position + _ACKS_TIMEOUT.size, 3, MAX_REQUEST_ELEMENTS)
-        remaining = MAX_REQUEST_ELEMENTS - count
-        topics: list[tuple[TopicKey, Sequence[tuple[int, Buffer | None]]]] = []
-        for _ in range(count):
-            topic, position = form.read_topic(body, position)
-            partitions: list[tuple[int, Buffer | None]] = []
-            partition_count, position = read_size(form, body, position, 5, remaining)
-            remaining -= partition_count
-            for _ in range(partition_count):
-                (index,) = _INT32.unpack_from(body, position)
-                records, end = form.read_bytes(body, position + 4)
-                position = form.skip_tags(body, end)
-                partitions.append((index, records))
-                if pace.spent(1 + (position - end) // TAG_BYTES_PER_ELEMENT):
-                    yield
-            end, position = position, form.skip_tags(body, position)
-            topics.append((topic, partitions))
-            if pace.spent(1 + (position - end) // TAG_BYTES_PER_ELEMENT):
-                yield
-        form.skip_tags(body, position)
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    key = attrgetter(topic_field(version, "name"))
+    topics = []
+    for topic in values.topic_data:
+        topics.append((key(topic), (yield from each(_partition, topic.partition_data, pace))))
+        if pace.spent():
+            yield
+    return ProduceRequest(values.transactional_id, values.acks, values.timeout_ms, topics)
 
 
 @lru_cache(CACHED_NAMES)
@@ -309,139 +275,66 @@ def _encode_request(form: Form, request: ProduceRequest) -> list[Buffer]:
 
 
 @lru_cache(CACHED_NAMES)
-def _one_topic_prefix(name: str) -> bytes:
-    return CLASSIC.write_count(1) + CLASSIC.write_string(name) + CLASSIC.write_count(1)
-
-
-@lru_cache(CACHED_NAMES)
-def _one_topic_prefix_flexible(name: str) -> bytes:
-    return FLEXIBLE.write_count(1) + FLEXIBLE.write_string(name) + FLEXIBLE.write_count(1)
+def _one_topic_prefix(version: int, topic: str) -> bytes:
+    form = PRODUCE_FORMS[version]
+    return form.write_count(1) + form.write_name(topic) + form.write_count(1)
 
 
 def _encode_one(
-    version: int, topics: Sequence[tuple[TopicKey, Sequence[ProducePartitionResult]]], throttle_time_ms: int
+    version: int, topics: Sequence[tuple[Any, Sequence[ProducePartitionResult]]], throttle_time_ms: int
 ) -> bytes | None:
-    """A response with one topic by name and one partition, without error message, record errors or leader;
-    None for any other."""
-    if version >= FIRST_BY_ID or len(topics) != 1 or len(topics[0][1]) != 1:
+    """A response with one topic and one partition, without error message, record errors or leader; None for
+    any other."""
+    if len(topics) != 1 or len(topics[0][1]) != 1:
         return None
     topic, (result,) = topics[0]
-    name = str(topic)
-    index, error_code, base_offset, append_time_ms, log_start_offset, message, record_errors, leader = result
-    if message is not None or record_errors or leader != NO_LEADER or len(name) > LONGEST_CACHED_NAME:
+    *numbers, message, record_errors, leader = result
+    if message is not None or record_errors or leader != NO_LEADER:
         return None
-    if version >= _FIRST_FLEXIBLE:
-        return _one_topic_prefix_flexible(name) + _ONE_RESULT_FLEXIBLE.pack(
-            index, error_code, base_offset, append_time_ms, log_start_offset, 1, 0, 0, 0, throttle_time_ms, 0
-        )
-    prefix = _one_topic_prefix(name)
-    if version >= _FIRST_WITH_RECORD_ERRORS:
-        return prefix + _ONE_RESULT_WITH_RECORD_ERRORS.pack(
-            index, error_code, base_offset, append_time_ms, log_start_offset, 0, -1, throttle_time_ms
-        )
-    if version >= _FIRST_WITH_LOG_START_OFFSET:
-        return prefix + _ONE_RESULT_WITH_LOG_START_OFFSET.pack(
-            index, error_code, base_offset, append_time_ms, log_start_offset, throttle_time_ms
-        )
-    return prefix + _ONE_RESULT.pack(index, error_code, base_offset, append_time_ms, throttle_time_ms)
-
-
-def _decode_one_response(body: memoryview) -> ProduceResponse | None:
-    """A flexible response as `_encode_one` writes it; None if it may be another one."""
+    if isinstance(topic, str) and len(topic) > LONGEST_CACHED_NAME:
+        return None
     try:
-        name_size = body[1]
-        start = name_size + 2
-        if body[0] != 2 or not 0 < name_size < 128 or len(body) != start + _ONE_RESULT_FLEXIBLE.size:
-            return None
-        partitions = body[start - 1]
-        result = _ONE_RESULT_FLEXIBLE.unpack_from(body, start)
-        index, error_code, base_offset, append_time_ms, log_start_offset, *empty, throttle_time_ms, tags = (
-            result
-        )
-        if partitions != 2 or empty != _ALL_EMPTY or tags:
-            return None
-        name = str(body[2 : start - 1], "utf-8")
+        prefix = _one_topic_prefix(version, topic) if version < FIRST_BY_ID else b"\2" + topic.bytes + b"\2"
+        if version >= _FIRST_FLEXIBLE:
+            return prefix + _ONE_RESULT_FLEXIBLE.pack(*numbers, 1, 0, 0, 0, throttle_time_ms, 0)
+        if version >= _FIRST_WITH_RECORD_ERRORS:
+            return prefix + _ONE_RESULT_WITH_RECORD_ERRORS.pack(*numbers, 0, -1, throttle_time_ms)
+        if version >= _FIRST_WITH_LOG_START_OFFSET:
+            return prefix + _ONE_RESULT_WITH_LOG_START_OFFSET.pack(*numbers, throttle_time_ms)
+        return prefix + _ONE_RESULT.pack(*numbers[:4], throttle_time_ms)
     except MALFORMED:
         return None
-    one = ProducePartitionResult(index, error_code, base_offset, append_time_ms, log_start_offset)
-    return ProduceResponse([(name, [one])], throttle_time_ms)
 
 
 def _encode_response(
-    version: int,
-    form: Form,
-    topics: Sequence[tuple[TopicKey, Sequence[ProducePartitionResult]]],
-    throttle_time_ms: int,
+    version: int, topics: Sequence[tuple[Any, Sequence[ProducePartitionResult]]], throttle_time_ms: int
 ) -> Steps[bytes]:
     pace = Pace()
-    try:
-        parts = [form.write_count(len(topics))]
-        for topic, results in topics:
-            parts += (form.write_topic(topic), form.write_count(len(results)))
-            for result in results:
-                parts += _encode_result(version, form, result)
-                if pace.spent():
-                    yield
-            parts.append(form.no_tags)
-            if pace.spent():
-                yield
-        parts += (_INT32.pack(throttle_time_ms), form.no_tags)
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceResponse version {version}: {error}") from None
-    return b"".join(parts)
+    key = topic_field(version, "name")
+    responses = []
+    for topic, results in topics:
+        values = yield from each(_result_values, results, pace)
+        named = topic if version < FIRST_BY_ID else UUID(bytes=topic.bytes)
+        responses.append({key: named, "partition_responses": values})
+        if pace.spent():
+            yield
+    answer = {"responses": responses, "throttle_time_ms": throttle_time_ms}
+    return (yield from in_steps(encode_response_steps(ApiKey.PRODUCE, version, answer)))
 
 
-def _encode_result(version: int, form: Form, result: ProducePartitionResult) -> list[bytes]:
-    parts = [_RESULT.pack(result.index, result.error_code, result.base_offset, result.log_append_time_ms)]
-    if version >= _FIRST_WITH_LOG_START_OFFSET:
-        parts.append(_INT64.pack(result.log_start_offset))
-    if version >= _FIRST_WITH_RECORD_ERRORS:
-        parts.append(form.write_count(len(result.record_errors)))
-        for batch_index, message in result.record_errors:
-            parts += (_INT32.pack(batch_index), form.write_string(message), form.no_tags)
-        parts.append(form.write_string(result.error_message))
-    if result.current_leader == NO_LEADER:
-        parts.append(form.no_tags)
-    elif version >= _FIRST_WITH_CURRENT_LEADER:
-        parts.append(write_tags([(_CURRENT_LEADER_TAG, write_leader(result.current_leader))]))
-    else:
-        raise ProtocolError(f"current_leader {result.current_leader} needs version 10 or later")
-    return parts
-
-
-def _decode_result(
-    version: int, form: Form, body: memoryview, position: int
-) -> tuple[ProducePartitionResult, int]:
-    index, error_code, base_offset, log_append_time_ms = _RESULT.unpack_from(body, position)
-    position += _RESULT.size
-    log_start_offset: int = NO_OFFSET
-    error_message = None
-    record_errors: list[tuple[int, str | None]] = []
-    leader = NO_LEADER
-    if version >= _FIRST_WITH_LOG_START_OFFSET:
-        (log_start_offset,) = _INT64.unpack_from(body, position)
-        position += 8
-    if version >= _FIRST_WITH_RECORD_ERRORS:
-        count, position = read_size(form, body, position, 5, MAX_RESPONSE_ELEMENTS)
-        for _ in range(count):
-            (batch_index,) = _INT32.unpack_from(body, position)
-            message, position = form.read_string(body, position + 4)
-            position = form.skip_tags(body, position)
-            record_errors.append((batch_index, message))
-        error_message, position = form.read_string(body, position)
-    if version >= _FIRST_WITH_CURRENT_LEADER and body[position]:
-        tags, position = read_tags(body, position)
-        leader = read_leader(tags.get(_CURRENT_LEADER_TAG))
-    else:
-        position = form.skip_tags(body, position)
-    result = ProducePartitionResult(
-        index,
-        error_code,
-        base_offset,
-        log_append_time_ms,
-        log_start_offset,
-        error_message,
-        tuple(record_errors),
-        leader,
-    )
-    return result, position
+def _result_values(result: ProducePartitionResult) -> dict[str, Any]:
+    index, error_code, base_offset, append_time_ms, log_start_offset, message, record_errors, leader = result
+    values: dict[str, Any] = {
+        "index": index,
+        "error_code": error_code,
+        "base_offset": base_offset,
+        "log_append_time_ms": append_time_ms,
+        "log_start_offset": log_start_offset,
+        "error_message": message,
+    }
+    if leader != NO_LEADER:
+        values["current_leader"] = dict(zip(("leader_id", "leader_epoch"), leader, strict=True))
+    if record_errors:
+        names = "batch_index", "batch_index_error_message"
+        values["record_errors"] = [dict(zip(names, error, strict=True)) for error in record_errors]
+    return values

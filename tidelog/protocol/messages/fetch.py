@@ -1,6 +1,6 @@
 """Fetch, ListOffsets, OffsetForLeaderEpoch, FetchSnapshot: APIs that read records, offsets and snapshots.
 
-Declarations only; `protocol.hot` holds the hand-tuned twins of Fetch. Source: the JSON definitions of the
+Declarations only; `protocol.hot` has the values of Fetch as tuples. Source: the JSON definitions of the
 same names (KIP-227, KIP-320, KIP-392, KIP-516, KIP-595, KIP-630, KIP-853, KIP-903, KIP-951, KIP-1166).
 """
 

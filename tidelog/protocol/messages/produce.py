@@ -1,6 +1,6 @@
 """Produce and InitProducerId: the APIs of producers.
 
-Declarations only; `protocol.hot` holds the hand-tuned twins of Produce. Source: the JSON definitions of the
+Declarations only; `protocol.hot` has the values of Produce as tuples. Source: the JSON definitions of the
 same names (KIP-98, KIP-360, KIP-467, KIP-516, KIP-939, KIP-951).
 """
 

@@ -12,6 +12,7 @@ from tests.unit.broker.handlers.conftest import Asker, fetch_request, make_batch
 from tidelog.broker.fault_injection.injection import FaultInjector
 from tidelog.broker.fault_injection.rules import FaultKind, FaultOrder
 from tidelog.broker.handlers.fetch import SESSION_PARTITION_BYTES
+from tidelog.protocol import primitives
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import (
     FetchRequest,
@@ -19,7 +20,6 @@ from tidelog.protocol.hot import (
     ProduceRequest,
     decode_fetch_request,
     encode_fetch_request,
-    wire,
 )
 from tidelog.protocol.schema import APIS, ApiKey
 
@@ -139,7 +139,7 @@ async def test_a_session_by_id_takes_no_more_memory_than_the_account_says(asker:
     tracemalloc.start()
     try:
         for _ in range(20):
-            wire._topic_id.cache_clear()  # As with more topics than it holds.
+            primitives._uuid.cache_clear()  # As with more topics than it holds.
             answer = asker.call(ApiKey.FETCH, BY_ID[-1], decode_fetch_request(BY_ID[-1], body))
             answers.append(answer.session_id)
             del answer

@@ -278,6 +278,22 @@ def test_a_snapshot_that_knows_more_than_the_log_is_thrown_away(tmp_path: Path) 
     assert append(again, batch(1, 0, 39)).base_offset == 39
 
 
+def test_a_log_that_is_read_again_for_an_older_snapshot_keeps_the_records_of_all_leader_epochs(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    for number in range(40):
+        append(log, batch(1, 0, number), leader_epoch=number // 20)
+    flush(log)
+    log.take_snapshot()
+    crash(log)
+    last = sorted(tmp_path.glob("*.log"))[-1]
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 1)
+    again = open_log(tmp_path, config=SMALL)
+    assert again.end_offset == 39
+
+
 @pytest.mark.parametrize("has_index", [True, False])
 def test_damage_in_a_closed_segment_is_reported_and_refused_but_the_rest_is_served(
     tmp_path: Path, has_index: bool

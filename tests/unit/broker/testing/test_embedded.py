@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_port
+from tidelog.broker.fault_injection.rules import FaultError
 from tidelog.broker.testing.embedded import EmbeddedBroker, StartError, ThreadedBroker
 from tidelog.client import Admin, ClientError, Consumer, Producer
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -179,3 +180,35 @@ def test_a_threaded_broker_that_cannot_start_leaves_no_thread() -> None:
         with pytest.raises(StartError), ThreadedBroker(settings={"port": first.port}):
             pass
         assert set(threading.enumerate()) <= threads
+
+
+async def test_it_fails_as_a_test_orders_it() -> None:
+    async with EmbeddedBroker() as broker:
+        topic = await broker.create_topic()
+        broker.order_fault("error", error="NOT_ENOUGH_REPLICAS", when="before", topic=topic, count=2)
+        taken = broker.order_fault("cut", topic=topic)
+        assert (taken["fault"], taken["remaining"]) == ("cut", 1)
+        assert await send(broker, topic, b"a") == [0]
+        assert [each["hits"] for each in broker.faults()["finished"]] == [2, 1]
+        broker.order_fault("drop", count=None)
+        broker.clear_faults()
+        assert broker.faults()["faults"] == []
+        assert await send(broker, topic, b"b") == [1]
+        wrong: tuple[dict[str, object], ...] = ({"count": -1}, {"topics": "t"}, {"api": "nonsense"})
+        for fields in wrong:
+            with pytest.raises(FaultError):
+                broker.order_fault("drop", **fields)
+        with pytest.raises(FaultError, match="expected one of drop"):
+            broker.order_fault("nonsense")
+    async with EmbeddedBroker(settings={"faults.enable": False}) as broker:
+        with pytest.raises(RuntimeError, match=r"faults\.enable=false"):
+            broker.order_fault("cut")
+
+
+def test_a_threaded_broker_fails_too() -> None:
+    with ThreadedBroker() as broker:
+        topic = broker.create_topic()
+        broker.order_fault("cut", topic=topic)
+        assert asyncio.run(send(broker, topic, b"a")) == [0]
+        assert broker.faults()["finished"][0]["hits"] == 1
+        broker.clear_faults()

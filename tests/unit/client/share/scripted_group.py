@@ -85,6 +85,7 @@ class ScriptedGroup:
         member_id, epoch = request.values.member_id, request.values.share_session_epoch
         known = self.sessions.get(member_id)
         if epoch == 0 and may_open:
+            self._release(member_id)  # As brokers do when the connection of a session ends.
             self.sessions[member_id] = 1
         elif known is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -95,6 +96,11 @@ class ScriptedGroup:
         else:
             self.sessions[member_id] = known + 1
         return ErrorCode.NONE
+
+    def _release(self, member_id: str) -> None:
+        for offset in [each for each, (who, _) in self._locks.items() if who == member_id]:
+            del self._locks[offset]
+        self._changed.set()
 
     def _applied(self, request: Request) -> dict[int, ErrorCode]:
         """The code of each partition with acknowledgements."""
@@ -136,10 +142,7 @@ class ScriptedGroup:
             {"partition_index": index, "error_code": each} for index, each in self._applied(request).items()
         ]
         if request.values.share_session_epoch == -1:
-            mine = [offset for offset, (who, _) in self._locks.items() if who == request.values.member_id]
-            for offset in mine:
-                del self._locks[offset]
-            self._changed.set()
+            self._release(request.values.member_id)
         responses = [{"topic_id": TOPIC_ID, "partitions": partitions}] if partitions else []
         return {"responses": responses, "acquisition_lock_timeout_ms": self.lock_ms}
 

@@ -239,6 +239,22 @@ async def test_an_answer_that_is_lost_is_no_lost_acknowledgement(broker: Scripte
     assert group.outcomes == {0: ACCEPT}
 
 
+async def test_after_a_lost_connection_nothing_is_read_that_another_may_have_and_nothing_again(
+    broker: ScriptedBroker,
+) -> None:
+    group = ScriptedGroup(broker, b"a", b"b")
+    async with consumer(broker) as it:
+        record = await it.getone()
+        broker.cut()
+        group.give_away(1)
+        await until(lambda: group.counts[0] == 2)
+        group.add(b"c")
+        assert (await it.getone()).value == b"c"
+        record.accept()
+        await it.commit()
+    assert group.outcomes == {0: ACCEPT}
+
+
 async def test_an_acknowledgement_that_may_pass_later_is_repeated(broker: ScriptedBroker) -> None:
     group = ScriptedGroup(broker, b"a")
     async with consumer(broker) as it:

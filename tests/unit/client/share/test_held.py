@@ -77,7 +77,7 @@ def test_a_lost_answer_is_no_decision_the_same_is_sent_again() -> None:
     held = holding(1)
     held.acknowledge(1, ACCEPT)
     held.take()
-    held.not_answered()
+    held.session_ended()
     assert held.unsettled() == {1}
     assert held.take() == [Batch(1, 1, [ACCEPT])]
 
@@ -113,8 +113,7 @@ def test_locks_are_renewed_at_half_of_their_time_while_a_record_is_processed_or_
     assert not held.has_renewals(15.0, LOCK, renews=True)
     assert held.answered(ErrorCode.NONE, 45.0) == ([], [])
     assert held.expire(30.0) == [2]
-    assert held.is_open(1)
-    assert held.is_open(3)
+    assert held.open_count == 2
     held.end(1)
     assert held.next_at(LOCK, renews=True) == 30.0
 
@@ -151,14 +150,14 @@ def test_renewals_that_are_refused_together_are_sent_again_as_renewals_in_halves
         assert held.take_renewals(20.0, LOCK, renews=True) == [Batch(offset, offset, [RENEW])]
         held.answered(code, 60.0)
     assert held.expire(30.0) == [1]
-    assert held.is_open(2)
+    assert held.open_count == 1
 
 
 def test_a_renewal_without_an_answer_is_not_sent_again_as_an_acknowledgement() -> None:
     held = holding(1)
     held.begin(1)
     held.take_renewals(20.0, LOCK, renews=True)
-    held.not_answered()
+    held.session_ended()
     assert not held.has_to_send()
     assert held.has_renewals(20.0, LOCK, renews=True)
 
@@ -169,7 +168,7 @@ def test_a_record_that_was_accepted_while_its_renewal_is_under_way_is_sent_after
     held.take_renewals(20.0, LOCK, renews=True)
     assert held.acknowledge(1, ACCEPT)
     held.answered(ErrorCode.NONE, 60.0)
-    assert not held.is_open(1)
+    assert held.open_count == 0
     assert held.take() == [Batch(1, 1, [ACCEPT])]
 
 
@@ -202,7 +201,7 @@ def test_what_is_given_up_was_not_acknowledged() -> None:
     held = holding(1, 2, 3, 4)
     held.acknowledge(1, ACCEPT)
     held.take()
-    held.not_answered()
+    held.session_ended()
     held.acknowledge(2, ACCEPT)
     assert not held.is_last
     held.take()
@@ -216,9 +215,27 @@ def test_an_acknowledgement_that_is_sent_again_counts_for_the_next_lock_of_the_r
         held = holding(1)
         held.acknowledge(1, ACCEPT)
         held.take()
-        held.not_answered()
+        held.session_ended()
         held.acquired([1], 60.0)
-        assert not held.is_open(1), "the application decided about it already"
+        assert not held.is_unread(1), "the application decided about it already"
         held.take()
         held.answered(code, 60.0)
-        assert not held.is_open(1), code.name
+        assert held.open_count == 0, code.name
+
+
+def test_the_application_gets_nothing_of_a_session_that_ended_and_nothing_again_that_it_has() -> None:
+    held = holding(1)
+    held.acquired([2, 3], LOCK)
+    held.session_ended()
+    assert [each for each in (1, 2, 3) if held.is_unread(each)] == []
+    held.acquired([1, 2], 60.0)
+    assert [each for each in (1, 2, 3) if held.is_unread(each)] == [2]
+    assert held.acknowledge(1, ACCEPT)
+    assert held.expire(LOCK) == []
+
+
+def test_a_record_that_is_put_back_is_unread_and_keeps_its_lock() -> None:
+    held = holding(1)
+    held.not_returned(1)
+    assert held.is_unread(1)
+    assert held.take_renewals(15.0, LOCK, renews=True) == [Batch(1, 1, [RENEW])]

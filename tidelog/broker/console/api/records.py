@@ -6,23 +6,36 @@ Owns the routes and pages of records, and how their parameters become a place an
 from __future__ import annotations
 
 import base64
+import json
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta, field
 from msgspec.structs import replace
 
+from tidelog.broker.console.answering import values_of_cluster
 from tidelog.broker.console.api.topics import TopicName, one_topic
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.others import leader
+from tidelog.broker.console.others import all_of, leader
+from tidelog.broker.console.records.csv_rows import CSV_HEAD, csv_rows
 from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
 from tidelog.broker.console.records.shown_values import Format
-from tidelog.broker.console.route import EVENT_STREAM, JSON_LINES, MOST_ROWS, Console, Page, Parameters, route
-from tidelog.broker.console.spread import OF_LEADER
+from tidelog.broker.console.route import (
+    CSV,
+    EVENT_STREAM,
+    JSON_LINES,
+    MOST_ROWS,
+    Console,
+    Page,
+    Parameters,
+    route,
+)
+from tidelog.broker.console.spread import OF_LEADER, Spread
 from tidelog.broker.console.views.records import (
+    MOST_POSITIONS_CHARACTERS,
     BatchRows,
     Followed,
     Found,
@@ -30,16 +43,20 @@ from tidelog.broker.console.views.records import (
     Reading,
     RecordRow,
     RecordRows,
+    merged,
 )
 from tidelog.broker.console.views.topics import existing_topic
 from tidelog.broker.security.required_access import READ_TOPIC, WRITE_TOPIC, whole
 from tidelog.broker.storage.log_types import READ_COMMITTED
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.hot import ProduceRequest
-from tidelog.protocol.json_lines import RecordFields
+from tidelog.protocol.json_lines import RecordFields, record_of
 from tidelog.protocol.murmur2 import murmur2_partition
 from tidelog.protocol.records import RecordBatchBuilder
 from tidelog.protocol.schema import ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
 
 _ACKS_ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
@@ -51,13 +68,16 @@ Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")]
 Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
 Encoding = Literal["text", "base64", "hex"]
 _NEEDS: Final = (whole(READ_TOPIC, field="topic"),)
-_PARTITION: Final = "/api/v1/topics/{topic}/partitions/{partition}"
+_TOPIC: Final = "/api/v1/topics/{topic}"
+_PARTITION: Final = f"{_TOPIC}/partitions/{{partition}}"
 
 
 class Conditions(Parameters, frozen=True, kw_only=True):
     """Which records of a topic, and how they are shown."""
 
     topic: TopicName
+    partitions: Annotated[tuple[PartitionNumber, ...], Meta(description="Only these; else all.")] = ()
+    offset: Offset | None = None
     time: Annotated[
         str,
         Meta(
@@ -76,42 +96,63 @@ class Conditions(Parameters, frozen=True, kw_only=True):
     text: Annotated[
         Condition, Meta(description="Only records with this text in the key, the value or a header.")
     ] = ""
+    json: Annotated[
+        Condition,
+        Meta(description="Only records whose value is JSON for which this JMESPath expression is true."),
+    ] = ""
+
+    def wanted(self, services: Services) -> Sequence[int]:
+        """The partitions. Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = existing_topic(services, self.topic)
+        for partition in self.partitions:
+            if not topic.has_partition(partition):
+                message = (
+                    f"{self.topic} has {len(topic.partitions)} partitions, and none with number {partition}"
+                )
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        return list(dict.fromkeys(self.partitions)) or range(len(topic.partitions))
 
     def place(self) -> Place:
         """Raises ApiError."""
-        return Place(timestamp_ms=_milliseconds(self.time) if self.time else None)
+        if self.offset is not None and (self.time or len(self.partitions) != 1):
+            message = "an offset needs one partition, and no time"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        return Place(self.offset, _milliseconds(self.time) if self.time else None)
 
     def reading(self) -> Reading:
         """Raises ApiError."""
         try:
-            wanted = Filter.of(self.key, self.header, self.text)
+            wanted = Filter.of(self.key, self.header, self.text, self.json)
         except ValueError as error:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
         isolation_level = READ_COMMITTED if self.isolation_level == "read_committed" else 0
         return Reading(isolation_level, self.key_format, self.value_format, wanted)
 
 
-class Read(Conditions, frozen=True, kw_only=True):
-    """Which records of a partition are read: from where, and under which conditions."""
-
-    partition: PartitionNumber
-    offset: Offset | None = None
-
-    def place(self) -> Place:
-        if self.offset is not None and self.time:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "expected an offset or a time, got both")
-        return super().place()._replace(offset=self.offset)
-
-
-class ReadSome(Read, frozen=True, kw_only=True):
+class ReadSome(Conditions, frozen=True, kw_only=True):
     limit: Limit = 50
 
 
-class SearchAll(Conditions, frozen=True, kw_only=True):
-    limit: Limit = 50
-    partitions: Annotated[tuple[PartitionNumber, ...] | None, Meta(description="Only these; else all.")] = (
-        None
-    )
+class ReadPage(ReadSome, frozen=True, kw_only=True):
+    positions: Annotated[
+        str,
+        Meta(
+            max_length=MOST_POSITIONS_CHARACTERS,
+            pattern="^([0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*)?$",
+            description="Where to read on: `partition:offset`, separated by commas.",
+        ),
+    ] = ""
+
+    def offsets(self, services: Services) -> dict[int, int | None]:
+        """Of each partition the offset where it is read on; None: as `place` says. Raises ApiError."""
+        if not self.positions:
+            return dict.fromkeys(self.wanted(services))
+        pairs = (each.split(":") for each in self.positions.split(","))
+        return {int(partition): int(offset) for partition, offset in pairs}
+
+
+class Download(Conditions, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=_INT64, description="Of each partition.")] | None = None
 
 
 class ReadOne(Parameters, frozen=True, kw_only=True):
@@ -138,7 +179,12 @@ class NewRecord(Parameters, frozen=True, kw_only=True):
     key_encoding: Encoding = "text"
     value: Annotated[str | None, Meta(description="null: a tombstone.")] = None
     value_encoding: Encoding = "text"
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] | list[tuple[str, str | None]] = field(default_factory=dict)
+    headers_encoding: Encoding = "text"
+
+
+class Resent(ReadOne, frozen=True, kw_only=True):
+    to_topic: TopicName
 
 
 class Produced(TypedDict):
@@ -149,11 +195,37 @@ class Produced(TypedDict):
     offset: int
 
 
-@route("GET", f"{_PARTITION}/records", needs=_NEEDS, spread=OF_LEADER)
-async def _records(console: Console, caller: Caller, asked: ReadSome) -> RecordRows:
-    """Records from an offset or a time on; without both, the last ones."""
-    view = console.records.page
-    return await view(asked.topic, asked.partition, asked.place(), asked.limit, asked.reading())
+def _joined(_: Services, answers: Mapping[int, RecordRows], asked: ReadPage) -> RecordRows:
+    lists: dict[int, list[RecordRow]] = {}
+    for row in (row for answer in answers.values() for row in answer["rows"]):
+        lists.setdefault(row["partition"], []).append(row)
+    positions = [each for answer in answers.values() for each in answer["positions"]]
+    is_complete = all(answer["is_complete"] for answer in answers.values())
+    newest_first = asked.place() == Place()
+    return merged(
+        *(asked.topic, lists.values(), positions, asked.limit),
+        is_complete=is_complete,
+        newest_first=newest_first,
+    )
+
+
+@route("GET", f"{_TOPIC}/records", needs=_NEEDS, spread=Spread(join=_joined))
+async def _records(console: Console, caller: Caller, asked: ReadPage) -> RecordRows:
+    """The newest records of a topic, merged by time; with an offset or a time those from there on, oldest
+    first."""
+    reading, place = asked.reading(), asked.place()
+    offsets = _led_here(console.services, asked.topic, asked.offsets(console.services))
+    return await console.records.page(asked.topic, offsets, place, asked.limit, reading)
+
+
+def _led_here(services: Services, topic: str, offsets: dict[int, int | None]) -> dict[int, int | None]:
+    """Those of the partitions that this broker leads."""
+    known = existing_topic(services, topic).partitions
+    return {
+        each: offset
+        for each, offset in offsets.items()
+        if each < len(known) and known[each].leader_id == services.node_id
+    }
 
 
 @route("GET", f"{_PARTITION}/records/{{offset}}", needs=_NEEDS, spread=OF_LEADER)
@@ -169,36 +241,22 @@ async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> Batc
     return await console.records.batches(asked.topic, asked.partition, asked.offset, asked.limit)
 
 
-@route("GET", f"{_PARTITION}/search", needs=_NEEDS, stream=EVENT_STREAM, spread=OF_LEADER)
+@route("GET", f"{_TOPIC}/search", needs=_NEEDS, stream=EVENT_STREAM)
 def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
-    """Search a partition from an offset or a time (else its start) to its end. A visitor's next search ends
-    the one before."""
-    return _found(console, caller, asked, [asked.partition], _served(console, asked))
-
-
-@route("GET", "/api/v1/topics/{topic}/search", needs=_NEEDS, stream=EVENT_STREAM)
-def _search_all(console: Console, caller: Caller, asked: SearchAll) -> AsyncGenerator[Found, None]:
-    """Search all partitions of a topic, one after the other."""
-    partitions = range(len(existing_topic(console.services, asked.topic).partitions))
-    if asked.partitions is not None:
-        return _found(console, caller, asked, asked.partitions, asked.place())
-    if console.others.is_alone:
-        return _found(console, caller, asked, partitions, asked.place())
+    """Search partitions of a topic, one after the other, from an offset or a time (else their starts) to
+    their ends. A visitor's next search ends the one before."""
+    partitions = asked.wanted(console.services)
     _check_search(asked)
+    if console.others.is_alone:
+        return _found(console, caller, asked, partitions)
     return _found_at_all(console, caller, asked, partitions)
 
 
 async def _found_at_all(
-    console: Console, caller: Caller, asked: SearchAll, partitions: Sequence[int]
+    console: Console, caller: Caller, asked: ReadSome, partitions: Sequence[int]
 ) -> AsyncGenerator[Found, None]:
     """What one broker after the other finds in the partitions that it leads."""
-    by_broker: dict[int, list[int]] = {}
-    not_served = 0
-    for partition in partitions:
-        try:
-            by_broker.setdefault(leader(console.services, asked.topic, partition), []).append(partition)
-        except ApiError:
-            not_served += 1
+    by_broker, not_served = _by_leader(console.services, asked.topic, partitions)
     before: Found | None = None
     for node_id, led in by_broker.items():
         found = 0 if before is None else before["found"]
@@ -206,9 +264,9 @@ async def _found_at_all(
         message: Found | None = None
         try:
             if node_id == console.services.node_id:
-                values = _found(console, caller, part, led, part.place())
+                values = _found(console, caller, part, led)
             else:
-                values = await console.others.stream(node_id, caller, _search_all, part)
+                values = await console.others.stream(node_id, caller, search_here, part)
             async with aclosing(values):
                 async for message in values:
                     if message["state"] != "done":
@@ -240,43 +298,108 @@ def _summed(message: Found, before: Found | None, partitions: int, not_served: i
     }
 
 
+def _by_leader(services: Services, topic: str, partitions: Iterable[int]) -> tuple[dict[int, list[int]], int]:
+    """The partitions of each broker that leads some of them, and the number of those that nobody leads."""
+    by_broker: dict[int, list[int]] = {}
+    not_served = 0
+    for partition in partitions:
+        try:
+            by_broker.setdefault(leader(services, topic, partition), []).append(partition)
+        except ApiError:
+            not_served += 1
+    return by_broker, not_served
+
+
+@route("GET", "/search", needs=_NEEDS, stream=EVENT_STREAM)
+def search_here(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
+    """Search partitions that this broker leads."""
+    return _found(console, caller, asked, asked.partitions)
+
+
 def _found(
-    console: Console, caller: Caller, asked: ReadSome | SearchAll, partitions: Sequence[int], place: Place
+    console: Console, caller: Caller, asked: ReadSome, partitions: Sequence[int]
 ) -> AsyncGenerator[Found, None]:
-    reading = _check_search(asked)
-    visitor = f"{caller.user} {caller.host}"
-    return console.records.search(visitor, asked.topic, partitions, place, asked.limit, reading)
+    reading, visitor = _check_search(asked), f"{caller.user} {caller.host}"
+    return console.records.search(visitor, asked.topic, partitions, asked.place(), asked.limit, reading)
 
 
-def _check_search(asked: ReadSome | SearchAll) -> Reading:
+def _check_search(asked: ReadSome) -> Reading:
     """Raises ApiError."""
     reading = asked.reading()
+    asked.place()
     if reading.wanted.is_empty:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "name a key, a header or a text to search for")
+        message = "name a key, a header, a text or a JSON expression to search for"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
     return reading
 
 
-@route("GET", f"{_PARTITION}/live", needs=_NEEDS, stream=EVENT_STREAM, spread=OF_LEADER)
-def _live(console: Console, caller: Caller, asked: Read) -> AsyncGenerator[Followed, None]:
-    """Follow a partition."""
-    _served(console, asked)
-    return console.records.follow(asked.topic, asked.partition, asked.reading())
+@route("GET", f"{_TOPIC}/live", needs=_NEEDS, stream=EVENT_STREAM)
+async def _live(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
+    """Follow partitions of a topic."""
+    reading = asked.reading()
+    by_broker, _ = _by_leader(console.services, asked.topic, asked.wanted(console.services))
+    streams = []
+    for node_id, led in by_broker.items():
+        if node_id == console.services.node_id:
+            for partition in led:
+                console.services.replica(asked.topic, partition)
+            streams.append(console.records.follow(asked.topic, led, reading))
+        else:
+            part = replace(asked, partitions=tuple(led))
+            streams.append(await console.others.stream(node_id, caller, follow_here, part))
+    return all_of(streams)
+
+
+@route("GET", "/live", needs=_NEEDS, stream=EVENT_STREAM)
+def follow_here(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
+    """Follow partitions that this broker leads."""
+    return console.records.follow(asked.topic, asked.partitions, asked.reading())
 
 
 @route(
-    "GET", f"{_PARTITION}/download", needs=_NEEDS, stream=JSON_LINES, spread=OF_LEADER, answer=RecordFields
+    "GET",
+    f"{_TOPIC}/download",
+    needs=_NEEDS,
+    stream=JSON_LINES,
+    answer=RecordFields,
+    spread=Spread(
+        lambda services, asked: (
+            leader(services, asked.topic, asked.partitions[0])
+            if len(asked.partitions) == 1
+            else services.node_id
+        )
+    ),
 )
-def _download(console: Console, caller: Caller, asked: Read) -> AsyncGenerator[bytes, None]:
+def _download(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
     """Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` prints
-    it."""
-    place = _served(console, asked)
-    return console.records.lines(asked.topic, asked.partition, place, asked.reading())
+    it: one partition after the other."""
+    partitions, place, reading = asked.wanted(console.services), asked.place(), asked.reading()
+    if len(partitions) == 1:
+        console.services.replica(asked.topic, partitions[0])
+        return console.records.lines(asked.topic, partitions[0], place, reading, asked.limit)
+
+    async def of_each() -> AsyncGenerator[bytes, None]:
+        for partition in partitions:
+            part = replace(asked, partitions=(partition,))
+            async with aclosing(await values_of_cluster(console, _download, caller, part)) as lines:
+                async for line in lines:
+                    yield line
+
+    return of_each()
 
 
-def _served(console: Console, asked: Read) -> Place:
-    """The place. Raises ApiError before the stream begins, which would hide the status."""
-    console.services.replica(asked.topic, asked.partition)
-    return asked.place()
+@route("GET", f"{_TOPIC}/download/csv", needs=_NEEDS, stream=CSV, answer=str)
+async def _download_csv(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
+    """The same as a table. A cell that a spreadsheet would read as a formula begins with an apostrophe."""
+    lines = await values_of_cluster(console, _download, caller, asked)
+
+    async def rows() -> AsyncGenerator[bytes, None]:
+        yield CSV_HEAD
+        async with aclosing(lines):
+            async for part in lines:
+                yield await console.records.reader.in_turn(csv_rows, part)
+
+    return rows()
 
 
 @route(
@@ -292,7 +415,8 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
     try:
         key = _bytes("key", asked.key, asked.key_encoding)
         value = _bytes("value", asked.value, asked.value_encoding)
-        headers = [(name, text.encode()) for name, text in asked.headers.items()]
+        given = asked.headers.items() if isinstance(asked.headers, dict) else asked.headers
+        headers = [(name, _bytes(name, text, asked.headers_encoding)) for name, text in given]
         builder = RecordBatchBuilder()
         builder.append(services.clock_ms(), key, value, headers)
     except ValueError as error:
@@ -311,6 +435,41 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
     ((_, (result,)),) = answer
     check_code(result.error_code, result.error_message)
     return {"topic": topic.name, "partition": partition, "offset": result.base_offset}
+
+
+@route(
+    "POST",
+    f"{_PARTITION}/records/{{offset}}/resend",
+    needs=(*_NEEDS, whole(WRITE_TOPIC, field="to_topic")),
+    logged=("to_topic",),
+)
+async def _resend(console: Console, caller: Caller, asked: Resent) -> Produced:
+    """Produce a copy of a record to a topic, to the partition that its key chooses."""
+    read = Download(topic=asked.topic, partitions=(asked.partition,), offset=asked.offset, limit=1)
+    async with aclosing(await values_of_cluster(console, _download, caller, read)) as lines:
+        async for line in lines:
+            fields = json.loads(line)
+            if fields["offset"] == asked.offset:
+                record = record_of(fields)
+                return await _produce.handle(  # type: ignore[no-any-return]
+                    console,
+                    caller,
+                    NewRecord(
+                        topic=asked.to_topic,
+                        key=_base64(record.key),
+                        key_encoding="base64",
+                        value=_base64(record.value),
+                        value_encoding="base64",
+                        headers=[(name, _base64(value)) for name, value in record.headers],
+                        headers_encoding="base64",
+                    ),
+                )
+    message = f"no record at offset {asked.offset} can be read"
+    raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
 
 
 def _bytes(name: str, text: str | None, encoding: Encoding) -> bytes | None:
@@ -339,20 +498,20 @@ def _milliseconds(text: str) -> int:
         ) from None
 
 
+_OF_TOPIC: Final = "/console/topics/{topic}"
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/topics/{topic}/produce", "Produce", "produce.html", {"topic": one_topic}),
-    Page("/console/topics/{topic}/search", "Search", "search.html", {"topic": one_topic}),
-    Page("/console/topics/{topic}/partitions/{partition}", "Records", "records.html", {"records": _records}),
+    Page(_OF_TOPIC, "Messages", "messages.html", {"topic": one_topic, "records": _records}),
+    Page(f"{_OF_TOPIC}/produce", "Produce", "produce.html", {"topic": one_topic}),
     Page(
-        "/console/topics/{topic}/partitions/{partition}/batches",
+        f"{_OF_TOPIC}/partitions/{{partition}}/batches",
         "Batches",
         "batches.html",
-        {"batches": _batches},
+        {"topic": one_topic, "batches": _batches},
     ),
     Page(
-        "/console/topics/{topic}/partitions/{partition}/records/{offset}",
+        f"{_OF_TOPIC}/partitions/{{partition}}/records/{{offset}}",
         "Record",
         "record.html",
-        {"record": _record},
+        {"topic": one_topic, "record": _record},
     ),
 )

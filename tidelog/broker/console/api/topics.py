@@ -198,7 +198,12 @@ def _changed(topic: str, results: Sequence[Mapping[str, Any]]) -> TopicChanged:
 
 PAGES: Final[Sequence[Page]] = (
     Page("/console/topics", "Topics", "topics.html", {"topics": _topics}),
-    Page("/console/topics/{topic}", "Topic", "topic.html", {"topic": one_topic, "partitions": _partitions}),
+    Page(
+        "/console/topics/{topic}/partitions",
+        "Partitions",
+        "topic.html",
+        {"topic": one_topic, "partitions": _partitions},
+    ),
     Page(
         "/console/topics/{topic}/settings",
         "Settings",

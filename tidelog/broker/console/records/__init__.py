@@ -1,5 +1,7 @@
 """The records of a partition for people: found, decoded and shown in bounded steps.
 
+- `csv_rows`: records as rows of a table that a spreadsheet opens
+- `expressions`: conditions on JSON values, in a part of JMESPath
 - `filters`: which records a visitor looks for
 - `shown_values`: bytes as text, JSON, Avro or hexadecimal digits, cut to what a page can show
 - `stepwise_reading`: the records that a consumer may see, one bounded step of reading at a time

@@ -2,12 +2,13 @@
 
 Owns the conditions on a record. A record must meet all that are set. Bytes are compared, so case counts.
 
-Invariants: each condition names bytes of the encoded records, so a batch without them is left out before it
-is decoded. Pure.
+Invariants: each condition but `expression` names bytes of the encoded records, so a batch without them is
+left out before it is decoded. `expression` is for who knows the value as JSON (`matches` does not). Pure.
 """
 
 from typing import Final, NamedTuple, Self
 
+from tidelog.broker.console.records.expressions import Expression
 from tidelog.protocol.records import Headers
 
 MOST_FILTER_BYTES: Final = 4_096
@@ -22,13 +23,15 @@ class Filter(NamedTuple):
     header: str = ""
     header_value: bytes | None = None
     text: bytes = b""
+    expression: Expression | None = None
 
     @classmethod
-    def of(cls, key: str | None, header: str, text: str) -> Self:
+    def of(cls, key: str | None, header: str, text: str, expression: str = "") -> Self:
         """From a form: the header as `name` or `name=value`. Raises ValueError."""
         name, equals, value = header.partition("=")
         given = cls(
-            None if key is None else key.encode(), name, value.encode() if equals else None, text.encode()
+            *(None if key is None else key.encode(), name, value.encode() if equals else None),
+            *(text.encode(), Expression(expression) if expression else None),
         )
         for part, data in (("key", given.key), ("header", header.encode()), ("text", given.text)):
             if data is not None and len(data) > MOST_FILTER_BYTES:

@@ -30,7 +30,8 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.records import (
     AbortedTransactions,
     BatchHeader,
-    Record,
+    Headers,
+    TimestampType,
     iter_batches,
     read_marker,
     record_bytes,
@@ -51,6 +52,18 @@ REMOTE_SECONDS = 10.0
 EVERYTHING: Final = Filter()
 
 
+class Seen(NamedTuple):
+    """A record, with the fields of `Record`, and the id of its producer: -1 for none."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    producer_id: int
+
+
 class Unreadable(NamedTuple):
     """A batch whose records cannot be given, and why."""
 
@@ -62,7 +75,7 @@ class Unreadable(NamedTuple):
 class Step(NamedTuple):
     """What one step found: records and batches that it could not read, in order; where the next begins."""
 
-    found: Sequence[Record | Unreadable]
+    found: Sequence[Seen | Unreadable]
     next_offset: int
     size_bytes: int
     """How many bytes of the log it went through."""
@@ -83,7 +96,7 @@ class Batch(NamedTuple):
     control: str
 
 
-def size_of(found: Record | Unreadable) -> int:
+def size_of(found: Seen | Unreadable) -> int:
     """Bytes of the key, the value and the headers."""
     if isinstance(found, Unreadable):
         return 0
@@ -220,7 +233,7 @@ def _step(
     offset = read.offset
     result, aborted = _read(replica, read, isolation_level, remote)
     hidden = AbortedTransactions(aborted)
-    found: list[Record | Unreadable] = []
+    found: list[Seen | Unreadable] = []
     size_bytes = held_bytes = 0
     for data in result.records:
         for position, header in iter_batches(data):
@@ -240,7 +253,7 @@ def _step(
 
 def _matching(
     data: Buffer, position: int, header: BatchHeader, offset: int, wanted: Filter
-) -> Iterator[Record]:
+) -> Iterator[Seen]:
     """The records of a batch that match. Raises ProtocolError."""
     records, start = record_bytes(data, position, header, MOST_DECOMPRESSED_BYTES, check_crc=True)
     needles = wanted.needles
@@ -258,6 +271,7 @@ def _matching(
         at, timestamp = lists.offsets.pop(), lists.timestamps.pop()
         if at >= offset and wanted.matches(key, value, headers):
             kind = header.timestamp_type
-            yield Record(at, header.max_timestamp if kind else timestamp, kind, key, value, headers)
+            timestamp = header.max_timestamp if kind else timestamp
+            yield Seen(at, timestamp, kind, key, value, headers, header.producer_id)
         if needles and hit < start and (hit := find(needles[0], records, start)) < 0:
             return

@@ -54,6 +54,8 @@ const tidelog = (() => {
       if (kind === "pairs")
         place[last] = Object.fromEntries(text.split("\n").filter((line) => line.trim())
           .map((line) => [line.split("=")[0].trim(), line.slice(line.indexOf("=") + 1).trim()]));
+      else if (kind === "headers")
+        place[last] = text.split("\n").filter((line) => line.trim()).map((line) => [line.split("=")[0].trim(), line.slice(line.indexOf("=") + 1).trim()]);
       else if (kind === "list") place[last] = text.split("\n").map((line) => line.trim()).filter(Boolean);
       else place[last] = text;
     }
@@ -98,6 +100,47 @@ const tidelog = (() => {
   document.addEventListener("input", confirmed);
   document.addEventListener("DOMContentLoaded", confirmed);
   document.addEventListener("htmx:afterSwap", confirmed);
+
+  // data-key="n": this key clicks a link or a button, or goes to a field. j and k go from row to row, ? lists all.
+  const FIXED = [["j", "next row"], ["k", "previous row"], ["Enter", "open the row"], ["/", "search everything"], ["Esc", "leave a field"]];
+  const keyed = (key) => document.querySelector(`[data-key="${CSS.escape(key)}"]:not([hidden])`);
+  const step = (by) => {
+    const links = [...document.querySelectorAll("tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
+    const at = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+    links[Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
+  };
+  const list = () => {
+    const dialog = document.getElementById("keys");
+    const found = [...document.querySelectorAll("[data-key]:not([hidden])")].filter((each) => each.tagName !== "INPUT").map((each) => [each.dataset.key, each.textContent.trim()]);
+    dialog.querySelector("dl").replaceChildren(...[...FIXED, ...found].flatMap(([key, text]) => {
+      const term = document.createElement("dt");
+      term.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+      return [term, Object.assign(document.createElement("dd"), { textContent: text })];
+    }));
+    dialog.showModal();
+  };
+  document.addEventListener("keydown", (event) => {
+    const place = event.target;
+    if (event.key === "Escape" && place.matches("input, textarea, select")) place.blur();
+    if (event.ctrlKey || event.altKey || event.metaKey || place.matches("input, textarea, select, dialog *")) return;
+    const found = keyed(event.key);
+    if (found?.tagName === "INPUT") found.focus();
+    else if (found) found.click();
+    else if (event.key === "j" || event.key === "k") step(event.key === "j" ? 1 : -1);
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button");
+    if (button?.dataset.key === "?") list();
+    if (!button?.dataset.copy) return;
+    const part = document.getElementById(button.dataset.copy);
+    getSelection().selectAllChildren(part);
+    try {
+      await navigator.clipboard.writeText(part.textContent);
+      show("Copied.");
+    } catch { show("Selected: copy it with Ctrl+C."); }  // Without TLS a browser lets no page copy.
+  });
 
   // live("/api/v1/events/…", (value) => …): follows an event stream while the page is seen. Returns what ends it.
   const live = (path, take, ended = () => {}) => {

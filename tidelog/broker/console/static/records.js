@@ -1,4 +1,4 @@
-// The pages of records: search, follow, produce. What a record holds is only ever set as text.
+// The messages of a topic: live, searched, produced. What a record holds is only ever set as text.
 "use strict";
 
 addEventListener("DOMContentLoaded", () => {
@@ -12,9 +12,7 @@ addEventListener("DOMContentLoaded", () => {
 
   const produce = byId("produce");
   if (produce) {
-    const tombstone = byId("tombstone");
-    const value = produce.elements.value;
-    tombstone.addEventListener("change", () => { value.disabled = tombstone.checked; });
+    byId("tombstone").addEventListener("change", (event) => { produce.elements.value.disabled = event.target.checked; });
     produce.addEventListener("answered", (event) => {
       const { partition, offset } = event.detail;
       const link = document.createElement("a");
@@ -27,9 +25,9 @@ addEventListener("DOMContentLoaded", () => {
 
   const reading = byId("reading");
   if (!reading) return;
-  const onePartition = reading.dataset.partition;
+  const MOST = 500;
+  const [search, live, stop, progress, bar] = [byId("search"), byId("live"), byId("stop"), byId("progress"), document.querySelector("#progress progress")];
   const rows = byId("rows");
-  const progress = byId("progress");
   const say = (text) => { progress.querySelector("[role=status]").textContent = text; };
   const shownIn = (cell, value) => {
     const isFull = value !== null && value.size_bytes > 0;
@@ -42,73 +40,77 @@ addEventListener("DOMContentLoaded", () => {
       value.format === "bytes" ? "bytes" : "", value.problem].filter(Boolean).join(", ");
     if (note) cell.append(Object.assign(document.createElement("span"), { className: "faint", textContent: ` ${visible(note)}` }));
   };
-  const rowOf = (partition) => (record) => {
+  const { here } = reading.dataset;
+  const rowOf = (record) => {
     const row = byId("row").content.firstElementChild.cloneNode(true);
-    const [head, time, key, value, headers] = row.children;
-    const link = head.firstElementChild;
-    link.textContent = onePartition === undefined ? `${partition}: ${record.offset}` : record.offset;
-    link.href = `${reading.dataset.records}${partition}/records/${record.offset}`;
+    const [head, partition, time, key, value, headers, from] = row.children;
+    const [batch, producer] = from.children;
+    const place = `${here}/partitions/${record.partition}`;
+    head.firstElementChild.textContent = record.offset;
+    head.firstElementChild.href = `${place}/records/${record.offset}`;
+    partition.textContent = record.partition;
     time.textContent = record.timestamp < 0 ? "none" : new Date(record.timestamp).toISOString().replace("T", " ");
+    batch.href = `${place}/batches?offset=${record.offset}`;
+    if (record.producer_id < 0) producer.remove();
+    else {
+      producer.textContent = `producer ${record.producer_id}`;
+      producer.href = `${here.replace("/topics/", "/producers/")}/${record.partition}/${record.producer_id}`;
+    }
     if (record.problem) value.textContent = visible(record.problem);
     else {
       shownIn(key, record.key);
       shownIn(value, record.value);
-      headers.textContent = record.headers.slice(0, 5).map((each) => visible(`${each.name}=${each.value ? each.value.text : ""}`)).join("\n");
+      headers.append(...record.headers.slice(0, 5).map((each) =>
+        Object.assign(document.createElement("div"), { className: "mono", textContent: visible(`${each.name}=${each.value ? each.value.text : ""}`) })));
     }
     return row;
   };
 
-  const most = 500;
-  let stop = null;
-  const running = (isRunning) => {
-    byId("stop").hidden = !isRunning;
-    for (const button of [byId("search"), byId("follow")]) if (button) button.hidden = isRunning;
-  };
-  let isAnswered = false;
-  const end = () => { if (stop) stop(); stop = null; running(false); if (!isAnswered) progress.hidden = true; };
-  const begin = (kind, take) => {
+  let end = () => {};
+  const begin = (kind, take, ended) => {
+    end();
     const query = new URLSearchParams([...new FormData(reading)].filter(([, text]) => text !== ""));
     if (kind === "live") for (const name of ["offset", "time", "limit"]) query.delete(name);
-    rows.replaceChildren();
     tidelog.show("");
-    isAnswered = progress.hidden = false;
-    progress.querySelector("progress").hidden = kind === "live";
-    running(true);
-    stop = tidelog.live(`${reading.dataset.apiPath}/${kind}?${query}`, (message) => { isAnswered = true; take(message); }, end);
+    say(kind === "live" ? "waiting for records" : "searching");
+    progress.hidden = false;
+    bar.hidden = kind === "live";
+    search.hidden = kind === "search";
+    stop.hidden = kind === "live";
+    let isAnswered = false;
+    const over = () => { ended(); search.hidden = false; stop.hidden = true; end = () => {}; if (!isAnswered) progress.hidden = true; };
+    const close = tidelog.live(`${reading.dataset.apiPath}/${kind}?${query}`, (message) => { isAnswered = true; take(message); }, over);
+    end = () => { close(); over(); };
   };
-  const search = () => {
-    say("searching");
+  search.addEventListener("click", () => {
+    rows.replaceChildren();
+    byId("none").hidden = true;
     begin("search", (message) => {
-      const bar = progress.querySelector("progress");
-      const { partition, begin_offset: from, offset, end_offset: end } = message;
-      const share = end > from ? (offset - from) / (end - from) : 1;
-      bar.value = onePartition === undefined ? (partition + share) / message.partitions : share;
+      const { partition, begin_offset: from, offset, end_offset: last, partitions, not_served: left } = message;
+      bar.value = (partition + (last > from ? (offset - from) / (last - from) : 1)) / partitions;
       // The first message of a search, which begins again when the page was hidden meanwhile.
       if (message.found === message.rows.length) rows.replaceChildren();
-      rows.append(...message.rows.map(rowOf(partition)));
+      rows.append(...message.rows.map(rowOf));
       const state = { searching: "searching", done: "all searched", full: "as many as wanted", replaced: "ended by another search" };
-      const isDone = message.state === "done";
-      const where = onePartition !== undefined ? ` up to offset ${offset} of ${end}`
-        : (isDone ? ` in ${message.partitions} partitions` : ` up to offset ${offset} of ${end} in partition ${partition}, the ${partition + 1}. of ${message.partitions}`) +
-        (message.not_served ? `; ${message.not_served} are not served` : "");
-      say(`${state[message.state]}: ${message.found} found${where}`);
-    });
-  };
-  if (onePartition === undefined)
-    reading.addEventListener("submit", (event) => { event.preventDefault(); search(); });
-  else byId("search").addEventListener("click", search);
-  byId("follow")?.addEventListener("click", () => {
-    let leftOut = 0;
-    let looked = null;
-    say("waiting for records");
-    begin("live", (message) => {
-      leftOut += message.offset - (looked ?? message.offset);
-      looked = message.end_offset;
-      rows.prepend(...message.rows.map(rowOf(onePartition)).reverse());
-      while (rows.children.length > most) rows.lastElementChild.remove();
-      say(`following, up to offset ${looked}${leftOut ? `; ${leftOut} left out: they came too fast, or while this page was hidden` : ""}`);
-    });
+      const where = message.state === "done" ? ` in ${partitions} partition${partitions > 1 ? "s" : ""}` : ` up to offset ${offset} of ${last} in partition ${partition}`;
+      say(`${state[message.state]}: ${message.found} found${where}${left ? `; ${left} are not served` : ""}`);
+    }, () => {});
   });
-  byId("stop").addEventListener("click", end);
-  running(false);
+  stop.addEventListener("click", () => end());
+  const follow = () => {
+    let [come, leftOut] = [0, 0];
+    live.textContent = "Pause";
+    begin("live", (message) => {
+      come += message.rows.length;
+      leftOut += message.left_out;
+      rows.prepend(...message.rows.map(rowOf).reverse());
+      while (rows.children.length > MOST) rows.lastElementChild.remove();
+      if (rows.children.length) byId("none").hidden = true;
+      say(`live: ${come} new${leftOut ? `; ${leftOut} left out: they came too fast` : ""}`);
+    }, () => { live.textContent = "Live"; });
+  };
+  live.addEventListener("click", () => { if (live.textContent === "Pause") { end(); say("paused"); progress.hidden = false; } else follow(); });
+  search.hidden = live.hidden = false;
+  if ("live" in reading.dataset) follow();
+  else live.textContent = "Live";
 });

@@ -1,4 +1,4 @@
-"""The records of a partition: a page of them, one of them, its batches, what matches, what comes.
+"""The records of a topic: the newest or a page of them, one of them, its batches, what matches, what comes.
 
 Owns `Records`, what one broker's console knows beside its services: the reading in steps, the schemas, and
 the search of each visitor.
@@ -11,10 +11,13 @@ stop iterating ends the work.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, Self, TypedDict
 
+from tidelog.broker.console.records.expressions import Expression
 from tidelog.broker.console.records.filters import Filter
 from tidelog.broker.console.records.shown_values import (
     MOST_DETAIL_BYTES,
@@ -30,17 +33,20 @@ from tidelog.broker.console.records.stepwise_reading import (
     STEP_BYTES,
     Batch,
     Limits,
+    Seen,
+    Step,
     StepwiseReader,
     Unreadable,
     size_of,
     start_of,
 )
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.json_lines import line_of
-from tidelog.protocol.records import Record, TimestampType
-from tidelog.protocol.types import NO_TIMESTAMP
+from tidelog.protocol.records import TimestampType
+from tidelog.protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
 from tidelog.schemas.decoded_values import DecodedValues
 from tidelog.schemas.registry import SchemaRegistry
 
@@ -60,6 +66,8 @@ MOST_FILTERED: Final = 100_000
 """Offsets that a follower with a filter lags behind at most."""
 _WHOLE_STEP: Final = Limits(10_000, MOST_PAGE_BYTES)
 _MOST_NAME: Final = 128
+MOST_POSITIONS_CHARACTERS: Final = 6_000
+"""A longer URL is refused by the HTTP server."""
 
 
 class HeaderRow(TypedDict):
@@ -72,9 +80,12 @@ class HeaderRow(TypedDict):
 class RecordRow(TypedDict):
     """A record, or a batch whose records cannot be read (then `problem` says why)."""
 
+    partition: int
     offset: int
     last_offset: int
     """That of the batch where it cannot be read, else the record's."""
+    producer_id: int
+    """-1: none."""
     timestamp: int
     """Milliseconds since the epoch; -1: none."""
     timestamp_type: str
@@ -86,19 +97,29 @@ class RecordRow(TypedDict):
     problem: str
 
 
-class RecordRows(TypedDict):
-    """Records of a partition, and where it begins and ends at this moment."""
+class Position(TypedDict):
+    """Where a partition is read on: at `offset`, or before it if the newest come first."""
 
-    topic: str
     partition: int
+    offset: int
     start_offset: int
     end_offset: int
     """After the last record that may be read with this isolation level."""
-    offset: int
-    """Where these records begin."""
-    next_offset: int
-    """Where the next ones begin."""
+
+
+class RecordRows(OfCluster):
+    """Records of the partitions of a topic, merged by their times: the newest first, or from a place on the
+    oldest first. The order of the offsets of a partition holds, whatever its times are."""
+
+    topic: str
+    newest_first: bool
     rows: list[RecordRow]
+    positions: list[Position]
+    """Of each partition that was asked for and is served."""
+    next: str
+    """The `positions` of the page after this one; empty if there is none."""
+    is_complete: bool
+    """False: so much was to be looked through that some partitions were not."""
 
 
 class BatchRow(TypedDict):
@@ -163,13 +184,11 @@ class Found(TypedDict):
 
 
 class Followed(TypedDict):
-    """A message to a follower: what can be read since the last one."""
+    """A message to a follower: what can be read since the last one, oldest first."""
 
     rows: list[RecordRow]
-    offset: int
-    """Where they begin: after the `end_offset` of the last message if records came too fast."""
-    end_offset: int
-    """All before it was looked at."""
+    left_out: int
+    """Offsets that were passed because records came too fast."""
 
 
 class Place(NamedTuple):
@@ -203,37 +222,100 @@ class Records:
         self._searches: dict[str, object] = {}
 
     async def page(
-        self, topic: str, partition: int, place: Place, limit: int, reading: Reading
+        self, topic: str, offsets: Mapping[int, int | None], place: Place, limit: int, reading: Reading
     ) -> RecordRows:
-        """At most `limit` records. Raises ApiError."""
-        replica = self._services.replica(topic, partition)
-        end = replica.ends.visible(reading.isolation_level)
+        """At most `limit` records of these partitions, read on at their offsets, else at `place`: oldest
+        first; without a place the newest. Partitions that are not served here are left out."""
         if place == Place():
-            found, next_offset = await self._last(replica, end, limit, reading), end
-            offset = found[0].offset if found else end
-        else:
-            offset = await self._begin(replica, place, end)
-            found, next_offset = await self._some(replica, offset, end, limit, reading)
-        return {
-            "topic": topic,
-            "partition": partition,
-            "start_offset": start_of(replica),
-            "end_offset": end,
-            "offset": offset,
-            "next_offset": next_offset,
-            "rows": await self._rows(found, reading),
-        }
+            return await self._newest(topic, offsets, limit, reading)
+        return await self._oldest(topic, offsets, place, limit, reading)
+
+    async def _oldest(
+        self, topic: str, offsets: Mapping[int, int | None], place: Place, limit: int, reading: Reading
+    ) -> RecordRows:
+        budget = _Budget()
+        lists, positions = [], []
+        for partition, wanted in offsets.items():
+            try:
+                replica = self._services.replica(topic, partition)
+            except ApiError:
+                continue
+            end = replica.ends.visible(reading.isolation_level)
+            offset = await self._begin(replica, place if wanted is None else Place(wanted), end)
+            found: Sequence[Seen | Unreadable] = ()
+            if budget.left_bytes > 0:
+                found, offset = await self._some(replica, offset, end, limit, reading, budget)
+            lists.append(await self._rows(partition, found, reading))
+            positions.append(_position(replica, partition, offset, end))
+        return merged(topic, lists, positions, limit, is_complete=budget.left_bytes > 0)
+
+    async def _newest(
+        self, topic: str, untils: Mapping[int, int | None], limit: int, reading: Reading
+    ) -> RecordRows:
+        """It looks at a few offsets of each partition, and further back only where older records may be among
+        the newest of all."""
+        budget = _Budget()
+        tails = []
+        for partition, until in untils.items():
+            try:
+                replica = self._services.replica(topic, partition)
+            except ApiError:
+                continue
+            end = replica.ends.visible(reading.isolation_level)
+            tails.append(_Tail(replica, partition, end, end if until is None else min(until, end)))
+        looked = list(tails)
+        offsets = max(1, limit // (16 * max(1, len(tails))))
+        while looked and budget.left_bytes > 0:
+            for tail in looked:
+                if budget.left_bytes > 0:
+                    await self._look_back(tail, offsets, limit, reading, budget)
+            newest = heapq.nlargest(limit, (row["timestamp"] for tail in tails for row in tail.rows))
+            cut = newest[-1] if len(newest) == limit else NO_TIMESTAMP - 1
+            looked = [tail for tail in tails if tail.may_have_after(cut, limit)]
+            offsets *= 8
+        positions = [_position(tail.replica, tail.partition, tail.first, tail.end) for tail in tails]
+        lists = [list(reversed(tail.rows)) for tail in tails]
+        return merged(topic, lists, positions, limit, is_complete=not looked, newest_first=True)
+
+    async def _look_back(
+        self, tail: _Tail, offsets: int, limit: int, reading: Reading, budget: _Budget
+    ) -> None:
+        """Put what is in the `offsets` before `tail` in front of it: the last `limit` records, fewer if they
+        are large."""
+        end, start = tail.first, start_of(tail.replica)
+        first = offset = max(start, end - offsets)
+        found: deque[Seen | Unreadable] = deque()
+        held_bytes = 0
+        while offset < end and budget.left_bytes > 0:
+            # Up to the end of all: the last of these records may be in the middle of a batch.
+            step = await self._step(tail.replica, offset, tail.end, reading, _WHOLE_STEP, budget)
+            for record in step.found:
+                if record.offset >= end:
+                    break
+                found.append(record)
+                held_bytes += size_of(record)
+                while len(found) > limit or (held_bytes > MOST_PAGE_BYTES and len(found) > 1):
+                    first = found[0].offset + 1
+                    held_bytes -= size_of(found.popleft())
+            if step.next_offset == offset:
+                break
+            offset = step.next_offset
+        if offset < end:  # What is nearest to the end was not looked at.
+            tail.is_cut = True
+            return
+        tail.first = first
+        tail.rows = [*await self._rows(tail.partition, found, reading), *tail.rows]
 
     async def record(self, topic: str, partition: int, offset: int, reading: Reading) -> RecordRow:
         """One record with all that can be shown of it. Raises ApiError(OFFSET_OUT_OF_RANGE)."""
         replica = self._services.replica(topic, partition)
         end = replica.ends.visible(reading.isolation_level)
-        found: Sequence[Record | Unreadable] = ()
+        found: Sequence[Seen | Unreadable] = ()
         if offset < end:
-            found, _ = await self._some(replica, offset, end, 1, reading)
+            found, _ = await self._some(replica, offset, end, 1, reading, _Budget())
         if not found or found[0].offset != offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no record at offset {offset} can be read")
-        (row,) = await self._rows(found, reading, MOST_DETAIL_BYTES)
+        (row,) = await self._rows(partition, found, reading, MOST_DETAIL_BYTES)
         return row
 
     async def batches(self, topic: str, partition: int, offset: int | None, limit: int) -> BatchRows:
@@ -300,9 +382,7 @@ class Records:
                 while offset < end:
                     offset = max(offset, start_of(replica))  # Retention continues meanwhile.
                     limits = Limits(min(STEP_RECORDS, most - state["found"]), MOST_PAGE_BYTES)
-                    step = await self.reader.step(
-                        replica, offset, end, reading.isolation_level, limits, reading.wanted
-                    )
+                    step = await self._step(replica, offset, end, reading, limits)
                     if self._searches.get(visitor) is not this:
                         yield {**state, "state": "replaced"}
                         return
@@ -310,7 +390,7 @@ class Records:
                     state["size_bytes"] += step.size_bytes
                     state["found"] += len(step.found)
                     if step.found or loop.time() >= tell_at:
-                        yield {**state, "rows": await self._rows(step.found, reading)}
+                        yield {**state, "rows": await self._rows(partition, step.found, reading)}
                         tell_at = loop.time() + PROGRESS_SECONDS
                     if state["found"] >= most:
                         yield {**state, "state": "full"}
@@ -323,44 +403,55 @@ class Records:
             if self._searches.get(visitor) is this:
                 del self._searches[visitor]
 
-    async def follow(self, topic: str, partition: int, reading: Reading) -> AsyncGenerator[Followed, None]:
-        """What becomes readable from now on. Raises ApiError when the partition stops being served here."""
-        replica = self._services.replica(topic, partition)
-        offset = end = replica.ends.visible(reading.isolation_level)
+    async def follow(
+        self, topic: str, partitions: Sequence[int], reading: Reading
+    ) -> AsyncGenerator[Followed, None]:
+        """What becomes readable from now on. Raises ApiError when a partition stops being served here."""
+        replicas = {each: self._services.replica(topic, each) for each in partitions}
+        offsets = {each: at.ends.visible(reading.isolation_level) for each, at in replicas.items()}
         # Of what matches a filter nothing is to be missed as long as it can be looked through.
         most_offsets, most_bytes = MOST_FOLLOWED, STEP_BYTES
         if not reading.wanted.is_empty:
             most_offsets, most_bytes = MOST_FILTERED, MOST_SCANNED_BYTES
-        with _Changes(replica) as changes:
-            yield {"rows": [], "offset": offset, "end_offset": end}
+        with _Changes(replicas.values()) as changes:
+            yield {"rows": [], "left_out": 0}
             while True:
-                if offset >= end:
+                ends = {each: at.ends.visible(reading.isolation_level) for each, at in replicas.items()}
+                moved = [each for each in partitions if ends[each] > offsets[each]]
+                if not moved:
                     await changes.next()
-                    self._services.replica(topic, partition)
-                    end = replica.ends.visible(reading.isolation_level)
+                    for each in partitions:
+                        self._services.replica(topic, each)
                     continue
-                first = max(offset, end - most_offsets)
-                found, offset = await self._some(replica, first, end, MOST_FOLLOWED, reading, most_bytes)
-                rows = await self._rows(found, reading)
-                yield {"rows": rows, "offset": first, "end_offset": offset}
+                lists, left_out = [], 0
+                share = max(1, MOST_FOLLOWED // len(moved))
+                for each in moved:
+                    first = max(offsets[each], ends[each] - max(1, most_offsets // len(moved)))
+                    left_out += first - offsets[each]
+                    found, offsets[each] = await self._some(
+                        *(replicas[each], first, ends[each], share, reading),
+                        _Budget(max(STEP_BYTES, most_bytes // len(moved))),
+                    )
+                    lists.append(await self._rows(each, found, reading))
+                yield {"rows": list(heapq.merge(*lists, key=_time)), "left_out": left_out}
                 await asyncio.sleep(FOLLOW_SECONDS)
-                end = replica.ends.visible(reading.isolation_level)
 
     async def lines(
-        self, topic: str, partition: int, place: Place, reading: Reading
+        self, topic: str, partition: int, place: Place, reading: Reading, limit: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Lines of whole records from `place` (else the start) to the present end, as `tidelog consume
-        --json` prints them. Raises ApiError."""
+        """Lines of at most `limit` whole records from `place` (else the start) to the present end, as
+        `tidelog consume --json` prints them. Raises ApiError."""
         replica = self._services.replica(topic, partition)
         end = replica.ends.visible(reading.isolation_level)
         offset = await self._begin(replica, Place(0) if place == Place() else place, end)
-        while offset < end:
+        left = end - offset if limit is None else limit
+        while offset < end and left > 0:
             offset = max(offset, start_of(replica))  # Retention continues meanwhile.
-            step = await self.reader.step(
-                replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
-            )
+            limits = _WHOLE_STEP._replace(records=min(left, _WHOLE_STEP.records))
+            step = await self._step(replica, offset, end, reading, limits)
             if step.found:
                 yield await self.reader.in_turn(_lines, topic, partition, step.found)
+            left -= len(step.found)
             if step.next_offset == offset:
                 return
             offset = step.next_offset
@@ -374,106 +465,154 @@ class Records:
         return min(max(offset or 0, start_of(replica)), end)
 
     async def _some(
-        self,
-        replica: Replica,
-        offset: int,
-        end: int,
-        limit: int,
-        reading: Reading,
-        most_scanned_bytes: int = MOST_SCANNED_BYTES,
-    ) -> tuple[Sequence[Record | Unreadable], int]:
+        self, replica: Replica, offset: int, end: int, limit: int, reading: Reading, budget: _Budget
+    ) -> tuple[Sequence[Seen | Unreadable], int]:
         """At most `limit` records from `offset` on, and where the next ones begin."""
-        found: list[Record | Unreadable] = []
-        scanned_bytes = held_bytes = 0
-        while (
-            offset < end
-            and len(found) < limit
-            and held_bytes < MOST_PAGE_BYTES
-            and scanned_bytes < most_scanned_bytes
-        ):
+        found: list[Seen | Unreadable] = []
+        held_bytes = 0
+        while offset < end and len(found) < limit and held_bytes < MOST_PAGE_BYTES and budget.left_bytes > 0:
             limits = Limits(limit - len(found), MOST_PAGE_BYTES - held_bytes)
-            step = await self.reader.step(
-                replica, offset, end, reading.isolation_level, limits, reading.wanted
-            )
+            step = await self._step(replica, offset, end, reading, limits, budget)
             found += step.found
-            scanned_bytes += step.size_bytes
             held_bytes += sum(map(size_of, step.found))
             if step.next_offset == offset:
                 break
             offset = step.next_offset
         return found, offset
 
-    async def _last(
-        self, replica: Replica, end: int, limit: int, reading: Reading
-    ) -> Sequence[Record | Unreadable]:
-        """The last `limit` records, fewer if they are large. If offsets have no records (markers, or after
-        compaction) it looks further back."""
-        last: Sequence[Record | Unreadable] = ()
-        for offsets in (max(1, limit // 16), limit, limit * 8, limit * 64):
-            start_offset = start_of(replica)
-            first = max(start_offset, end - offsets)
-            found = await self._last_from(replica, first, end, limit, reading)
-            if found is None:
-                break
-            last = found
-            if len(last) == limit or first == start_offset:
-                break
-        return last
+    async def _step(
+        self,
+        replica: Replica,
+        offset: int,
+        end: int,
+        reading: Reading,
+        limits: Limits,
+        budget: _Budget | None = None,
+    ) -> Step:
+        """As `StepwiseReader.step`, with the expression of the filter too. It counts against `budget`."""
+        wanted = reading.wanted
+        read = limits if wanted.expression is None else _WHOLE_STEP
+        step = await self.reader.step(replica, offset, end, reading.isolation_level, read, wanted)
+        if wanted.expression is not None and step.found:
+            decode = await self._decode([each.value for each in step.found if isinstance(each, Seen)])
+            found = await self.reader.in_turn(_fitting, step.found, wanted.expression, decode)
+            if len(found) > limits.records:
+                found = found[: limits.records]
+                step = step._replace(next_offset=found[-1].offset + 1)
+            step = step._replace(found=found)
+        if budget is not None:
+            budget.left_bytes -= step.size_bytes
+        return step
 
-    async def _last_from(
-        self, replica: Replica, offset: int, end: int, limit: int, reading: Reading
-    ) -> Sequence[Record | Unreadable] | None:
-        """The last `limit` of all records from `offset` on; None if that is too much to read."""
-        found: deque[Record | Unreadable] = deque()
-        held_bytes = scanned_bytes = 0
-        while offset < end:
-            step = await self.reader.step(
-                replica, offset, end, reading.isolation_level, _WHOLE_STEP, reading.wanted
-            )
-            scanned_bytes += step.size_bytes
-            if scanned_bytes > MOST_SCANNED_BYTES:
-                return None
-            for record in step.found:
-                found.append(record)
-                held_bytes += size_of(record)
-                while len(found) > limit or (held_bytes > MOST_PAGE_BYTES and len(found) > 1):
-                    held_bytes -= size_of(found.popleft())
-            if step.next_offset == offset:
-                break
-            offset = step.next_offset
-        return list(found)
+    async def _decode(self, values: Sequence[bytes | None]) -> Decode:
+        """What decodes these values."""
+        if self._registered is None:
+            return not_decoded
+        await self._registered.fetch(values)
+        return self._registered.decode
 
     async def _rows(
-        self, found: Sequence[Record | Unreadable], reading: Reading, most_bytes: int = MOST_SHOWN_BYTES
+        self,
+        partition: int,
+        found: Iterable[Seen | Unreadable],
+        reading: Reading,
+        most_bytes: int = MOST_SHOWN_BYTES,
     ) -> list[RecordRow]:
+        found = list(found)
         if not found:
             return []
-        decode: Decode = not_decoded
-        if self._registered is not None:
-            records = [each for each in found if isinstance(each, Record)]
-            for form, values in (
-                (reading.key_format, [record.key for record in records]),
-                (reading.value_format, [record.value for record in records]),
-            ):
-                if form in (Format.AUTO, Format.AVRO):
-                    await self._registered.fetch(values)
-            decode = self._registered.decode
-        return await self.reader.in_turn(_record_rows, found, reading, decode, most_bytes)
+        records = [each for each in found if isinstance(each, Seen)]
+        decoded = (Format.AUTO, Format.AVRO)
+        values = [record.key for record in records] if reading.key_format in decoded else []
+        values += [record.value for record in records] if reading.value_format in decoded else []
+        decode = await self._decode(values)
+        return await self.reader.in_turn(_record_rows, partition, found, reading, decode, most_bytes)
+
+
+class _Budget:
+    """How many bytes of the log may still be looked through, of all partitions together."""
+
+    def __init__(self, left_bytes: int = MOST_SCANNED_BYTES) -> None:
+        self.left_bytes = left_bytes
+
+
+class _Tail:
+    """The last records of a partition that ends at `end`: those from `first` on that are wanted."""
+
+    def __init__(self, replica: Replica, partition: int, end: int, first: int) -> None:
+        self.replica = replica
+        self.partition = partition
+        self.end = end
+        self.first = first
+        self.rows: list[RecordRow] = []
+        self.is_cut = False
+
+    def may_have_after(self, timestamp: int, limit: int) -> bool:
+        """Whether records before `first` may be newer than `timestamp`, and wanted."""
+        is_left = self.first > start_of(self.replica) and not self.is_cut and len(self.rows) < limit
+        return is_left and (not self.rows or self.rows[0]["timestamp"] > timestamp)
+
+
+def _position(replica: Replica, partition: int, offset: int, end: int) -> Position:
+    return {
+        "partition": partition,
+        "offset": offset,
+        "start_offset": start_of(replica),
+        "end_offset": end,
+    }
+
+
+def _time(row: RecordRow) -> int:
+    return row["timestamp"]
+
+
+def merged(
+    topic: str,
+    lists: Iterable[Sequence[RecordRow]],
+    positions: Iterable[Position],
+    limit: int,
+    *,
+    is_complete: bool,
+    newest_first: bool = False,
+) -> RecordRows:
+    """The first `limit` rows of `lists`, each of one partition, which is read on at those left out."""
+    rows = list(islice(heapq.merge(*lists, key=(lambda row: -_time(row)) if newest_first else _time), limit))
+    shown = {(row["partition"], row["offset"]) for row in rows}
+    left: dict[int, int] = {}
+    for row in (row for each in lists for row in each):
+        if (row["partition"], row["offset"]) not in shown and row["partition"] not in left:
+            left[row["partition"]] = row["last_offset"] + 1 if newest_first else row["offset"]
+    on = [(at, left.get(at["partition"], at["offset"])) for at in positions]
+    following = ",".join(
+        f"{at['partition']}:{offset}"
+        for at, offset in on
+        if (offset > at["start_offset"] if newest_first else offset < at["end_offset"])
+    )
+    return {
+        "topic": topic,
+        "newest_first": newest_first,
+        "rows": rows,
+        "positions": [{**at, "offset": offset} for at, offset in on],
+        "next": following if len(following) <= MOST_POSITIONS_CHARACTERS else "",
+        "is_complete": is_complete,
+    }
 
 
 class _Changes:
-    """Watches a replica: `next` returns once it has changed since the last call."""
+    """Watches replicas: `next` returns once one has changed since the last call."""
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    def __init__(self, replicas: Iterable[Replica]) -> None:
+        self._replicas = list(replicas)
         self._changed = asyncio.Event()
 
     def __enter__(self) -> Self:
-        self._replica.watch(self)
+        for replica in self._replicas:
+            replica.watch(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._replica.unwatch(self)
+        for replica in self._replicas:
+            replica.unwatch(self)
 
     def replica_changed(self, replica: Replica) -> None:
         self._changed.set()
@@ -483,7 +622,7 @@ class _Changes:
         self._changed.clear()
 
 
-def _lines(topic: str, partition: int, found: Sequence[Record | Unreadable]) -> bytes:
+def _lines(topic: str, partition: int, found: Sequence[Seen | Unreadable]) -> bytes:
     lines = []
     for record in found:
         if isinstance(record, Unreadable):
@@ -492,21 +631,38 @@ def _lines(topic: str, partition: int, found: Sequence[Record | Unreadable]) -> 
     return b"".join(lines)
 
 
+def _fitting(
+    found: Iterable[Seen | Unreadable], expression: Expression, decode: Decode
+) -> Sequence[Seen | Unreadable]:
+    return [each for each in found if isinstance(each, Unreadable) or _fits(each.value, expression, decode)]
+
+
+def _fits(value: bytes | None, expression: Expression, decode: Decode) -> bool:
+    try:
+        decoded = None if value is None else decode(value)
+        text = decoded.text if decoded is not None else (value or b"").decode()
+    except ValueError:
+        return False
+    return expression.matches(text)
+
+
 def _record_rows(
-    found: Sequence[Record | Unreadable], reading: Reading, decode: Decode, most_bytes: int
+    partition: int, found: Sequence[Seen | Unreadable], reading: Reading, decode: Decode, most_bytes: int
 ) -> list[RecordRow]:
     return [
-        _unreadable_row(each)
+        _unreadable_row(partition, each)
         if isinstance(each, Unreadable)
-        else _record_row(each, reading, decode, most_bytes)
+        else _record_row(partition, each, reading, decode, most_bytes)
         for each in found
     ]
 
 
-def _record_row(record: Record, reading: Reading, decode: Decode, most_bytes: int) -> RecordRow:
+def _record_row(partition: int, record: Seen, reading: Reading, decode: Decode, most_bytes: int) -> RecordRow:
     return {
+        "partition": partition,
         "offset": record.offset,
         "last_offset": record.offset,
+        "producer_id": record.producer_id,
         "timestamp": record.timestamp,
         "timestamp_type": TimestampType(record.timestamp_type).name,
         "key": shown(record.key, reading.key_format, decode, most_bytes),
@@ -520,10 +676,12 @@ def _record_row(record: Record, reading: Reading, decode: Decode, most_bytes: in
     }
 
 
-def _unreadable_row(batch: Unreadable) -> RecordRow:
+def _unreadable_row(partition: int, batch: Unreadable) -> RecordRow:
     return {
+        "partition": partition,
         "offset": batch.offset,
         "last_offset": batch.last_offset,
+        "producer_id": NO_PRODUCER_ID,
         "timestamp": NO_TIMESTAMP,
         "timestamp_type": TimestampType.CREATE_TIME.name,
         "key": None,

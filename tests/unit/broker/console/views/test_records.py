@@ -33,8 +33,8 @@ def batch(*rows: Row, compression: Compression = Compression.NONE, timestamp_ms:
     return bytes(builder.build(compression))
 
 
-def seeking(key: str | None = None, header: str = "", text: str = "") -> Reading:
-    return Reading(wanted=Filter.of(key, header, text))
+def seeking(key: str | None = None, header: str = "", text: str = "", expression: str = "") -> Reading:
+    return Reading(wanted=Filter.of(key, header, text, expression))
 
 
 def offsets(answer: Any) -> list[int]:
@@ -63,8 +63,8 @@ async def filled(asker: Asker) -> Records:
 @pytest.mark.parametrize(
     ("place", "limit", "expected", "next_offset"),
     [
-        (Place(), 3, [57, 58, 59], 60),
-        (Place(), 500, list(range(60)), 60),
+        (Place(), 3, [59, 58, 57], 57),
+        (Place(), 500, list(range(59, -1, -1)), 0),
         (Place(0), 3, [0, 1, 2], 3),
         (Place(2), 4, [2, 3, 4, 5], 6),
         (Place(58), 50, [58, 59], 60),
@@ -78,13 +78,15 @@ async def filled(asker: Asker) -> Records:
 async def test_a_page_begins_where_it_is_asked_to(
     filled: Records, place: Place, limit: int, expected: list[int], next_offset: int
 ) -> None:
-    answer = await filled.page("t", 0, place, limit, Reading())
+    answer = await filled.page("t", {0: None}, place, limit, Reading())
     assert offsets(answer) == expected
-    assert (answer["start_offset"], answer["end_offset"], answer["next_offset"]) == (0, 60, next_offset)
+    assert answer["positions"] == [
+        {"partition": 0, "offset": next_offset, "start_offset": 0, "end_offset": 60}
+    ]
 
 
 async def test_a_record_is_shown_as_it_was_sent(filled: Records) -> None:
-    (row,) = (await filled.page("t", 0, Place(17), 1, Reading()))["rows"]
+    (row,) = (await filled.page("t", {0: None}, Place(17), 1, Reading()))["rows"]
     assert (row["timestamp"], row["timestamp_type"]) == (NOW_MS + 105, "CREATE_TIME")
     assert row["key"] is not None
     assert row["key"]["text"] == "key 5"
@@ -103,7 +105,7 @@ async def test_a_record_that_is_not_there_is_an_error(filled: Records, offset: i
 
 
 async def test_a_partition_that_is_not_served_is_an_error(filled: Records) -> None:
-    for ask in (filled.page("t", 1, START, 1, Reading()), filled.page("u", 0, START, 1, Reading())):
+    for ask in (filled.record("t", 1, 0, Reading()), filled.record("u", 0, 0, Reading())):
         with pytest.raises(ApiError) as caught:
             await ask
         assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -133,7 +135,7 @@ async def test_a_search_finds_what_matches_in_each_codec_and_nothing_else(
     assert (last["state"], last["found"], last["offset"]) == ("done", len(expected), 60)
     assert last["end_offset"] == 60
     assert last["size_bytes"] > 0
-    page = await filled.page("t", 0, START, 500, reading)
+    page = await filled.page("t", {0: None}, START, 500, reading)
     assert offsets(page) == expected
 
 
@@ -191,7 +193,7 @@ async def test_a_visitor_who_goes_while_a_thread_reads_holds_nobody_up(filled: R
     await asyncio.sleep(0)
     search.cancel()
     await asyncio.wait([search])
-    assert offsets(await filled.page("t", 0, START, 1, Reading())) == [0]
+    assert offsets(await filled.page("t", {0: None}, START, 1, Reading())) == [0]
 
 
 async def test_who_reads_committed_records_sees_neither_open_nor_aborted_ones(asker: Asker) -> None:
@@ -207,14 +209,14 @@ async def test_who_reads_committed_records_sees_neither_open_nor_aborted_ones(as
         await until(lambda end=end: asker.replica("t").ends.last_stable == end)
     await client.add(("t", 0))
     await client.produce("t", 2, b"open")
-    every = await records.page("t", 0, START, 10, Reading())
+    every = await records.page("t", {0: None}, START, 10, Reading())
     assert [(row["offset"], row["value"] and row["value"]["text"]) for row in every["rows"]] == [
         (0, "aborted"),
         (2, "committed"),
         (4, "open"),
     ]
-    assert offsets(await records.page("t", 0, START, 10, COMMITTED)) == [2]
-    assert offsets(await records.page("t", 0, Place(), 10, COMMITTED)) == [2]
+    assert offsets(await records.page("t", {0: None}, START, 10, COMMITTED)) == [2]
+    assert offsets(await records.page("t", {0: None}, Place(), 10, COMMITTED)) == [2]
     batches = (await records.batches("t", 0, None, 10))["rows"]
     assert [(each["control"], each["is_transactional"], each["is_aborted"]) for each in batches] == [
         ("", True, True),
@@ -246,7 +248,7 @@ async def test_a_batch_that_yields_too_much_is_named_and_passed(asker: Asker) ->
     records = Records(asker.services)
     bomb = batch((None, bytes(MOST_DECOMPRESSED_BYTES), ()), compression=Compression.ZSTD)
     await stored(asker, batch((b"a", None, ())), bomb, batch((b"b", None, ())))
-    rows = (await records.page("t", 0, START, 10, Reading()))["rows"]
+    rows = (await records.page("t", {0: None}, START, 10, Reading()))["rows"]
     assert [row["offset"] for row in rows] == [0, 1, 2]
     assert "yields more than" in rows[1]["problem"]
     with pytest.raises(ApiError) as caught:
@@ -260,17 +262,17 @@ async def test_an_answer_is_bounded_in_bytes(asker: Asker) -> None:
     large = b"x" * 900_000
     row: Row = (b"k" * 100_000, large, (("h" * 1_000, large),))
     await stored(asker, *(batch(row, compression=Compression.ZSTD) for _ in range(12)))
-    answer = await records.page("t", 0, START, 500, Reading())
+    answer = await records.page("t", {0: None}, START, 500, Reading())
     assert 2 <= len(answer["rows"]) <= 3
-    assert answer["next_offset"] == len(answer["rows"])
+    assert answer["positions"][0]["offset"] == len(answer["rows"])
     assert len(json.dumps(answer)) < 100_000
-    (one,) = (await records.page("t", 0, Place(), 1, Reading()))["rows"]
+    (one,) = (await records.page("t", {0: None}, Place(), 1, Reading()))["rows"]
     assert one["offset"] == 11
     assert one["value"] is not None
     assert (one["value"]["size_bytes"], one["value"]["is_truncated"]) == (900_000, True)
     assert len(one["headers"][0]["name"]) < 1_000
-    last = await records.page("t", 0, Place(), 500, Reading())
-    assert offsets(last)[-1] == 11
+    last = await records.page("t", {0: None}, Place(), 500, Reading())
+    assert offsets(last)[0] == 11
     whole = await records.record("t", 0, 3, Reading())
     assert whole["value"] is not None
     assert len(whole["value"]["text"]) > 10_000
@@ -288,7 +290,7 @@ async def test_the_last_records_are_found_behind_offsets_without_records(
         await client.add(("t", 0))
         assert await client.end(False) == 0
     await until(lambda: asker.replica("t").ends.last_stable == 13)
-    assert offsets(await records.page("t", 0, Place(), 2, Reading())) == [1, 2]
+    assert offsets(await records.page("t", {0: None}, Place(), 2, Reading())) == [2, 1]
 
 
 async def test_records_may_be_deleted_while_they_are_searched(
@@ -327,15 +329,15 @@ async def test_a_follower_gets_what_comes_and_how_much_was_left_out(
     await asker.create("t")
     records = Records(asker.services)
     await stored(asker, batch((b"before", None, ())))
-    async with aclosing(records.follow("t", 0, Reading())) as following:
-        assert await anext(following) == {"rows": [], "offset": 1, "end_offset": 1}
+    async with aclosing(records.follow("t", [0], Reading())) as following:
+        assert await anext(following) == {"rows": [], "left_out": 0}
         news = asyncio.ensure_future(anext(following))
         await stored(asker, batch((b"after", None, ())))
         message = await news
-        assert (offsets(message), message["offset"], message["end_offset"]) == ([1], 1, 2)
+        assert (offsets(message), message["left_out"]) == ([1], 0)
         await stored(asker, batch(*((b"%d" % number, None, ()) for number in range(5))))
         message = await anext(following)
-        assert (offsets(message), message["offset"], message["end_offset"]) == ([4, 5, 6], 4, 7)
+        assert (offsets(message), message["left_out"]) == ([4, 5, 6], 2)
         ended = asyncio.ensure_future(anext(following))
         await asker.services.topics.delete(asker.topic("t").topic_id)
         with pytest.raises(ApiError) as caught:
@@ -349,10 +351,106 @@ async def test_a_follower_with_a_filter_misses_nothing_that_matches(
     monkeypatch.setattr(view, "MOST_FOLLOWED", 2)
     monkeypatch.setattr(view, "FOLLOW_SECONDS", 0)
     await asker.create("t")
-    async with aclosing(Records(asker.services).follow("t", 0, seeking(key="a"))) as following:
+    async with aclosing(Records(asker.services).follow("t", [0], seeking(key="a"))) as following:
         await anext(following)
         keys = b"abcacbca"
         await stored(asker, batch(*((keys[at : at + 1], None, ()) for at in range(len(keys)))))
         first, second = await anext(following), await anext(following)
-    assert (offsets(first), first["offset"], first["end_offset"]) == ([0, 3], 0, 4)
-    assert (offsets(second), second["offset"], second["end_offset"]) == ([7], 4, 8)
+    assert (offsets(first), first["left_out"]) == ([0, 3], 0)
+    assert (offsets(second), second["left_out"]) == ([7], 0)
+
+
+async def spread_over(asker: Asker, *times: tuple[int, int]) -> Records:
+    """Three partitions with a record for each (partition, time)."""
+    await asker.create("t", 3)
+    for partition, at in times:
+        value = b'{"at": %d}' % at
+        assert (
+            await asker.produce("t", batch((None, value, ()), timestamp_ms=at), partition=partition)
+        ).error_code == 0
+    return Records(asker.services)
+
+
+def places(answer: Any) -> list[tuple[int, int]]:
+    return [(row["partition"], row["timestamp"]) for row in answer["rows"]]
+
+
+async def test_the_newest_records_of_all_partitions_are_merged_by_time_and_read_on(asker: Asker) -> None:
+    # Nearly all records are in one partition: the look at the others must not leave them out.
+    times = [(0, 1), (1, 2), (2, 3), *((1, at) for at in range(10, 40)), (0, 50), (2, 45)]
+    records = await spread_over(asker, *times)
+    every = sorted(times, key=lambda each: -each[1])
+    seen, offsets_of = [], dict.fromkeys(range(3))
+    while len(seen) < len(every):
+        answer = await records.page("t", offsets_of, Place(), 7, Reading())
+        assert answer["is_complete"]
+        assert answer["newest_first"]
+        seen += places(answer)
+        assert seen == every[: len(seen)]
+        offsets_of = {each["partition"]: each["offset"] for each in answer["positions"]}
+    assert offsets_of == dict.fromkeys(range(3), 0)
+
+
+async def test_the_records_of_all_partitions_from_a_time_on_are_merged_oldest_first(asker: Asker) -> None:
+    records = await spread_over(asker, (0, 1), (0, 30), (1, 20), (2, 10), (2, 40))
+    answer = await records.page("t", dict.fromkeys(range(3)), Place(timestamp_ms=10), 3, Reading())
+    assert places(answer) == [(2, 10), (1, 20), (0, 30)]
+    on = {each["partition"]: each["offset"] for each in answer["positions"]}
+    assert on == {0: 2, 1: 1, 2: 1}
+    assert places(await records.page("t", on, Place(timestamp_ms=10), 3, Reading())) == [(2, 40)]
+
+
+async def test_the_times_of_a_partition_do_not_change_the_order_of_its_offsets(asker: Asker) -> None:
+    records = await spread_over(asker, (0, 30), (0, 10), (0, 20), (1, 15))
+    answer = await records.page("t", dict.fromkeys(range(3)), Place(), 2, Reading())
+    assert places(answer) == [(0, 20), (1, 15)]
+    on = {each["partition"]: each["offset"] for each in answer["positions"]}
+    assert places(await records.page("t", on, Place(), 9, Reading())) == [(0, 10), (0, 30)]
+
+
+async def test_one_look_at_many_partitions_is_bounded_and_says_so(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = await spread_over(asker, (0, 1), (1, 2), (2, 3))
+    monkeypatch.setattr(view, "MOST_SCANNED_BYTES", 1)
+    monkeypatch.setattr(view._Budget.__init__, "__defaults__", (1,))
+    answer = await records.page("t", dict.fromkeys(range(3)), Place(), 9, Reading())
+    assert (places(answer), answer["is_complete"]) == ([(0, 1)], False)
+    assert [each["offset"] for each in answer["positions"]] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [("at > `20`", [30, 40]), ("nothing", []), ("at == `10` || at == `40`", [10, 40])],
+)
+async def test_records_are_chosen_by_an_expression_on_their_values(
+    asker: Asker, expression: str, expected: list[int]
+) -> None:
+    records = await spread_over(asker, (0, 10), (0, 20), (0, 30), (0, 40))
+    await stored(asker, batch((None, b"no JSON", ())), batch((None, None, ())))
+    wanted = seeking(expression=expression)
+    answer = await records.page("t", {0: None}, START, 9, wanted)
+    assert [row["timestamp"] for row in answer["rows"]] == expected
+    found = [row["timestamp"] for message in await found_by(records, wanted) for row in message["rows"]]
+    assert found == expected
+    one = await records.page("t", {0: None}, START, 1, wanted)
+    assert [row["timestamp"] for row in one["rows"]] == expected[:1]
+    rest = {0: one["positions"][0]["offset"]}
+    assert [
+        row["timestamp"] for row in (await records.page("t", rest, START, 9, wanted))["rows"]
+    ] == expected[1:]
+
+
+async def test_a_follower_of_partitions_gets_what_any_of_them_gets(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "FOLLOW_SECONDS", 0)
+    records = await spread_over(asker, (0, 1), (1, 2))
+    async with aclosing(records.follow("t", [0, 1, 2], Reading())) as following:
+        await anext(following)
+        for partition in (2, 0):
+            await asker.produce("t", batch((None, b"new", ())), partition=partition)
+            assert [row["partition"] for row in (await anext(following))["rows"]] == [partition]
+        watched = [asker.replica("t", each) for each in range(3)]
+        assert all(each._watchers for each in watched)
+    assert not any(each._watchers for each in watched)
