@@ -68,13 +68,13 @@ async def test_a_group_shows_who_reads_which_partition_and_how_far_it_is_behind(
 async def test_groups_are_listed_by_their_lag(crew: Crew, broker: RunningBroker, visitor: Visitor) -> None:
     for group_id, offset in (("lags-a", 90), ("lags-b", 10), ("lags-c", 50)):
         await commit(broker, group_id, crew.topic, offset)
-    answer = await visitor.get("/api/v1/groups?text=lags-&order=lag&limit=2")
+    answer = await visitor.get("/api/v1/groups?search=lags-&order=lag&limit=2")
     assert answer.json["total"] == 3
     assert [(row["group_id"], row["lag"]) for row in answer.json["rows"]] == [
         ("lags-b", OF_PARTITION - 10),
         ("lags-c", OF_PARTITION - 50),
     ]
-    answer = await visitor.get("/api/v1/groups?text=lags-&offset=2")
+    answer = await visitor.get("/api/v1/groups?search=lags-&offset=2")
     assert [row["group_id"] for row in answer.json["rows"]] == ["lags-c"]
 
 

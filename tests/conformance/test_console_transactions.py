@@ -150,13 +150,13 @@ async def test_transactions_are_listed_with_the_longest_first(
 ) -> None:
     for name in ("long-1", "long-2"):
         await opened(broker, name)
-    answer = await visitor.get("/api/v1/transactions?text=long-")
+    answer = await visitor.get("/api/v1/transactions?search=long-")
     rows = answer.json["rows"]
     assert {row["transactional_id"] for row in rows} == {"long-1", "long-2"}
     assert rows[0]["start_ms"] <= rows[1]["start_ms"]
     await end(visitor, "abort", "long-1")
     await ended(visitor, "long-1")
-    assert (await visitor.get("/api/v1/transactions?text=long-")).json["total"] == 1
-    assert (await visitor.get("/api/v1/transactions?text=long-&all=true")).json["total"] == 2
+    assert (await visitor.get("/api/v1/transactions?search=long-")).json["total"] == 1
+    assert (await visitor.get("/api/v1/transactions?search=long-&all=true")).json["total"] == 2
     missing = await visitor.get("/api/v1/transaction?transactional_id=nobody")
     assert (missing.status, missing.json["code"]) == (404, "TRANSACTIONAL_ID_NOT_FOUND")

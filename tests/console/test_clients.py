@@ -40,7 +40,7 @@ def test_each_client_is_shown_with_its_software_and_found_by_a_part_of_its_name(
     expect(row).to_contain_text("127.0.0.1")
     expect(page.get_by_role("cell", name=SHOWN)).to_be_visible()
     assert_accessible(page)
-    field = page.get_by_role("textbox")
+    field = page.get_by_label("Address, user, client id or software")
     field.fill("billing-2")
     field.press("Enter")
     expect(page.get_by_role("row", name="billing-1")).to_have_count(0)

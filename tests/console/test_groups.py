@@ -1,5 +1,6 @@
 """The pages of groups in a browser: who lags, by how much over time, and a reset that moves a real group."""
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -7,7 +8,15 @@ import pytest
 
 from tests.conformance.crew import RECORDS, filled
 from tests.console.site import Console, assert_accessible
-from tidelog.client import Admin, TopicPartition
+from tidelog.client import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -46,7 +55,7 @@ def open_group(console: Console, page: "Page", group: str) -> None:
     page.goto(console.url("/groups"))
     page.get_by_label("Group contains").fill(group)
     page.get_by_role("button", name="Show").click()
-    page.wait_for_url("**text=**")
+    page.wait_for_url("**search=**")
     page.get_by_role("link", name=group, exact=True).click()
 
 
@@ -64,7 +73,7 @@ def test_a_group_shows_its_lag_and_the_chart_follows_it(
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Group {group}")
     lag = page.locator("[data-series='all partitions']")
     expect(lag).to_have_text(str(2 * OF_PARTITION - 30))
-    expect(page.locator("#chart .u-legend .u-series")).to_have_count(4)  # Time, the sum, two partitions.
+    expect(page.locator("#chart .u-legend .u-series")).to_have_count(3)  # The sum, two partitions.
     assert_accessible(page)
     console.run(commit(console, group, topic, 40, 50))
     expect(lag).to_have_text(str(2 * OF_PARTITION - 90))
@@ -90,7 +99,7 @@ def test_a_reset_is_shown_before_it_moves_the_group(
     assert committed(console, group) == [10, 20]
     reset = page.get_by_role("button", name="Reset", exact=True)
     expect(reset).to_be_disabled()
-    page.get_by_label("Type the name of the group").fill(group)
+    page.get_by_label("Type the name of the group", exact=True).fill(group)
     reset.click()
     expect(page.locator("#message")).to_have_text("The offsets are reset.")
     assert committed(console, group) == [0, 5]
@@ -110,3 +119,76 @@ def test_a_reset_to_a_time_takes_it_as_utc(console: Console, page: "Page", laggi
         "0",
     ]
     assert page.locator("#reset [name=value]").input_value() == "978307200000"
+
+
+def test_a_reset_of_one_partition_leaves_the_others(
+    console: Console, page: "Page", lagging: tuple[str, str]
+) -> None:
+    from playwright.sync_api import expect
+
+    topic, group = lagging
+    open_group(console, page, group)
+    page.get_by_label("Topics, one per line").fill(topic)
+    page.get_by_label("Partitions, one per line").fill("1")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#plan tbody tr")).to_have_count(1)
+    page.get_by_label("Type the name of the group", exact=True).fill(group)
+    page.get_by_role("button", name="Reset", exact=True).click()
+    expect(page.locator("#message")).to_have_text("The offsets are reset.")
+    assert committed(console, group) == [10, 0]
+
+
+def test_a_group_is_deleted_once_its_name_is_typed(
+    console: Console, page: "Page", lagging: tuple[str, str]
+) -> None:
+    from playwright.sync_api import expect
+
+    _, group = lagging
+    open_group(console, page, group)
+    page.get_by_text("Delete this group").click()
+    page.get_by_label("Type the name of the group to delete").fill(group)
+    page.get_by_role("button", name="Delete").click()
+    expect(page).to_have_url(console.url("/groups"))
+    expect(page.get_by_role("link", name=group)).to_have_count(0)
+    assert committed(console, group) == []
+
+
+def test_a_share_group_shows_what_its_members_hold_and_is_reset(console: Console, page: "Page") -> None:
+    from playwright.sync_api import expect
+
+    topic, group = f"t{uuid4().hex}", f"<i>share</i> {uuid4().hex}"
+    stack = AsyncExitStack()
+    console.run(hold(console, stack, topic, group))
+    page.goto(console.url("/groups"))
+    page.get_by_role("link", name=group, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Share group {group}")
+    flight = page.get_by_role("table", name="In flight").locator("tbody tr")
+    expect(flight.locator("td")).to_have_text([f"{topic}-0", "0", "3", "3", "3", "1", "3 × 1"])
+    expect(page.locator("#group")).to_contain_text("3 records, 3 of them held by members")
+    expect(page.get_by_role("table", name="Share partitions")).to_contain_text("ms")
+    assert_accessible(page)
+    page.locator("#reset [name=to]").select_option("latest")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#refusal")).to_contain_text("the group has 1 member")
+    console.run(stack.aclose())
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("#refusal")).to_be_hidden()
+    page.get_by_label("Type the name of the group", exact=True).fill(group)
+    page.get_by_role("button", name="Reset", exact=True).click()
+    expect(page.locator("#message")).to_have_text("The offsets are reset.")
+    expect(page.get_by_role("table", name="Share partitions").locator("tbody td").nth(1)).to_have_text("3")
+
+
+async def hold(console: Console, stack: AsyncExitStack, topic: str, group: str) -> None:
+    """A member of a share group holds three records until `stack` closes."""
+    async with Admin(bootstrap_servers=console.address) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1, {})])
+        resource = ConfigResource(ConfigResourceType.GROUP, group)
+        await admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+    async with Producer(bootstrap_servers=console.address) as producer:
+        for number in range(3):
+            await producer.send(topic, b"%d" % number)
+    consumer = await stack.enter_async_context(
+        ShareConsumer(topic, bootstrap_servers=console.address, group_id=group)
+    )
+    await consumer.getone()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import expect
 
 from tests.console.site import Console, assert_accessible
-from tidelog.client import Admin, NewTopic, Producer
+from tidelog.client import Admin, NewTopic, Producer, TopicPartition
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -17,6 +17,11 @@ async def write(address: str, topic: str, partitions: int, records: int) -> None
     async with Producer(bootstrap_servers=address) as producer:
         for number in range(records):
             await producer.send(topic, b"%d" % number, partition=number % partitions)
+
+
+async def commit(address: str, group: str, topic: str) -> None:
+    async with Admin(bootstrap_servers=address) as admin:
+        await admin.groups.commit(group, {TopicPartition(topic, 0): 1})
 
 
 def cells(row: "Locator") -> list[str]:
@@ -90,6 +95,51 @@ def test_partitions_have_the_numbers_of_the_protocol(console: Console, page: "Pa
     expect(rows).to_have_count(5)
 
 
+def test_topics_are_ordered_by_a_column(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "order.small", 1, 1))
+    console.run(write(console.address, "order.large", 2, 9))
+    page.goto(console.url("/topics?search=order."))
+    names = page.locator("#topics tbody th a")
+    assert names.all_inner_texts() == ["order.large", "order.small"]
+    page.get_by_role("link", name="Size").click()
+    expect(page.get_by_role("columnheader", name="Size")).to_have_attribute("aria-sort", "descending")
+    assert names.all_inner_texts() == ["order.large", "order.small"]
+    page.get_by_role("link", name="Topic", exact=True).click()
+    expect(page.get_by_role("columnheader", name="Topic")).to_have_attribute("aria-sort", "ascending")
+
+
+def test_a_topic_is_purged_once_its_name_is_typed(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "purged", 2, 6))
+    page.goto(console.url("/topics/purged/partitions"))
+    page.get_by_text("Delete its records").click()
+    page.get_by_label("Partition", exact=True).fill("1")
+    page.get_by_label("Before offset").fill("2")
+    page.get_by_label("Type the name of the topic to purge").fill("purged")
+    page.get_by_role("button", name="Purge").click()
+    start = page.locator("#partitions tbody tr").nth(1).locator("td").nth(3)
+    expect(start).to_have_text("2")
+    logs = [console.broker.services.replicas["purged", index].log for index in range(2)]
+    assert [log.log_start_offset for log in logs] == [0, 2]
+    page.get_by_text("Delete its records").click()
+    page.get_by_label("Type the name of the topic to purge").fill("purged")
+    page.get_by_role("button", name="Purge").click()
+    expect(start).to_have_text("3")
+    assert [log.log_start_offset for log in logs] == [3, 3]
+
+
+def test_a_topic_has_its_groups_producers_and_charts(console: Console, page: "Page") -> None:
+    console.run(write(console.address, "used", 1, 3))
+    console.run(commit(console.address, "readers", "used"))
+    page.goto(console.url("/topics?search=used"))
+    page.locator("#topics").get_by_role("link", name="1 groups of used").click()
+    expect(page.get_by_role("row", name="readers")).to_contain_text("2")
+    assert_accessible(page)
+    page.get_by_role("navigation", name="Topic").get_by_role("link", name="Producers").click()
+    expect(page.locator("#producers tbody tr")).to_have_count(1)
+    page.get_by_role("navigation", name="Topic").get_by_role("link", name="Partitions").click()
+    expect(page.locator("figure canvas").first).to_be_visible()
+
+
 def test_settings_are_changed_and_removed(console: Console, page: "Page") -> None:
     console.run(write(console.address, "settings", 1, 0))
     page.goto(console.url("/topics/settings/settings"))
@@ -98,9 +148,7 @@ def test_settings_are_changed_and_removed(console: Console, page: "Page") -> Non
     assert_accessible(page)
     page.get_by_label("Settings, one per line").fill("segment.ms=7000\nmax.message.bytes=2000000")
     page.get_by_role("button", name="Change").click()
-    expect(
-        page.locator("tr", has=page.get_by_role("rowheader", name="segment.ms", exact=True))
-    ).to_contain_text("7000")
+    expect(page.get_by_role("region", name="Table of own settings")).to_contain_text("7000")
     page.get_by_role("button", name="Remove retention.ms (604800000 then holds)").click()
     expect(row).to_contain_text("default")
     assert console.broker.services.replicas["settings", 0].log.config.segment_ms == 7000

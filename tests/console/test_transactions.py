@@ -53,7 +53,7 @@ def test_a_prepared_transaction_is_committed_by_hand(console: Console, page: "Pa
     row.get_by_role("button", name="Commit").click()
     expect(page.locator("#message")).to_have_text("The transaction is committed.")
     expect(page.locator("#held-back tbody tr").filter(has_text=f"{name}-0")).to_have_count(0)
-    page.goto(console.url(f"/transactions?text={name}&all=true"))
+    page.goto(console.url(f"/transactions?search={name}&all=true"))
     expect(page.locator("#transactions tbody tr")).to_contain_text("CompleteCommit")
 
 

@@ -35,6 +35,7 @@ from tidelog.broker.net.http import HttpServer
 from tidelog.broker.net.http_console import ConsoleRoutes
 from tidelog.broker.net.metering import Meter
 from tidelog.broker.net.server import Server
+from tidelog.broker.observability.history import History
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.opening import open_services
 from tidelog.broker.security.signing_keys import KeysError
@@ -158,6 +159,9 @@ class Broker:
                 console = services.console = ConsoleRoutes(
                     _console_loader(services, faults, own_handlers, server)
                 )
+                if sockets.http is not None:
+                    services.history = History(metrics, services.clock_ms, services.start_ms)
+                    services.history.start()
             others = [] if sockets.http_tls is None else [sockets.http_tls]
             server.start([*sockets.endpoints, *sockets.shared], *others)
             http = None

@@ -32,6 +32,7 @@ from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.queued_memory import QueuedMemory
 from tidelog.broker.limits.quotas import QuotaStore
 from tidelog.broker.limits.turns import Turns
+from tidelog.broker.observability.history import History
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.observability.producer_outcomes import ProducerOutcomes
 from tidelog.broker.peers.peers import Peers
@@ -108,6 +109,8 @@ class Services:
     """None: no client has asked for its subscription yet."""
     console: Console | None = None
     """None: this broker has no console."""
+    history: History | None = None
+    """None: this broker has no console or no HTTP port."""
 
     def __post_init__(self, remote: RemoteTransactions) -> None:
         config, partitions, membership = self.settings.config, self.partitions, self.membership
@@ -298,6 +301,8 @@ class Services:
             await (self.membership.leave() if clean else self.membership.stop())
         if self.console is not None:
             self.console.stop()
+        if self.history is not None:
+            self.history.stop()
         await self.authentication.close()
         await self.cleaner.stop()
         if self.tiering is not None:

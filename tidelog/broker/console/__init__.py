@@ -9,7 +9,6 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 - `live`: answers that go on: events for pages that are open, and lines for downloads
 - `openapi`: the description of the API, made of the table of routes
 - `others`: the way to the consoles of other brokers, and back
-- `rates`: rates and percentiles between two readings of the broker's counts, pure
 - `rendering`: pages from templates; names and records become text, whatever they contain
 - `route`: what a route of the API and a page are
 - `routes`: the table of all routes and pages
@@ -17,7 +16,6 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 - `records/`: the records of a partition for people: found, decoded and shown in bounded steps
 - `spread`: which brokers answer a route, and how their answers become one
 - `site`: from an HTTP request to the answer of a route or a page
-- `watch`: what the console measures of a broker while a page is open: the points of its charts
 - `api/`: the routes and pages, one module per subject
 - `views/`: what a broker's services look like at this moment, as plain values
 """

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import ApiRoute, Console, Parameters
+from tidelog.broker.console.spread import MOST_JOINED_ROWS
 from tidelog.protocol.errors import ApiError, ErrorCode
-
-MOST_JOINED_ROWS: Final = 2_000
-"""Rows of each broker that are joined for one page."""
 
 
 async def answer_of_cluster(console: Console, route: ApiRoute, caller: Caller, parameters: Parameters) -> Any:
@@ -32,14 +30,11 @@ async def answer_of_cluster(console: Console, route: ApiRoute, caller: Caller, p
         if node_id == services.node_id:
             return await route.handle(console, caller, parameters)
         return await console.others.ask(node_id, caller, route, parameters)
-    wide: Any = parameters
-    limit = -1
-    if spread.is_widened:
-        limit = wide.offset + wide.limit
-        if limit > MOST_JOINED_ROWS:
-            message = f"of several brokers the first {MOST_JOINED_ROWS} rows can be shown: search for others"
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
-        wide = replace(wide, offset=0, limit=limit)
+    limit = spread.rows(parameters)
+    if limit > MOST_JOINED_ROWS:
+        message = f"of several brokers the first {MOST_JOINED_ROWS} rows can be shown: search for others"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+    wide: Any = parameters if limit < 0 else replace(parameters, offset=0, limit=limit)
     own = await route.handle(console, caller, wide)
     answers, unanswered = await console.others.ask_all(caller, route, parameters, limit)
     joined = spread.join(services, {services.node_id: own, **answers}, parameters)

@@ -65,6 +65,11 @@ class Caller:
             if name is not None and not self._access.allows_one(self._context, need.rights, name):
                 raise ApiError(need.refusal)
 
+    def has_needs(self, needs: tuple[Need, ...]) -> bool:
+        """Whether the caller has the rights on the cluster that a whole request needs."""
+        wanted = (need.rights for need in needs if need.field == OF_CLUSTER)
+        return all(any(map(self.may, rights)) for rights in wanted)
+
     async def ask(self, api_key: ApiKey, fields: Mapping[str, object]) -> Any:
         """As `request`; fields that are left out have their defaults."""
         version = SERVED_APIS[api_key].last

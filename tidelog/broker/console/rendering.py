@@ -9,6 +9,7 @@ template is an error.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,6 +71,26 @@ def moment(value_ms: int | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 
+def ago(value_ms: int | None) -> str | Markup:
+    """A time in milliseconds since the epoch as how long ago it was; the exact time on hover."""
+    if value_ms is None or value_ms < 0:
+        return "none"
+    span_ms = round(time.time() * 1000) - value_ms
+    text = (
+        f"{duration(span_ms)} ago"
+        if span_ms >= 1000
+        else "just now"
+        if span_ms > -60_000
+        else moment(value_ms)
+    )
+    return Markup('<time title="{exact}">{text}</time>').format(exact=moment(value_ms), text=text)
+
+
+def rate(value: float) -> str:
+    """Bytes per second: 1.5 MiB/s; empty for none."""
+    return f"{size(round(value))}/s" if value else ""
+
+
 def duration(value_ms: int | None) -> str:
     """A time span for people: 3 d 4 h, 12 min 5 s, 1.5 s, 20 ms."""
     if value_ms is None or value_ms < 0:
@@ -103,9 +124,10 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        for make in (exact, size, count, moment, duration, indented):
+        for make in (exact, size, count, moment, ago, rate, duration, indented):
             self._environment.filters[make.__name__] = make
         self._environment.globals["linked"] = linked
+        self._environment.tests["contains"] = lambda text, part: part in text
 
     def render(self, template: str, values: Mapping[str, Any]) -> str:
         return self._environment.get_template(template).render(values)

@@ -21,7 +21,7 @@ from tidelog.broker.console.spread import Spread
 from tidelog.broker.console.views.clients import RequestRates
 from tidelog.broker.console.views.condition import Conditions
 from tidelog.broker.console.views.records import Records
-from tidelog.broker.console.watch import Watch
+from tidelog.broker.observability.history import History
 from tidelog.broker.security.required_access import Need
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Console:
         self.services = services
         self.server = server
         self.faults = faults
-        self.watch = Watch(services)
+        self.history = services.history or History(services.metrics, services.clock_ms, services.start_ms)
         self.conditions = Conditions(services)
         self.records = Records(services)
         self.request_rates = RequestRates()
@@ -144,6 +144,8 @@ class Page(NamedTuple):
     template: str
     sources: Mapping[str, ApiRoute]
     is_detail: bool = False
+    has_gaps: bool = False
+    """Whether what the visitor may not see is left out (None), instead of the page."""
     is_shown: Callable[[Console], bool] = lambda _: True
 
     @property

@@ -20,6 +20,8 @@ from tidelog.broker.console.api import (
     overview,
     producers,
     records,
+    search,
+    settings,
     topics,
     transactions,
 )
@@ -37,11 +39,14 @@ _SUBJECTS: Final = (
     cluster,
     faults,
     broker,
+    settings,
+    search,
     events,
 )
 
 BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (
     offsets.offsets_here,
+    offsets.times_here,
     transactions.open_here,
     records.search_here,
     records.follow_here,

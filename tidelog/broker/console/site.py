@@ -27,7 +27,7 @@ from aiohttp import web
 
 from tidelog.broker.configuration.listener_settings import SecurityProtocol
 from tidelog.broker.console import safety
-from tidelog.broker.console.answering import MOST_JOINED_ROWS, answer_of_cluster, values_of_cluster
+from tidelog.broker.console.answering import answer_of_cluster, values_of_cluster
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import Streams
 from tidelog.broker.console.openapi import describe
@@ -35,6 +35,7 @@ from tidelog.broker.console.others import TakenStreams
 from tidelog.broker.console.rendering import Templates
 from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, pattern_of
 from tidelog.broker.console.routes import BETWEEN_BROKERS, PAGES, ROUTES
+from tidelog.broker.console.spread import MOST_JOINED_ROWS
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.connection_state import ANONYMOUS
 from tidelog.broker.handlers.context import Handler
@@ -283,6 +284,8 @@ class Site:
         self, request: web.Request, caller: Caller, page: Page, in_path: dict[str, str]
     ) -> web.Response:
         async def answer_of(route: ApiRoute) -> Any:
+            if page.has_gaps and not caller.has_needs(route.needs):
+                return None
             known = route.parameters.__struct_fields__
             given = {**_queried(request, route), **in_path}
             values = {name: value for name, value in given.items() if name in known}

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tidelog.broker.services import Services
 
 
+MOST_JOINED_ROWS: Final = 2_000
+"""Rows of each broker that are joined for one page."""
+
+
 def joined_rows(
     answers: Mapping[int, Any], asked: Any, key: Callable[[Any], Any], *lists: str
 ) -> dict[str, Any]:
@@ -35,18 +39,23 @@ def joined_rows(
 class Spread(NamedTuple):
     """How a route is answered where the cluster has several brokers: by `broker` alone, or by all of them.
 
-    `join` makes one answer of those of the brokers that answered, by their ids. With `is_widened` each of
-    them is asked for the rows from the first to the last wanted one: any of them may be on the page.
+    `join` makes one answer of those of the brokers that answered, by their ids. Of a listing each of them is
+    asked for its first `rows`, because any of them may be on the page; -1: for the rows of the page.
     """
 
     broker: Callable[[Services, Any], int] = lambda services, _: services.node_id
     join: Callable[[Services, Mapping[int, Any], Any], Any] | None = None
-    is_widened: bool = False
+    rows: Callable[[Any], int] = lambda _: -1
+
+
+def rows_up_to(asked: Any) -> int:
+    """How many rows there are up to the last one of the page."""
+    return int(asked.offset + asked.limit)
 
 
 def listing(key: Callable[[Any], Any], *lists: str) -> Spread:
     """All brokers, their rows in the order of `key`; `lists` of their answers are joined too."""
-    return Spread(join=lambda _, answers, asked: joined_rows(answers, asked, key, *lists), is_widened=True)
+    return Spread(join=lambda _, answers, asked: joined_rows(answers, asked, key, *lists), rows=rows_up_to)
 
 
 OF_LEADER: Final = Spread(lambda services, asked: leader(services, asked.topic, asked.partition))

@@ -102,13 +102,14 @@ class RequestTally:
 
 
 class _TopicTally:
-    __slots__ = ("bytes_in", "bytes_out", "failed", "messages_in")
+    __slots__ = ("bytes_in", "bytes_out", "failed", "messages_in", "seen")
 
     def __init__(self) -> None:
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.failed = 0
+        self.seen: dict[str, tuple[int, int, int]] | None = None
 
 
 class TransactionCounts(NamedTuple):
@@ -324,6 +325,19 @@ class Metrics:
 
     def _topic(self, topic: str) -> _TopicTally:
         return self._topics.setdefault(topic, _TopicTally())
+
+    def topic_growth(self, who: str) -> dict[str, tuple[int, int, int]]:
+        """Of each topic with traffic since `who` asked last: records in, bytes in and out."""
+        grown = {}
+        for name, tally in self._topics.items():
+            now = tally.messages_in, tally.bytes_in, tally.bytes_out
+            if tally.seen is None:
+                tally.seen = {}
+            before = tally.seen.get(who, (0, 0, 0))
+            if now != before:
+                tally.seen[who] = now
+                grown[name] = now[0] - before[0], now[1] - before[1], now[2] - before[2]
+        return grown
 
     @property
     def registry(self) -> CollectorRegistry:

@@ -7,10 +7,12 @@
 - `events`: the last events of the broker's log
 - `faults`: faults that users order
 - `groups`: groups: their list, one of them with its lag, and the reset of what it committed
-- `offsets`: offsets of partitions that other brokers lead
+- `offsets`: offsets and times of records of partitions that other brokers lead
 - `overview`: the broker at one look, and its charts
 - `producers`: what partitions remember of producers, duplicates, refusals, and one producer's history
-- `records`: the records of a partition: pages, searches, what comes
-- `topics`: topics, their partitions and settings
+- `records`: the records of a topic: pages, searches, what comes, downloads
+- `search`: everything that has a text in its name
+- `settings`: settings of topics, groups and this broker
+- `topics`: topics and their partitions
 - `transactions`: transactions, what they hold back, and an end by hand
 """

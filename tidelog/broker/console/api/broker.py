@@ -14,9 +14,11 @@ from tidelog.broker.console.views.broker import BrokerFacts, broker_facts
 
 
 @route("GET", "/api/v1/broker")
-async def _broker(console: Console, caller: Caller, asked: Parameters) -> BrokerFacts:
+async def broker_facts_route(console: Console, caller: Caller, asked: Parameters) -> BrokerFacts:
     """Version, ids and uptime of this broker."""
     return broker_facts(console.services)
 
 
-PAGES: Final[Sequence[Page]] = (Page("/console/broker", "Broker", "broker.html", {"broker": _broker}),)
+PAGES: Final[Sequence[Page]] = (
+    Page("/console/broker", "Broker", "broker.html", {"broker": broker_facts_route}),
+)

@@ -51,7 +51,7 @@ class ChangedQuota(Parameters, frozen=True, kw_only=True):
     needs=(whole(DESCRIBE_CLUSTER),),
     spread=listing(lambda row: -row["connected_ms"]),
 )
-async def _clients(console: Console, caller: Caller, asked: AskedClients) -> Clients:
+async def clients_route(console: Console, caller: Caller, asked: AskedClients) -> Clients:
     """The clients that are connected."""
     services = console.services
     telemetry = services.telemetry
@@ -91,6 +91,6 @@ async def _change_quota(console: Console, caller: Caller, asked: ChangedQuota) -
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/clients", "Clients", "clients.html", {"clients": _clients}),
+    Page("/console/clients", "Clients", "clients.html", {"clients": clients_route}),
     Page("/console/clients/quotas", "Quotas", "quotas.html", {"quotas": _quotas}, is_detail=True),
 )

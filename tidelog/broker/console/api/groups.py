@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from tidelog.broker.console.api.offsets import offsets
-from tidelog.broker.console.caller import Caller
+from tidelog.broker.console.api.offsets import offsets, record_times
+from tidelog.broker.console.api.topics import one_topic
+from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
-from tidelog.broker.console.spread import OF_GROUP, Spread, joined_rows
+from tidelog.broker.console.spread import OF_GROUP, Spread, joined_rows, rows_up_to
 from tidelog.broker.console.views import group_reset, groups
+from tidelog.broker.console.views.share_groups import InFlightRows, ShareOffsets, in_flight, share_offsets
 from tidelog.broker.coordinator.offsets.reset import Reset, ResetTo
-from tidelog.broker.security.required_access import READ_GROUP, whole
+from tidelog.broker.security.required_access import DELETE_GROUP, DESCRIBE_GROUP, READ_GROUP, whole
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.broker.services import Services
@@ -31,9 +34,12 @@ _WITH_VALUE: Final = (ResetTo.OFFSET, ResetTo.TIMESTAMP, ResetTo.SHIFT)
 class GroupsAsked(Listing, frozen=True, kw_only=True):
     """Which groups are listed."""
 
-    text: Annotated[str, Meta(description="A part of the group's id.")] = ""
+    search: Annotated[str, Meta(description="A part of the group's id.")] = ""
+    topic: Annotated[str, Meta(description="Only groups that committed offsets of it; their lag there.")] = ""
     state: Annotated[str, Meta(description="Only groups in this state.")] = ""
-    type: Annotated[Literal["", "classic", "consumer"], Meta(description="Only of this protocol.")] = ""
+    type: Annotated[
+        Literal["", "classic", "consumer", "share"], Meta(description="Only of this protocol.")
+    ] = ""
     order: Annotated[Literal["group_id", "lag"], Meta(description="lag: the largest first.")] = "group_id"
 
 
@@ -79,10 +85,10 @@ def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict
     return joined_rows(answers, asked, key)
 
 
-@route("GET", "/api/v1/groups", spread=Spread(join=_joined, is_widened=True))
-async def _groups(console: Console, caller: Caller, asked: GroupsAsked) -> groups.Groups:
+@route("GET", "/api/v1/groups", spread=Spread(join=_joined, rows=rows_up_to))
+async def groups_route(console: Console, caller: Caller, asked: GroupsAsked) -> groups.Groups:
     """The groups."""
-    wanted = groups.Filter(asked.text, asked.state, asked.type, asked.order == "lag")
+    wanted = groups.Filter(asked.search, asked.state, asked.type, asked.order == "lag", asked.topic)
     return await groups.listed(
         console.services, caller, _offsets(console, caller), wanted, asked.offset, asked.limit
     )
@@ -92,8 +98,55 @@ async def _groups(console: Console, caller: Caller, asked: GroupsAsked) -> group
 async def _group(console: Console, caller: Caller, asked: GroupAsked) -> groups.Group:
     """A group: members, assignment, offsets and lag."""
     return await groups.described(
-        console.services, caller, _offsets(console, caller), asked.group_id, asked.offset, asked.limit
+        *(console.services, caller, _offsets(console, caller), partial(record_times, console, caller)),
+        *(asked.group_id, asked.offset, asked.limit),
     )
+
+
+class OfGroup(Parameters, frozen=True, kw_only=True):
+    """Which group."""
+
+    group_id: str
+
+
+@route("GET", "/api/v1/group/share", needs=(whole(DESCRIBE_GROUP, field="group_id"),), spread=OF_GROUP)
+async def _share_offsets(console: Console, caller: Caller, asked: OfGroup) -> ShareOffsets:
+    """The share partitions of a group: their starts, and how old what is not acknowledged is."""
+    ask_times = partial(record_times, console, caller)
+    return await share_offsets(console.services, caller, ask_times, asked.group_id)
+
+
+@route(
+    "GET",
+    "/api/v1/group/in-flight",
+    needs=(whole(DESCRIBE_GROUP, field="group_id"),),
+    spread=Spread(
+        join=lambda _, answers, asked: {
+            "group_id": asked.group_id,
+            "rows": sorted(
+                (row for answer in answers.values() for row in answer["rows"]),
+                key=itemgetter("topic", "partition"),
+            ),
+        }
+    ),
+)
+async def _in_flight(console: Console, caller: Caller, asked: OfGroup) -> InFlightRows:
+    """What members of a share group hold, and how often records were delivered."""
+    return in_flight(console.services, caller, asked.group_id)
+
+
+@route(
+    "DELETE",
+    "/api/v1/group",
+    needs=(whole(DELETE_GROUP, field="group_id"),),
+    logged=("group_id",),
+    spread=OF_GROUP,
+)
+async def _delete(console: Console, caller: Caller, asked: OfGroup) -> None:
+    """Delete a group without members, with what it committed."""
+    answer = await caller.ask(ApiKey.DELETE_GROUPS, {"groups_names": [asked.group_id]})
+    for result in answer["results"]:
+        check_code(result["error_code"])
 
 
 @route("GET", "/api/v1/group/reset", spread=OF_GROUP)
@@ -119,6 +172,19 @@ async def _reset(console: Console, caller: Caller, asked: ResetAsked) -> group_r
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/groups", "Groups", "groups.html", {"groups": _groups}),
+    Page(
+        "/console/topics/{topic}/groups",
+        "Groups of a topic",
+        "groups.html",
+        {"topic": one_topic, "groups": groups_route},
+    ),
+    Page("/console/groups", "Groups", "groups.html", {"groups": groups_route}),
     Page("/console/groups/group", "Group", "group.html", {"group": _group}, is_detail=True),
+    Page(
+        "/console/groups/share",
+        "Share group",
+        "share_group.html",
+        {"group": _group, "offsets": _share_offsets, "flights": _in_flight},
+        is_detail=True,
+    ),
 )

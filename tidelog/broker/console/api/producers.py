@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from tidelog.broker.console.api.topics import one_topic
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.route import EVENT_STREAM, Console, Listing, Page, Parameters, route
 from tidelog.broker.console.spread import OF_LEADER, listing
@@ -69,6 +70,12 @@ async def _history(
 
 
 PAGES: Final[Sequence[Page]] = (
+    Page(
+        "/console/topics/{topic}/producers",
+        "Producers of a topic",
+        "producers.html",
+        {"topic": one_topic, "producers": _producers},
+    ),
     Page("/console/producers", "Producers", "producers.html", {"producers": _producers}),
     Page(
         "/console/producers/{topic}/{partition}/{producer_id}",

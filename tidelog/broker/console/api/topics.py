@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta, field
 
 from tidelog.broker.console.caller import Caller, check_code
+from tidelog.broker.console.records.stepwise_reading import start_of
 from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
-from tidelog.broker.console.spread import Spread
+from tidelog.broker.console.spread import MOST_JOINED_ROWS, Spread
+from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.console.views.topics import (
     PartitionRows,
-    SettingRow,
     TopicRow,
     TopicRows,
     existing_topic,
@@ -24,24 +25,22 @@ from tidelog.broker.console.views.topics import (
     joined_topic,
     joined_topics,
     partition_rows,
-    setting_rows,
-    topic_row,
     topic_rows,
 )
-from tidelog.broker.handlers.configs import TOPIC_RESOURCE, ConfigOperation
 from tidelog.broker.security.required_access import (
     ALTER_TOPIC,
-    ALTER_TOPIC_CONFIGS,
     CREATE_CLUSTER,
     CREATE_TOPIC,
     DELETE_CLUSTER,
     DELETE_TOPIC,
+    DESCRIBE_GROUP,
     DESCRIBE_TOPIC,
-    DESCRIBE_TOPIC_CONFIGS,
     whole,
 )
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import Pace
+
+if TYPE_CHECKING:
+    from tidelog.broker.services import Services
 
 _INT32: Final = 2**31 - 1
 _TIMEOUT_MS: Final = 30_000
@@ -55,6 +54,10 @@ class OfTopic(Parameters, frozen=True, kw_only=True):
 class TopicListing(Listing, frozen=True, kw_only=True):
     search: Annotated[str, Meta(max_length=249, description="Part of the name.")] = ""
     internal: Annotated[bool, Meta(description="Whether internal topics are listed.")] = True
+    order: Annotated[
+        Literal["name", "partitions", "offsets", "size_bytes", "bytes_in", "bytes_out", "groups"],
+        Meta(description="By name, or with the largest number first."),
+    ] = "name"
 
 
 class PartitionListing(Listing, frozen=True, kw_only=True):
@@ -70,17 +73,22 @@ class NewTopic(Parameters, frozen=True, kw_only=True):
     )
 
 
-class ChangedSettings(Parameters, frozen=True, kw_only=True):
-    topic: TopicName
-    settings: Annotated[dict[str, str], Meta(description="New values.")] = field(default_factory=dict)
-    remove: Annotated[list[str], Meta(description="Settings to reset to the broker's values.")] = field(
-        default_factory=list
-    )
+class Purged(OfTopic, frozen=True, kw_only=True):
+    partition: Annotated[int, Meta(ge=0, le=_INT32)] | None = None
+    """Only this one; else all."""
+    before: Annotated[int, Meta(ge=-1, le=2**63 - 1, description="-1: all that is committed.")] = -1
 
 
 class MorePartitions(Parameters, frozen=True, kw_only=True):
     topic: TopicName
     count: Annotated[int, Meta(ge=1, le=_INT32, description="New number of partitions.")]
+
+
+class PurgedRecords(OfCluster):
+    """How many offsets were deleted."""
+
+    topic: str
+    records: int
 
 
 class TopicChanged(TypedDict):
@@ -92,14 +100,30 @@ class TopicChanged(TypedDict):
 @route(
     "GET",
     "/api/v1/topics",
-    spread=Spread(join=lambda services, answers, _: joined_topics(services, list(answers.values()))),
+    spread=Spread(
+        join=lambda services, answers, asked: joined_topics(services, list(answers.values()), asked),
+        rows=lambda asked: -1 if asked.order == "name" else MOST_JOINED_ROWS,
+    ),
 )
-async def _topics(console: Console, caller: Caller, asked: TopicListing) -> TopicRows:
+async def topics_route(console: Console, caller: Caller, asked: TopicListing) -> TopicRows:
     """Topics by name."""
-    services = console.services
-    may_describe = partial(caller.may, DESCRIBE_TOPIC)
-    steps = topic_rows(services, may_describe, asked.search, asked.internal, asked.offset, asked.limit)
-    return await services.turns.run(steps)
+    wanted = [
+        topic.name
+        for topic in console.services.catalog.topics()
+        if asked.search in topic.name and (asked.internal or not topic.is_internal)
+    ]
+    return await _listed(console, caller, wanted, asked)
+
+
+async def _listed(console: Console, caller: Caller, names: Sequence[str], asked: TopicListing) -> TopicRows:
+    may_describe, may_describe_group = (
+        partial(caller.may, DESCRIBE_TOPIC),
+        partial(caller.may, DESCRIBE_GROUP),
+    )
+    services, rates = console.services, console.history.topic_rates
+    return await services.turns.run(
+        topic_rows(services, may_describe, may_describe_group, rates, names, asked)
+    )
 
 
 @route(
@@ -110,8 +134,9 @@ async def _topics(console: Console, caller: Caller, asked: TopicListing) -> Topi
 )
 async def one_topic(console: Console, caller: Caller, asked: OfTopic) -> TopicRow:
     """One topic."""
-    services = console.services
-    return await services.turns.run(topic_row(services, existing_topic(services, asked.topic), Pace()))
+    existing_topic(console.services, asked.topic)
+    (row,) = (await _listed(console, caller, [asked.topic], TopicListing()))["rows"]
+    return row
 
 
 @route(
@@ -125,12 +150,6 @@ async def _partitions(console: Console, caller: Caller, asked: PartitionListing)
     services = console.services
     topic = existing_topic(services, asked.topic)
     return await services.turns.run(partition_rows(services, topic, asked.offset, asked.limit))
-
-
-@route("GET", "/api/v1/topics/{topic}/settings", needs=(whole(DESCRIBE_TOPIC_CONFIGS, field="topic"),))
-async def _settings(console: Console, caller: Caller, asked: OfTopic) -> list[SettingRow]:
-    """Every setting of a topic, and where its value comes from."""
-    return setting_rows(console.services, existing_topic(console.services, asked.topic))
 
 
 @route(
@@ -153,26 +172,6 @@ async def _create(console: Console, caller: Caller, asked: NewTopic) -> TopicCha
 
 
 @route(
-    "PUT",
-    "/api/v1/topics/{topic}/settings",
-    needs=(whole(ALTER_TOPIC_CONFIGS, field="topic"),),
-    logged=("settings", "remove"),
-)
-async def _change_settings(console: Console, caller: Caller, asked: ChangedSettings) -> TopicChanged:
-    """Change settings of a topic; the others do not change."""
-    configs: list[Mapping[str, object]] = [
-        {"name": name, "config_operation": ConfigOperation.SET, "value": value}
-        for name, value in asked.settings.items()
-    ]
-    configs += [
-        {"name": name, "config_operation": ConfigOperation.DELETE, "value": None} for name in asked.remove
-    ]
-    resource = {"resource_type": TOPIC_RESOURCE, "resource_name": asked.topic, "configs": configs}
-    answer = await caller.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
-    return _changed(asked.topic, answer["responses"])
-
-
-@route(
     "PUT", "/api/v1/topics/{topic}/partitions", needs=(whole(ALTER_TOPIC, field="topic"),), logged=("count",)
 )
 async def _add_partitions(console: Console, caller: Caller, asked: MorePartitions) -> TopicChanged:
@@ -190,6 +189,39 @@ async def _delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChan
     return _changed(asked.topic, answer["responses"])
 
 
+def _purged(services: Services, answers: Mapping[int, PurgedRecords], asked: Purged) -> PurgedRecords:
+    return {"topic": asked.topic, "records": sum(each["records"] for each in answers.values())}
+
+
+@route(
+    "DELETE",
+    "/api/v1/topics/{topic}/records",
+    needs=(whole(DELETE_TOPIC, field="topic"),),
+    logged=("partition", "before"),
+    spread=Spread(join=_purged),
+)
+async def _purge(console: Console, caller: Caller, asked: Purged) -> PurgedRecords:
+    """Delete the records of partitions, up to an offset, or all that is committed."""
+    services = console.services
+    indexes = range(len(existing_topic(services, asked.topic).partitions))
+    led = [
+        each
+        for each in (indexes if asked.partition is None else [asked.partition])
+        if services.leader_of(asked.topic, each) == services.node_id or each not in indexes
+    ]
+    starts = {each: start_of(services.replica(asked.topic, each)) for each in led}
+    partitions = [{"partition_index": each, "offset": asked.before} for each in led]
+    topics = [{"name": asked.topic, "partitions": partitions}]
+    answer = await caller.ask(ApiKey.DELETE_RECORDS, {"topics": topics, "timeout_ms": _TIMEOUT_MS})
+    found = [each for topic in answer["topics"] for each in topic["partitions"]]
+    for each in found:
+        check_code(each["error_code"])
+    return {
+        "topic": asked.topic,
+        "records": sum(each["low_watermark"] - starts[each["partition_index"]] for each in found),
+    }
+
+
 def _changed(topic: str, results: Sequence[Mapping[str, Any]]) -> TopicChanged:
     (result,) = results
     check_code(result["error_code"], result["error_message"])
@@ -197,17 +229,11 @@ def _changed(topic: str, results: Sequence[Mapping[str, Any]]) -> TopicChanged:
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/topics", "Topics", "topics.html", {"topics": _topics}),
+    Page("/console/topics", "Topics", "topics.html", {"topics": topics_route}),
     Page(
         "/console/topics/{topic}/partitions",
         "Partitions",
         "topic.html",
         {"topic": one_topic, "partitions": _partitions},
-    ),
-    Page(
-        "/console/topics/{topic}/settings",
-        "Settings",
-        "topic_settings.html",
-        {"topic": one_topic, "settings": _settings},
     ),
 )

@@ -33,7 +33,7 @@ _WRITE = whole(WRITE_TRANSACTION, field="transactional_id")
 class TransactionsAsked(Listing, frozen=True, kw_only=True):
     """Which transactional ids are listed."""
 
-    text: Annotated[str, Meta(description="A part of the transactional id.")] = ""
+    search: Annotated[str, Meta(description="A part of the transactional id.")] = ""
     all: Annotated[bool, Meta(description="Also ids without a transaction now.")] = False
 
 
@@ -71,10 +71,10 @@ def _longest_first(row: view.TransactionRow) -> tuple[bool, int]:
 
 
 @route("GET", "/api/v1/transactions", spread=listing(_longest_first, "problems"))
-async def _transactions(console: Console, caller: Caller, asked: TransactionsAsked) -> view.Transactions:
+async def transactions_route(console: Console, caller: Caller, asked: TransactionsAsked) -> view.Transactions:
     """The transactions, the longest first."""
     return await view.listed(
-        console.services, caller, asked.text, has_idle=asked.all, offset=asked.offset, limit=asked.limit
+        console.services, caller, asked.search, has_idle=asked.all, offset=asked.offset, limit=asked.limit
     )
 
 
@@ -181,7 +181,7 @@ PAGES: Final[Sequence[Page]] = (
         "Transactions",
         "transactions.html",
         {
-            "transactions": _transactions,
+            "transactions": transactions_route,
             "held_back": _held_back._replace(handle=_most_held_back, parameters=Parameters, spread=None),
         },
     ),

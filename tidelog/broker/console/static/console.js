@@ -41,13 +41,13 @@ const tidelog = (() => {
   });
 
   // <form data-api="POST /api/v1/topics" data-then="/console/topics">: sends its fields as a JSON object. A field
-  // called a.b is the member b of the object a; <textarea data-kind="pairs"> is an object of lines name=value.
+  // called a|b is the member b of the object a; <textarea data-kind="pairs"> is an object of lines name=value.
   const valuesOf = (form) => {
     const values = {};
     for (const [path, text] of new FormData(form)) {
       const field = form.elements[path];
       if (text === "" && field.dataset && field.dataset.empty !== "keep") continue;
-      const names = path.split(".");
+      const names = path.split("|");
       const last = names.pop();
       const place = names.reduce((at, name) => (at[name] ??= {}), values);
       const kind = field.dataset ? field.dataset.kind : "";

@@ -4,48 +4,35 @@
 document.addEventListener("DOMContentLoaded", () => {
   const MOST_POINTS = 360;
   const MOST_SERIES = 8;
-  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 6], [4, 4], [1, 5], [10, 2], [6, 2, 1, 2]];
   const chart = document.getElementById("chart");
-  const section = () => document.getElementById("group");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const read = () => new Map([...section().querySelectorAll("[data-series]")]
-    .map((cell) => [cell.dataset.series, Number(cell.dataset.value)]));
-
-  const now = () => Number(section().dataset.nowMs) / 1000;
-  const first = read();
-  const [total, ...partitions] = first.keys();
-  partitions.sort((one, other) => first.get(other) - first.get(one));
-  const names = [total, ...partitions.slice(0, MOST_SERIES)];
-  const data = [[], ...names.map(() => [])];
-  const axis = () => ({ stroke: colour("--text"), grid: { stroke: colour("--line") }, ticks: { stroke: colour("--line") } });
-  const width = () => Math.max(chart.clientWidth, 200);
-  let plot = null;
-  const draw = () => {
-    if (plot) plot.destroy();
-    const colours = ["--link", "--warn", "--good", "--bad"];
-    plot = new uPlot({
-      width: width(), height: 220,
-      axes: [axis(), { ...axis(), size: 70 }],
+  if (chart) {
+    const section = () => document.getElementById("group");
+    const read = () => new Map([...section().querySelectorAll("[data-series]")].map((cell) => [cell.dataset.series, Number(cell.dataset.value)]));
+    const now = () => Number(section().dataset.nowMs) / 1000;
+    const first = read();
+    const [total, ...partitions] = first.keys();
+    partitions.sort((one, other) => first.get(other) - first.get(one));
+    const names = [total, ...partitions.slice(0, MOST_SERIES)];
+    const data = [[], ...names.map(() => [])];
+    let plot = null;
+    const draw = () => {
+      plot?.destroy();
       // uPlot would give a single point a range of years.
-      scales: { x: { range: () => [Math.min(data[0][0] ?? now(), now() - 60), now()] }, y: { range: (_, low, high) => [0, Math.max(high || 0, 1)] } },
-      series: [{}, ...names.map((label, number) => ({
-        label, stroke: colour(colours[number % colours.length]), width: number ? 1 : 2, dash: DASHES[number], points: { show: data[0].length < 3 },
-      }))],
-    }, data, chart);
-  };
-  const sample = () => {
-    if (data[0].at(-1) === now()) return;
-    const found = read();
-    data[0].push(now());
-    names.forEach((name, number) => data[number + 1].push(found.get(name) ?? null));
-    if (data[0].length > MOST_POINTS) data.forEach((values) => values.shift());
-    plot.setData(data);
-  };
-  draw();
-  sample();
-  document.addEventListener("htmx:afterSettle", sample);
-  window.addEventListener("resize", () => plot.setSize({ width: width(), height: 220 }));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+      plot = charts.draw(chart, { names, data, write: charts.number(""), height: 220, range: () => [Math.min(data[0][0] ?? now(), now() - 60), now()] });
+    };
+    const sample = () => {
+      if (data[0].at(-1) === now()) return;
+      const found = read();
+      data[0].push(now());
+      names.forEach((name, number) => data[number + 1].push(found.get(name) ?? null));
+      if (data[0].length > MOST_POINTS) data.forEach((values) => values.shift());
+      draw();
+    };
+    sample();
+    document.addEventListener("htmx:afterSettle", sample);
+    addEventListener("resize", draw);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  }
 
   const form = document.getElementById("reset");
   if (!form) return;
@@ -59,7 +46,7 @@ document.addEventListener("DOMContentLoaded", () => {
     value.value = to.value === "timestamp" ? (time.value && Date.parse(`${time.value}Z`)) : ["offset", "shift"].includes(to.value) ? number.value : "";
     plan.hidden = true;
   };
-  for (const field of [to, number, time, form.elements.topics]) field.addEventListener("input", choose);
+  for (const field of [to, number, time, form.elements.topics, form.elements.partitions]) field.addEventListener("input", choose);
   form.addEventListener("answered", () => { plan.hidden = true; });
   choose();
 
@@ -87,7 +74,8 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   document.getElementById("preview").addEventListener("click", async () => {
     const asked = new URLSearchParams({ group_id: form.elements.group_id.value, to: to.value, value: value.value });
-    for (const topic of form.elements.topics.value.split("\n")) if (topic.trim()) asked.append("topics", topic.trim());
+    for (const name of ["topics", "partitions"])
+      for (const each of form.elements[name].value.split("\n")) if (each.trim()) asked.append(name, each.trim());
     const answer = await fetch(`/api/v1/group/reset?${asked}`);
     const body = await answer.json();
     tidelog.show(answer.ok ? "" : `${body.code}: ${body.message}`);

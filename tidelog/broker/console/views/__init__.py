@@ -14,7 +14,8 @@ HTTP.
 - `problems`: what is wrong right now, in words, with the remedy, pure
 - `producer_history`: the history of one producer in the log of one partition
 - `producers`: what partitions remember of producers, and what happened to their batches
-- `records`: the records of a partition: pages, searches, what comes
-- `topics`: topics, their partitions and settings
+- `records`: the records of a topic: pages, searches, what comes
+- `share_groups`: share groups: where each share partition is, and what its members hold
+- `topics`: topics and their partitions
 - `transactions`: transactions by their condition, and what they hold back
 """

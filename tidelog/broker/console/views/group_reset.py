@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.views.groups import AskOffsets, Places, visible_lags
+from tidelog.broker.console.views.share_groups import share_offsets
 from tidelog.broker.coordinator.offsets.reset import PartitionFacts, Reset, ResetTo
 from tidelog.broker.handlers.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
@@ -41,6 +42,8 @@ class ResetPlan(TypedDict):
     """What a reset changes. `refusal` says why it is refused; empty if it is not."""
 
     group_id: str
+    is_share: bool
+    """Whether starts of share partitions are reset, not committed offsets."""
     member_count: int
     refusal: str
     total: int
@@ -60,14 +63,16 @@ class Wanted(NamedTuple):
 
 async def preview(services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Wanted) -> ResetPlan:
     """What `reset` would do. Raises ApiError."""
-    member_count = await _member_count(caller, wanted.group_id)
+    member_count, is_share = await _kind(caller, wanted.group_id)
     refusal = ""
     if member_count:
         count = f"{member_count} members" if member_count > 1 else "1 member"
         refusal = f"the group has {count}: stop them first, or they overwrite the reset"
-    rows = await _rows(services, caller, ask_offsets, wanted)
+    committed = await _committed(services, caller, wanted.group_id, is_share=is_share)
+    rows = await _rows(services, caller, ask_offsets, wanted, committed)
     return {
         "group_id": wanted.group_id,
+        "is_share": is_share,
         "member_count": member_count,
         "refusal": refusal,
         "total": len(rows),
@@ -87,7 +92,26 @@ async def reset(services: Services, caller: Caller, ask_offsets: AskOffsets, wan
             topics.setdefault(row["topic"], []).append(
                 {"partition_index": row["partition"], "committed_offset": row["new_offset"]}
             )
-    if topics:
+    if topics and plan["is_share"]:
+        starts: DictOf[types.AlterShareGroupOffsetsRequest] = {
+            "group_id": wanted.group_id,
+            "topics": [
+                {
+                    "topic_name": name,
+                    "partitions": [
+                        {"partition_index": each["partition_index"], "start_offset": each["committed_offset"]}
+                        for each in partitions
+                    ],
+                }
+                for name, partitions in topics.items()
+            ],
+        }
+        altered = await caller.ask(ApiKey.ALTER_SHARE_GROUP_OFFSETS, starts)
+        check_code(altered["error_code"], altered.get("error_message"))
+        for response in altered["responses"]:
+            for each in response["partitions"]:
+                check_code(each["error_code"], each.get("error_message"))
+    elif topics:
         asked: DictOf[types.OffsetCommitRequest] = {
             "group_id": wanted.group_id,
             "generation_id_or_member_epoch": -1,
@@ -110,23 +134,39 @@ def shown(plan: ResetPlan) -> ResetPlan:
     return {**plan, "rows": plan["rows"][:_MOST_ROWS]}
 
 
-async def _member_count(caller: Caller, group_id: str) -> int:
-    """0 also for a group that does not exist: its first commit makes it."""
-    answer = await caller.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
-    (group,) = answer["groups"]
-    if group["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
-        (group,) = (await caller.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [group_id]}))["groups"]
-        if group["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
-            return 0
-    check_code(group["error_code"], group.get("error_message"))
-    return len(group["members"])
+async def _kind(caller: Caller, group_id: str) -> tuple[int, bool]:
+    """How many members it has, and whether it is a share group. 0 also for a group that does not exist: its
+    first commit makes it."""
+    for api_key in (ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.DESCRIBE_GROUPS):
+        field = "groups" if api_key == ApiKey.DESCRIBE_GROUPS else "group_ids"
+        (group,) = (await caller.ask(api_key, {field: [group_id]}))["groups"]
+        if group["error_code"] != ErrorCode.GROUP_ID_NOT_FOUND:
+            check_code(group["error_code"], group.get("error_message"))
+            return len(group["members"]), api_key == ApiKey.SHARE_GROUP_DESCRIBE
+    return 0, False
+
+
+async def _committed(
+    services: Services, caller: Caller, group_id: str, *, is_share: bool
+) -> dict[tuple[str, int], int]:
+    if not is_share:
+        lags = visible_lags(services, caller, group_id)
+        return {(each.topic, each.partition): each.committed.offset for each in lags}
+    rows = (await share_offsets(services, caller, _without_times, group_id))["rows"]
+    return {(row["topic"], row["partition"]): row["start_offset"] or 0 for row in rows}
+
+
+async def _without_times(_: Mapping[tuple[str, int], int]) -> Mapping[tuple[str, int], int]:
+    return {}
 
 
 async def _rows(
-    services: Services, caller: Caller, ask_offsets: AskOffsets, wanted: Wanted
+    services: Services,
+    caller: Caller,
+    ask_offsets: AskOffsets,
+    wanted: Wanted,
+    committed: Mapping[tuple[str, int], int],
 ) -> list[ResetRow]:
-    lags = visible_lags(services, caller, wanted.group_id)
-    committed = {(each.topic, each.partition): each.committed.offset for each in lags}
     places = _places(services, caller, wanted, committed)
     start = await _offsets(ask_offsets, places, EARLIEST_TIMESTAMP)
     end = await _offsets(ask_offsets, places, LATEST_TIMESTAMP)

@@ -14,7 +14,7 @@ from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.coordinator.consumer_groups.consumer_protocol import read_assignment, read_subscription
 from tidelog.broker.coordinator.group_coordinator import CatalogTopics
-from tidelog.broker.coordinator.group_types import CLASSIC, CONSUMER
+from tidelog.broker.coordinator.group_types import CLASSIC, CONSUMER, SHARE
 from tidelog.broker.coordinator.groups.group import CONSUMER_PROTOCOL_TYPE
 from tidelog.broker.coordinator.lag import lags_of, records_behind
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset
@@ -97,6 +97,8 @@ class CommittedRow(TypedDict):
     start_offset: int | None
     high_watermark: int | None
     lag: int | None
+    behind_ms: int | None
+    """How old the first record is that is not committed; 0 without a lag, null if that is not known."""
     commit_timestamp_ms: int
     metadata: str
     member_id: str | None
@@ -138,6 +140,8 @@ class FoundOffset(NamedTuple):
 
 AskOffsets: TypeAlias = Callable[[Places, int], Awaitable[Mapping[tuple[str, int], FoundOffset]]]
 """The offsets of partitions, whichever brokers lead them, by the timestamp of ListOffsets."""
+AskTimes: TypeAlias = Callable[[Mapping[tuple[str, int], int]], Awaitable[Mapping[tuple[str, int], int]]]
+"""The times of records at offsets."""
 _Ends: TypeAlias = Mapping[tuple[str, int], int]
 """The high watermarks of partitions that other brokers lead."""
 
@@ -150,6 +154,7 @@ class Filter(NamedTuple):
     type: str = ""
     by_lag: bool = False
     """The largest lag first, else by id."""
+    topic: str = ""
 
 
 async def listed(
@@ -163,16 +168,25 @@ async def listed(
     answer = await caller.ask(ApiKey.LIST_GROUPS, asked)
     check_code(answer["error_code"])
     found = sorted(
-        (group for group in answer["groups"] if wanted.text in group["group_id"]),
+        (
+            group
+            for group in answer["groups"]
+            if wanted.text in group["group_id"]
+            and (not wanted.topic or _reads(services, caller, group["group_id"], wanted.topic))
+        ),
         key=lambda group: group["group_id"],
     )
     shown = found if wanted.by_lag else found[offset : offset + limit]
     ends = await _ends_elsewhere(services, caller, ask_offsets, [group["group_id"] for group in shown])
-    rows = await services.turns.run(_rows(services, caller, shown, ends))
+    rows = await services.turns.run(_rows(services, caller, shown, ends, wanted.topic))
     if wanted.by_lag:
         rows.sort(key=lambda row: -1 if row["lag"] is None else row["lag"], reverse=True)
         rows = rows[offset : offset + limit]
     return {"total": len(found), "offset": offset, "limit": limit, "rows": rows}
+
+
+def _reads(services: Services, caller: Caller, group_id: str, topic: str) -> bool:
+    return any(found.topic == topic for found in visible_lags(services, caller, group_id))
 
 
 async def _ends_elsewhere(
@@ -202,7 +216,7 @@ async def _ends_elsewhere(
 
 
 def _rows(
-    services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]], ends: _Ends
+    services: Services, caller: Caller, groups: Iterable[Mapping[str, Any]], ends: _Ends, topic: str
 ) -> Steps[list[GroupRow]]:
     pace = Pace(CHECKS_PER_STEP)
     rows: list[GroupRow] = []
@@ -211,6 +225,8 @@ def _rows(
         partitions: Counter[str] = Counter()
         lag_sum = None
         for found in visible_lags(services, caller, group["group_id"], ends):
+            if topic not in ("", found.topic):
+                continue
             partitions[found.topic] += 1
             if (lag := found.lag) is not None:
                 lag_sum = lag if lag_sum is None else lag_sum + lag
@@ -263,13 +279,23 @@ def _sum(lags: Iterable[PartitionLag]) -> int | None:
 
 
 async def described(
-    services: Services, caller: Caller, ask_offsets: AskOffsets, group_id: str, offset: int, limit: int
+    services: Services,
+    caller: Caller,
+    ask_offsets: AskOffsets,
+    ask_times: AskTimes,
+    group_id: str,
+    offset: int,
+    limit: int,
 ) -> Group:
     """One group, with what it committed from row number `offset` on.
 
     Raises ApiError: GROUP_ID_NOT_FOUND, or that the caller may not describe it.
     """
-    group = await _of_consumer_protocol(caller, group_id) or await _classic(services, caller, group_id)
+    group = (
+        await _with_epochs(caller, group_id, ApiKey.CONSUMER_GROUP_DESCRIBE, CONSUMER)
+        or await _with_epochs(caller, group_id, ApiKey.SHARE_GROUP_DESCRIBE, SHARE)
+        or await _classic(services, caller, group_id)
+    )
     readers = {
         (assigned["topic"], partition): member["member_id"]
         for member in group["members"]
@@ -287,6 +313,13 @@ async def described(
         if place in ends and place not in services.replicas:  # A replica knows its start itself.
             elsewhere.setdefault(lag.topic, []).append(lag.partition)
     starts = await ask_offsets(elsewhere, EARLIEST_TIMESTAMP) if elsewhere else {}
+    rows = [_committed(services, lag, readers, starts) for lag in shown]
+    waiting = {(row["topic"], row["partition"]): row["committed"] for row in rows if row["lag"]}
+    times = await ask_times(waiting) if waiting else {}
+    now_ms = services.clock_ms()
+    for row in rows:
+        at = times.get((row["topic"], row["partition"]))
+        row["behind_ms"] = 0 if row["lag"] == 0 else None if at is None else max(0, now_ms - at)
     return {
         **group,
         "member_count": len(group["members"]),
@@ -296,8 +329,8 @@ async def described(
         "total": len(lags),
         "offset": offset,
         "limit": limit,
-        "rows": [_committed(services, lag, readers, starts) for lag in shown],
-        "now_ms": services.clock_ms(),
+        "rows": rows,
+        "now_ms": now_ms,
     }
 
 
@@ -324,22 +357,24 @@ def _committed(
         "start_offset": start_offset if replica is None else replica.log.log_start_offset,
         "high_watermark": found.high_watermark,
         "lag": found.lag,
+        "behind_ms": None,
         "commit_timestamp_ms": found.committed.commit_timestamp_ms,
         "metadata": found.committed.metadata,
         "member_id": readers.get((found.topic, found.partition)),
     }
 
 
-async def _of_consumer_protocol(caller: Caller, group_id: str) -> _Membership | None:
-    answer = await caller.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group_id]})
+async def _with_epochs(caller: Caller, group_id: str, api_key: ApiKey, kind: str) -> _Membership | None:
+    """A group of the consumer protocol or a share group, which are described alike."""
+    answer = await caller.ask(api_key, {"group_ids": [group_id]})
     (group,) = answer["groups"]
     if group["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
         return None
     check_code(group["error_code"], group.get("error_message"))
     return {
         "group_id": group_id,
-        "type": CONSUMER,
-        "protocol_type": CONSUMER_PROTOCOL_TYPE,
+        "type": kind,
+        "protocol_type": CONSUMER_PROTOCOL_TYPE if kind == CONSUMER else SHARE,
         "protocol": group["assignor_name"],
         "state": group["group_state"],
         "epoch": group["group_epoch"],
@@ -347,15 +382,15 @@ async def _of_consumer_protocol(caller: Caller, group_id: str) -> _Membership | 
         "members": [
             {
                 "member_id": member["member_id"],
-                "instance_id": member["instance_id"],
+                "instance_id": member.get("instance_id"),
                 "client_id": member["client_id"],
                 "client_host": member["client_host"],
                 "rack_id": member["rack_id"],
                 "epoch": member["member_epoch"],
                 "subscribed_topics": list(member["subscribed_topic_names"]),
-                "subscribed_regex": member["subscribed_topic_regex"],
+                "subscribed_regex": member.get("subscribed_topic_regex"),
                 "assignment": _assigned(member["assignment"]),
-                "target": _assigned(member["target_assignment"]),
+                "target": _assigned(member["target_assignment"]) if kind == CONSUMER else None,
             }
             for member in group["members"]
         ],

@@ -6,6 +6,7 @@ Owns nothing; reads the services, the watch and the log.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, Protocol, TypedDict
 
 from tidelog.broker.console.views.broker import BrokerFacts, broker_facts
@@ -13,7 +14,7 @@ from tidelog.broker.console.views.condition import Condition
 from tidelog.broker.console.views.events import LogEvent, last_events
 from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.console.views.problems import CurrentProblem, most_severe_first, problems
-from tidelog.broker.console.watch import Lately, resident_bytes
+from tidelog.broker.observability.history import Lately, resident_bytes
 from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_TOPIC, DESCRIBE_TRANSACTION, Right
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME
@@ -85,6 +86,26 @@ _REFUSED: Final = {
 }
 
 
+class Mark(TypedDict):
+    """Something that explains a change in the charts."""
+
+    at_ms: int
+    text: str
+
+
+_MARKED: Final = {
+    "broker_fenced": "broker fenced",
+    "cluster_store_not_followed": "catalog not reached",
+    "connection_cut_for_memory": "connection closed for memory",
+    "in_sync_set_changed": "replicas in sync changed",
+    "partition_offline": "partition offline",
+    "partitions_moved": "partitions moved",
+    "process_ended": "process ended",
+    "replica_truncated": "replica truncated",
+}
+"""Name of an event -> what a chart says of it."""
+
+
 class May(Protocol):
     """Whether the user who asks has a right."""
 
@@ -126,6 +147,16 @@ def overview(services: Services, condition: Condition, lately: Lately, may: May)
         ],
         "events": last_events()[:_EVENTS] if may(ALTER_CLUSTER) else None,
     }
+
+
+def marks(services: Services, may: May) -> list[Mark]:
+    """The start, and for who may see events those of the log that explain a change in the charts."""
+    found: list[Mark] = [{"at_ms": services.start_ms, "text": "broker started"}]
+    for event in last_events() if may(ALTER_CLUSTER) else ():
+        if (text := _MARKED.get(event["event"])) is not None:
+            at = datetime.fromisoformat(event["timestamp"]).timestamp()
+            found.append({"at_ms": round(at * 1000), "text": text})
+    return found
 
 
 def joined(answers: Mapping[int, Overview]) -> Overview:

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypedDict
 
 from tidelog.broker.cluster.store import StoreView
 from tidelog.broker.console.views.condition import Condition, TopicPartition
-from tidelog.broker.console.watch import Lately
+from tidelog.broker.observability.history import Lately
 from tidelog.broker.storage.disk import HANDLES_ADVICE
 
 Sees = Callable[[str], bool]

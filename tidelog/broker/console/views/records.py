@@ -318,6 +318,13 @@ class Records:
         (row,) = await self._rows(partition, found, reading, MOST_DETAIL_BYTES)
         return row
 
+    async def time_of(self, topic: str, partition: int, offset: int) -> int:
+        """The time in milliseconds of the first record at or after an offset; -1: none. Raises ApiError."""
+        replica = self._services.replica(topic, partition)
+        at, end = max(offset, start_of(replica)), replica.high_watermark
+        found, _ = await self._some(replica, at, end, 1, Reading(), _Budget(STEP_BYTES))
+        return found[0].timestamp if found and isinstance(found[0], Seen) else NO_TIMESTAMP
+
     async def batches(self, topic: str, partition: int, offset: int | None, limit: int) -> BatchRows:
         """At most `limit` batches from the one that holds `offset` on. Raises ApiError."""
         replica = self._services.replica(topic, partition)

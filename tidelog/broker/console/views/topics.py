@@ -1,21 +1,22 @@
-"""Topics, their partitions and their settings.
+"""Topics and their partitions.
 
 Owns what the console shows of topics. Numbers of a partition are those of this broker's replica, as
 ListOffsets and DescribeLogDirs give them; a partition that another broker leads has none, until the answers
 of the brokers are joined.
 
-Invariants: what a caller may not DESCRIBE is left out or does not exist; settings need DESCRIBE_CONFIGS, as
-in Kafka. Long lists are made in steps (`protocol.steps`), and one answer has a part of them.
+Invariants: what a caller may not DESCRIBE is left out or does not exist. Long lists are made in steps
+(`protocol.steps`), and one answer has a part of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypedDict
+from operator import itemgetter
+from typing import Any, Final, Protocol, TypedDict
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Topic
-from tidelog.broker.configuration.broker_settings import ConfigSource
 from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.handlers.metadata import described_partition
 from tidelog.broker.replicas.replica import Replica
@@ -23,6 +24,7 @@ from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
 
+_SUMMED: Final = ("offsets", "size_bytes", "remote_size_bytes", "groups", "bytes_in", "bytes_out")
 STEP_COST_PARTITION = 2
 """Describing a partition counts as this many elements (see `protocol.steps`)."""
 
@@ -45,6 +47,11 @@ class TopicRow(OfCluster):
     """Of local segments."""
     remote_size_bytes: int
     """Of segments in remote storage, those included that are local too."""
+    groups: int
+    """That committed offsets of it."""
+    bytes_in: float
+    """Per second, at the last look of the brokers' measurements."""
+    bytes_out: float
     cleanup_policy: str
     retention_ms: int
     """-1: without an end."""
@@ -85,43 +92,61 @@ class PartitionRows(OfCluster, Listed):
     rows: list[PartitionRow]
 
 
-class SettingRow(TypedDict):
-    """A setting of a topic: the value in force, and where that comes from."""
+class Asked(Protocol):
+    """Which topics are listed."""
 
-    name: str
-    value: str
-    source: str
-    """As DescribeConfigs names it, DYNAMIC_TOPIC_CONFIG for what was set on the topic itself."""
-    default: str
-    """What holds without a value of the topic's own."""
-    documentation: str
+    @property
+    def order(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+
+
+def topic_groups(services: Services, may_describe: Callable[[str], bool]) -> Steps[Counter[str]]:
+    """How many groups, of those that this broker coordinates, committed offsets of each topic."""
+    pace = Pace(CHECKS_PER_STEP)
+    counted: Counter[str] = Counter()
+    for machine in services.groups.machines():
+        for group_id in machine.all_ids():
+            if may_describe(group_id):
+                counted.update(topic for topic, _ in machine.offsets.of_group(group_id))
+            if pace.spent():
+                yield
+    return counted
 
 
 def topic_rows(
     services: Services,
     may_describe: Callable[[str], bool],
-    name_contains: str,
-    with_internal: bool,
-    offset: int,
-    limit: int,
+    may_describe_group: Callable[[str], bool],
+    rates: Mapping[str, tuple[float, float]],
+    names: Iterable[str],
+    asked: Asked,
 ) -> Steps[TopicRows]:
-    """Topics from number `offset` on; `total` counts all that match."""
-    pace = Pace(CHECKS_PER_STEP)
-    names = []
-    for topic in list(services.catalog.topics()):
-        is_wanted = name_contains in topic.name and (with_internal or not topic.is_internal)
-        if is_wanted and may_describe(topic.name):
-            names.append(topic.name)
-        if pace.spent():
-            yield
-    names.sort()
+    """Topics from number `asked.offset` on; `total` counts all that the caller may describe. `rates` are
+    bytes per second, in and out."""
+    seen = yield from each(lambda name: name if may_describe(name) else "", names, Pace(CHECKS_PER_STEP))
+    shown = sorted(filter(None, seen))
+    groups = yield from topic_groups(services, may_describe_group)
+    first, last = asked.offset, asked.offset + asked.limit
     pace = Pace()
-    rows = []
-    for name in names[offset : offset + limit]:
+    rows: list[TopicRow] = []
+    for name in shown[first:last] if asked.order == "name" else shown:
         known = services.catalog.topic(name)
         if known is not None:  # It may be deleted between two steps.
-            rows.append((yield from topic_row(services, known, pace)))
-    return {"total": len(names), "offset": offset, "limit": limit, "rows": rows}
+            row = yield from topic_row(services, known, pace)
+            bytes_in, bytes_out = rates.get(name, (0.0, 0.0))
+            rows.append({**row, "groups": groups[name], "bytes_in": bytes_in, "bytes_out": bytes_out})
+    if asked.order != "name":
+        rows = in_order(rows, asked)[first:last]
+    return {"total": len(shown), "offset": first, "limit": asked.limit, "rows": rows}
+
+
+def in_order(rows: Iterable[TopicRow], asked: Asked) -> list[TopicRow]:
+    """With the largest number first, if they are not in the order of names."""
+    number: Any = itemgetter(asked.order)
+    return sorted(rows, key=lambda row: (0 if asked.order == "name" else -number(row), row["name"]))
 
 
 def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
@@ -150,6 +175,9 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         "offsets": offsets,
         "size_bytes": size_bytes,
         "remote_size_bytes": remote_size_bytes,
+        "groups": 0,
+        "bytes_in": 0.0,
+        "bytes_out": 0.0,
         "cleanup_policy": value("cleanup.policy"),
         "retention_ms": int(value("retention.ms")),
         "retention_bytes": int(value("retention.bytes")),
@@ -165,20 +193,19 @@ def joined_topic(services: Services, rows: Sequence[TopicRow]) -> TopicRow:
     return {
         **rows[0],
         "without_leader": max(0, sum(row["without_leader"] for row in rows) - counted),
-        "offsets": sum(row["offsets"] for row in rows),
-        "size_bytes": sum(row["size_bytes"] for row in rows),
-        "remote_size_bytes": sum(row["remote_size_bytes"] for row in rows),
+        **{name: sum(row[name] for row in rows) for name in _SUMMED},  # type: ignore[typeddict-item]
     }
 
 
-def joined_topics(services: Services, answers: Sequence[TopicRows]) -> TopicRows:
+def joined_topics(services: Services, answers: Sequence[TopicRows], asked: Asked) -> TopicRows:
     """A listing of topics as some brokers know them; the first of them is this one."""
-    by_name: dict[str, list[TopicRow]] = {row["name"]: [] for row in answers[0]["rows"]}
-    for answer in answers:
-        for row in answer["rows"]:
-            if row["name"] in by_name:
-                by_name[row["name"]].append(row)
-    return {**answers[0], "rows": [joined_topic(services, rows) for rows in by_name.values()]}
+    by_name: dict[str, list[TopicRow]] = {}
+    for row in (row for answer in answers for row in answer["rows"]):
+        by_name.setdefault(row["name"], []).append(row)
+    rows = in_order((joined_topic(services, rows) for rows in by_name.values()), asked)
+    if asked.order != "name":
+        rows = rows[asked.offset : asked.offset + asked.limit]
+    return {**answers[0], "offset": asked.offset, "limit": asked.limit, "rows": rows}
 
 
 def joined_partitions(answers: Sequence[PartitionRows]) -> PartitionRows:
@@ -232,24 +259,6 @@ def partition_row(services: Services, topic: Topic, index: int) -> PartitionRow:
 def _remote_size_bytes(replica: Replica) -> int:
     remote = replica.log.remote
     return 0 if remote is None else remote.size_bytes
-
-
-def setting_rows(services: Services, topic: Topic) -> list[SettingRow]:
-    """Every setting of a topic, those of its own first."""
-    rows: list[SettingRow] = []
-    for setting in services.topics.settings.describe(topic.configs):
-        is_own = setting.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
-        rows.append(
-            {
-                "name": setting.name,
-                "value": setting.value or "",
-                "source": setting.source.name,
-                "default": setting.synonyms[1 if is_own else 0].value or "",
-                "documentation": setting.documentation,
-            }
-        )
-    rows.sort(key=lambda row: row["source"] != ConfigSource.DYNAMIC_TOPIC_CONFIG.name)
-    return rows
 
 
 def existing_topic(services: Services, name: str) -> Topic:

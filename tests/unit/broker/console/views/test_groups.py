@@ -1,8 +1,10 @@
 """Groups as the console shows them, where other projects' clients do not write what consumers write."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from tests.unit.broker.handlers.conftest import Asker
+from tests.unit.broker.handlers.conftest import NOW_MS, Asker, make_batch
 from tests.unit.broker.handlers.test_group_membership import joined, sync
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.views import groups
@@ -19,7 +21,10 @@ async def described(asker: Asker) -> groups.Group:
     async def asks_nobody(places: groups.Places, timestamp: int) -> dict[tuple[str, int], groups.FoundOffset]:
         raise AssertionError("a broker alone asks no other")
 
-    return await groups.described(asker.services, caller_of(asker), asks_nobody, "g", 0, 50)
+    async def times(places: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return {place: NOW_MS - 5_000 - place[1] for place in places}
+
+    return await groups.described(asker.services, caller_of(asker), asks_nobody, times, "g", 0, 50)
 
 
 @pytest.mark.parametrize("protocol_type", ["connect", "consumer"])
@@ -49,6 +54,19 @@ async def test_a_lag_is_not_known_where_the_partition_is_not_served(asker: Asker
         (1, None, None),
     ]
     assert found["lag"] == 0
+
+
+async def test_a_lag_has_the_age_of_the_first_record_that_is_not_committed(asker: Asker) -> None:
+    await asker.create("t", 2)
+    await asker.produce("t", make_batch(b"a", b"b"), partition=1)
+    partitions = [{"partition_index": index, "committed_offset": index} for index in range(2)]
+    await asker.services.groups.make_topic()
+    asked = {"group_id": "g", "topics": [{"name": "t", "partitions": partitions}]}
+    await asker.ask(ApiKey.OFFSET_COMMIT, 8, **asked)
+    assert [(row["lag"], row["behind_ms"]) for row in (await described(asker))["rows"]] == [
+        (0, 0),
+        (1, 5_001),
+    ]
 
 
 async def test_what_members_have_without_a_commit_is_named_and_is_not_in_the_lag(asker: Asker) -> None:

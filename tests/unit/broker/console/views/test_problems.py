@@ -8,7 +8,7 @@ import pytest
 from tidelog.broker.cluster.store import StoreMember, StoreView
 from tidelog.broker.console.views.condition import Condition, Disk, Partitions
 from tidelog.broker.console.views.problems import CurrentProblem, problems
-from tidelog.broker.console.watch import Lately
+from tidelog.broker.observability.history import Lately
 
 FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), (), 0, (), 0, ())
 HEALTHY = Condition(

@@ -1,15 +1,17 @@
 """Topics, their partitions and settings: as the catalog and the logs have them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
+from tidelog.broker.console.api.settings import setting_rows
+from tidelog.broker.console.api.topics import TopicListing
 from tidelog.broker.console.views.topics import (
     existing_topic,
     partition_rows,
-    setting_rows,
     topic_rows,
 )
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -24,12 +26,13 @@ def everything(_: str) -> bool:
 def listed(
     asker: Asker,
     may: Callable[[str], bool] = everything,
-    contains: str = "",
-    internal: bool = True,
-    offset: int = 0,
-    limit: int = 10,
+    may_describe_group: Callable[[str], bool] = everything,
+    rates: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    **asked: Any,
 ) -> Any:
-    return finish(topic_rows(asker.services, may, contains, internal, offset, limit))
+    names = [topic.name for topic in asker.services.catalog.topics()]
+    wanted = TopicListing(**{"limit": 10, **asked})
+    return finish(topic_rows(asker.services, may, may_describe_group, rates, names, wanted))
 
 
 async def test_topics_are_listed_by_name_a_part_at_a_time(asker: Asker) -> None:
@@ -41,8 +44,6 @@ async def test_topics_are_listed_by_name_a_part_at_a_time(asker: Asker) -> None:
     part = listed(asker, offset=1, limit=2)
     assert [row["name"] for row in part["rows"]] == ["a", "ab"]
     assert (part["total"], part["offset"], part["limit"]) == (5, 1, 2)
-    assert [row["name"] for row in listed(asker, internal=False)["rows"]] == every[1:]
-    assert [row["name"] for row in listed(asker, contains="b")["rows"]] == ["ab", "b"]
     assert listed(asker, may="ab".__contains__)["total"] == 3
     assert listed(asker, offset=9) == {"total": 5, "offset": 9, "limit": 10, "rows": []}
 
@@ -65,6 +66,9 @@ async def test_a_topic_has_the_sums_of_its_partitions_and_its_retention(asker: A
         "offsets": 4,
         "size_bytes": size_bytes,
         "remote_size_bytes": 0,
+        "groups": 0,
+        "bytes_in": 0.0,
+        "bytes_out": 0.0,
         "cleanup_policy": "delete",
         "retention_ms": 5000,
         "retention_bytes": 9000,
@@ -91,22 +95,51 @@ async def test_a_partition_that_is_offline_has_no_numbers_and_no_leader(asker: A
     assert listed(asker)["rows"][0]["without_leader"] == 1
 
 
+async def test_topics_are_ordered_by_each_of_their_numbers(asker: Asker) -> None:
+    for name, partitions, batches in (("a", 1, 2), ("b", 3, 1), ("c", 2, 3)):
+        await asker.create(name, partitions)
+        for _ in range(batches):
+            await asker.produce(name, make_batch(b"v"))
+    await asker.services.groups.make_topic()
+    for group, topic in (("g", "b"), ("h", "b"), ("h", "a")):
+        partitions = [{"partition_index": 0, "committed_offset": 0}]
+        topics = [{"name": topic, "partitions": partitions}]
+        await asker.ask(ApiKey.OFFSET_COMMIT, 8, group_id=group, topics=topics)
+    rates = {"a": (5.0, 1.0), "c": (1.0, 5.0)}
+
+    def names(order: str, **more: Any) -> list[str]:
+        rows = listed(asker, lambda name: not name.startswith("__"), rates=rates, order=order, **more)["rows"]
+        return [row["name"] for row in rows]
+
+    assert names("name") == ["a", "b", "c"]
+    assert names("partitions") == ["b", "c", "a"]
+    assert names("offsets") == names("size_bytes") == ["c", "a", "b"]
+    assert names("bytes_in") == ["a", "c", "b"]
+    assert names("bytes_out") == ["c", "a", "b"]
+    assert names("groups") == ["b", "a", "c"]
+    assert names("groups", may_describe_group="g".__eq__) == ["b", "a", "c"]
+    assert names("partitions", offset=1, limit=1) == ["c"]
+
+
 async def test_a_setting_has_its_source_and_what_holds_without_it(open_asker: Callable[..., Any]) -> None:
     asker: Asker = await open_asker(log_roll_ms=7_000)
     await asker.create("t", retention_ms="5000")
-    rows = {row["name"]: row for row in setting_rows(asker.services, asker.topic("t"))}
-    assert (
-        rows["retention.ms"]["value"],
-        rows["retention.ms"]["source"],
-        rows["retention.ms"]["default"],
-    ) == (
-        "5000",
-        "DYNAMIC_TOPIC_CONFIG",
-        "604800000",
-    )
+    described = asker.services.topics.settings.describe(asker.topic("t").configs)
+    rows = {row["name"]: row for row in setting_rows(described)}
+    own = rows["retention.ms"]
+    assert (own["value"], own["source"], own["default"]) == ("5000", "DYNAMIC_TOPIC_CONFIG", "604800000")
     assert (rows["segment.ms"]["value"], rows["segment.ms"]["source"]) == ("7000", "STATIC_BROKER_CONFIG")
-    assert rows["cleanup.policy"]["source"] == "DEFAULT_CONFIG"
+    assert rows["cleanup.policy"]["is_default"]
+    assert [*rows][:2] == ["retention.ms", "segment.ms"], "those that differ come first"
     assert all(row["documentation"] for row in rows.values())
+
+
+async def test_no_secret_of_the_broker_is_shown(open_asker: Callable[..., Any]) -> None:
+    asker: Asker = await open_asker(console_schema_registry_basic_auth_user_info="user:covert")
+    rows = setting_rows(asker.services.settings.describe())
+    assert "covert" not in repr(rows)
+    assert any(row["is_read_only"] for row in rows)
+    assert not all(row["is_read_only"] for row in rows)
 
 
 async def test_a_topic_that_is_not_there_is_an_error(asker: Asker) -> None:

@@ -1,6 +1,6 @@
 """Rates and percentiles between two readings of the broker's counts.
 
-Owns what a point of the console's charts is. Invariants: pure; a point has one number for each chart and for
+Owns what a point of the charts is. Invariants: pure; a point has one number for each chart and for
 each error code that occurred, however many topics and clients there are.
 
 Source: the percentile within a bucket is interpolated as Prometheus' `histogram_quantile` does.

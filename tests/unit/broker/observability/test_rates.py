@@ -2,8 +2,8 @@
 
 import pytest
 
-from tidelog.broker.console.rates import Point, percentiles, point
 from tidelog.broker.observability.metrics import LATENCY_BUCKETS_MS, Metrics, Reading
+from tidelog.broker.observability.rates import Point, percentiles, point
 
 
 def between(before: Reading, after: Reading, seconds: float = 2.0) -> Point:
