@@ -16,7 +16,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster moves conformance frameworks clients container kubernetes spark bench screenshots docs format up upgrade down lock release sbom images clean
+.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster upgrades moves conformance frameworks clients container kubernetes spark bench screenshots docs format up upgrade down lock release sbom images clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,9 +75,13 @@ etcd: $(STAMP) ## kill, stop and compact three members of etcd under three broke
 	@ROUNDS=$(or $(ROUNDS),20) $(BIN)/python -m pytest -s tests/several/test_etcd_members.py -k members_are
 
 cluster: $(STAMP) ## follow the runbooks of a cluster; as root: break three brokers and three members of etcd in network namespaces for SECONDS (600) with SEED
-	@$(BIN)/python -m pytest tests/several/operations.py tests/several/etcd_operations.py tests/several/failovers.py \
+	@$(BIN)/python -m pytest tests/several/operations.py tests/several/two_brokers.py tests/several/etcd_operations.py \
+		tests/several/failovers.py \
 		tests/faults/tiered_kills.py
 	@SECONDS=$(or $(SECONDS),600) SEED=$(SEED) $(BIN)/python -m faults --machines $(ARGUMENTS)
+
+upgrades: $(STAMP) ## mix brokers and clients of this and of each recorded version, up and down
+	@$(BIN)/python -m pytest tests/upgrades/rolling.py
 
 moves: $(STAMP) ## move partitions of four brokers while they are written and killed: PLAYS (4) of five moves, from SEED (the time)
 	@PLAYS=$(PLAYS) SEED=$(SEED) $(BIN)/python -m pytest -s tests/several/moving_partitions.py

@@ -97,13 +97,39 @@ async def test_each_process_has_partitions_and_one_that_was_killed_serves_again_
         stopped = broker.pids()["1"]
         os.kill(stopped, signal.SIGSTOP)
         await until(lambda: broker.pids()["1"] != stopped)
-        (killed,) = broker.running.events("stopped_process_killed")
+        (killed,) = broker.running.events("hung_process_killed")
         assert (killed["process"], killed["pid"]) == ("1", stopped)
         await produce(broker, range(40, 80))
         assert await stored(broker, 80) == list(range(80))
         assert await broker.stop() == 0
         for event in broker.running.events("topic_created"):
             assert event["process"] in ("0", "1")
+
+
+_HANG = """
+import signal, time
+signal.signal(signal.SIGUSR1, lambda *_: time.sleep(10**6))
+"""
+
+
+@pytest.mark.parametrize("name", ["1", "store"])
+async def test_a_process_whose_loop_hangs_is_replaced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_HANG)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with processes(tmp_path / "data", 2, **{"broker.session.timeout.ms": "3000"}) as broker:
+        await create(broker)
+        await produce(broker, range(20))
+        hung = broker.store_pid() if name == "store" else broker.pids()[name]
+        os.kill(hung, signal.SIGUSR1)
+        await until(lambda: broker.running.events("process_started_again"))
+        (killed,) = broker.running.events("hung_process_killed")
+        assert (killed["process"], killed["pid"]) == (name, hung)
+        await create(broker, "after")
+        await produce(broker, range(20, 40))
+        assert await stored(broker, 40) == list(range(40))
+        assert await broker.stop() == 0
 
 
 async def _a_second_start_on_the_folder_is_refused_at_once(broker: Processes) -> None:

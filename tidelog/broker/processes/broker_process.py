@@ -18,7 +18,7 @@ from tidelog.broker.cluster.unix_sockets import bind_at
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.net.inherited import Inherited
 from tidelog.broker.observability import log_events
-from tidelog.broker.processes.parent_pipe import OtherEnd
+from tidelog.broker.processes.parent_pipe import OtherEnd, longest_silence_seconds
 from tidelog.broker.storage.process_folders import http_socket
 
 
@@ -41,6 +41,9 @@ def serve(
 
     return run(
         serve_until_asked(
-            config, begin=begin, start=start, started=lambda broker: line.serves(started_event(broker))
+            config,
+            begin=begin,
+            start=start,
+            started=lambda broker: line.serves(started_event(broker), longest_silence_seconds(config) / 4),
         )
     )

@@ -30,7 +30,7 @@ from tidelog.broker.coordinator.producer_ids import above_all_issued
 from tidelog.broker.observability import log_events
 from tidelog.broker.processes import moves, placement
 from tidelog.broker.processes.http_proxy import HttpProxy
-from tidelog.broker.processes.parent_pipe import OtherEnd
+from tidelog.broker.processes.parent_pipe import OtherEnd, longest_silence_seconds
 from tidelog.broker.replicas.ownership import is_in_use
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN, DataFolderError
@@ -114,7 +114,7 @@ async def _serve(
         await server.start(bind_at(store_socket(config.data_dir)))
         if proxy is not None:
             proxy.start()
-        line.serves({})
+        line.serves({}, longest_silence_seconds(config) / 4)
         await asked.wait()
         patience = config.shutdown_timeout_ms / 1000 + _LEAST_PATIENCE_SECONDS
         try:

@@ -7,9 +7,9 @@ safe whenever a process has to be started again. All have the modules that it im
 
 Invariants: standard output begins with `broker_started`, once every process serves; if a process ends before,
 the start has failed, and all end; a process that ends later is started again, with a growing delay if it
-keeps ending; one that is stopped (SIGSTOP) for `broker.session.timeout.ms` is killed, so that it is started
-again; at the end the broker processes are stopped first and the store last. If this process is killed, the
-others notice and stop by themselves.
+keeps ending; one whose event loop does not turn for `broker.session.timeout.ms` is killed, so that it is
+started again; at the end the broker processes are stopped first and the store last. If this process is
+killed, the others notice and stop by themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.broker.net.http import import_libraries
 from tidelog.broker.observability import log_events
 from tidelog.broker.processes import broker_process, store_process
 from tidelog.broker.processes.ownership_lock import Held, patience_seconds, take
-from tidelog.broker.processes.parent_pipe import FirstEnd, OtherEnd, parent_pipe
+from tidelog.broker.processes.parent_pipe import FirstEnd, OtherEnd, longest_silence_seconds, parent_pipe
 from tidelog.broker.processes.restarts import Restarts
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.settings import ConfigError
@@ -47,6 +47,8 @@ logger = structlog.get_logger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _CRASHED: Final = 70
 """The exit code of a process that an exception ended (EX_SOFTWARE)."""
+_PAUSED_SECONDS: Final = 1.0
+"""A wait that takes so much longer than it should."""
 
 
 class _Process:
@@ -60,8 +62,8 @@ class _Process:
         self.line: FirstEnd | None = None
         self.starts_at = 0.0
         """When it has to be started, by the monotonic clock."""
-        self.stopped_at: float | None = None
-        """Since when it is known to be stopped by a signal, by that clock."""
+        self.heard_at = 0.0
+        """When it last said that its loop turns, by that clock."""
         self.began = 0.0
         self.exit_code = 0
         self._restarts = Restarts()
@@ -73,7 +75,7 @@ class _Process:
 
     def ended(self, exit_code: int, now: float) -> float:
         """It has ended; in how many seconds it has to be started again."""
-        self.pid, self.exit_code, self.stopped_at = 0, exit_code, None
+        self.pid, self.exit_code = 0, exit_code
         if self.line is not None:
             self.line.close()
             self.line = None
@@ -92,7 +94,7 @@ class Supervisor:
     def __init__(self, config: BrokerConfig, count: int) -> None:
         self._config = config
         self._configs = of_processes(config, count)
-        self._longest_stop = config.broker_session_timeout_ms / 1000
+        self._longest_silence = longest_silence_seconds(config)
         self._asked = ""
         """The signal that asks to end."""
         self._wake_read, self._wake_write = -1, -1
@@ -215,32 +217,32 @@ class Supervisor:
         }
 
     def _start_again(self) -> float | None:
-        """Start what has ended and whose time has come, and kill what is stopped for too long; in how many
-        seconds the next one is due."""
+        """Start what has ended and whose time has come, and kill what hangs; in how many seconds the next one
+        is due."""
         now = time.monotonic()
         waiting = []
         for each in (self._store, *self._brokers):
             if each.pid:
-                if each.stopped_at is not None:
-                    waiting.append(max(each.stopped_at + self._longest_stop - now, 0))
-                    self._kill_if_due(each, now)
+                if each.facts is not None:
+                    waiting.append(max(each.heard_at + self._longest_silence - now, 0))
+                    if not waiting[-1]:
+                        self._kill(each)
             elif each.starts_at <= now:
                 self._fork(each)
             else:
                 waiting.append(each.starts_at - now)
         return min(waiting, default=None)
 
-    def _kill_if_due(self, process: _Process, now: float) -> None:
-        if process.stopped_at is not None and now >= process.stopped_at + self._longest_stop:
-            process.stopped_at = None
-            logger.error(
-                "stopped_process_killed",
-                process=process.name,
-                pid=process.pid,
-                stopped_seconds=self._longest_stop,
-                advice="nothing to do: it is started again; find out who sent SIGSTOP",
-            )
-            os.kill(process.pid, signal.SIGKILL)
+    def _kill(self, process: _Process) -> None:
+        logger.error(
+            "hung_process_killed",
+            process=process.name,
+            pid=process.pid,
+            silent_seconds=self._longest_silence,
+            advice="nothing to do: it is started again; if nobody sent SIGSTOP, report this",
+        )
+        os.kill(process.pid, signal.SIGKILL)
+        process.heard_at = time.monotonic()
 
     def _fork(self, process: _Process) -> None:
         first, other = parent_pipe()
@@ -289,7 +291,12 @@ class Supervisor:
         """Wait for a signal, for a message of a process, or `seconds`."""
         lines = [each.line for each in (self._store, *self._brokers) if each.line is not None]
         watched: list[FirstEnd | int] = [self._wake_read, *lines]
+        began = time.monotonic()
         ready, _, _ = select.select(watched, [], [], seconds)
+        if seconds is not None and (late := time.monotonic() - began - seconds) > _PAUSED_SECONDS:
+            # This process was paused itself, as the others may have been.
+            for each in (self._store, *self._brokers):
+                each.heard_at += late
         for line in lines:
             if line in ready:
                 self._hear(line)
@@ -302,6 +309,7 @@ class Supervisor:
         had_facts = line.facts is not None
         is_open = line.read()
         process = next(each for each in (self._store, *self._brokers) if each.line is line)
+        process.heard_at = time.monotonic()
         if not is_open:
             # It is gone, or it broke the rules; either way its end is awaited.
             process.line = None
@@ -313,7 +321,7 @@ class Supervisor:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if not pid:
@@ -321,9 +329,6 @@ class Supervisor:
             process = next((each for each in (self._store, *self._brokers) if each.pid == pid), None)
             if process is None:
                 continue  # One that another process left, if this one is the first of a container.
-            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
-                process.stopped_at = time.monotonic() if os.WIFSTOPPED(status) else None
-                continue
             code = os.waitstatus_to_exitcode(status)
             seconds = process.ended(code, time.monotonic())
             if self._is_open and not self._asked:
