@@ -7,7 +7,7 @@ import re
 
 # Errors of a Spark task that are Tidelog's, or the machine's.
 _OURS = re.compile(
-    r"^(?:tidelog\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$", re.MULTILINE
+    r"(?:^|: )(?:tidelog\.[\w.]+|(?:OS|Permission|FileNotFound|NotADirectory)Error): (.+)$", re.MULTILINE
 )
 _OF_JAVA = re.compile(r"^(?::|Caused by:) [\w.$]+: (.+)$", re.MULTILINE)
 _CLASS_OF_JAVA = re.compile(r"^(?::|Caused by:) ([\w.$]+)$", re.MULTILINE)

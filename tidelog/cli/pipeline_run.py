@@ -4,12 +4,12 @@ Settings are checked before Spark starts; wrong ones exit with 2. The job runs, 
 (`cli.pipeline_progress`).
 
 The first Ctrl-C or SIGTERM asks a job that runs in rounds to end where nothing is half done, and its report
-follows. A second one, or the first one in any other job, cancels the job; only work is lost.
+follows. A second one, or the first one in any other job, cancels the job; only work is lost. Before a job has
+begun, any signal ends the command at once; SIGTERM then ends a job in rounds well.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import signal
@@ -42,8 +42,23 @@ if TYPE_CHECKING:
 _DYING_S = 0.5
 
 
+_IN_ROUNDS = ("archive", "mirror", "replay", "stats")
+"""Jobs that can end between two rounds."""
+
+
+class _Stop(threading.Event):
+    """Set by the first signal that comes after a job `has_begun`."""
+
+    has_begun = False
+
+
 def run_job(job: str, given: Mapping[str, Any]) -> None:
     """Run a job; `given` are its command's arguments by name, None if a flag was left out."""
+    with _signals(rounds=job in _IN_ROUNDS) as stop:
+        _run_job(job, given, stop)
+
+
+def _run_job(job: str, given: Mapping[str, Any], stop: _Stop) -> None:
     from tidelog.pipeline.spark.spark_session import require_extra, start_session
 
     try:
@@ -84,7 +99,7 @@ def run_job(job: str, given: Mapping[str, Any]) -> None:
                 settings=screen.spark_settings | spark_settings,
                 driver_log=screen.spark_log,
             )
-            report = _run(job, module, settings, session, screen)
+            report = _run(job, module, settings, session, screen, stop)
             screen.keeps_log = bool(report.exit_code)
     except (typer.BadParameter, Failure) as error:
         if metrics is not None:
@@ -108,7 +123,12 @@ def _read_settings(file: Path) -> dict[str, Any]:
 
 
 def _run(
-    job: str, module: Any, settings: Any, start_session: Callable[[], SparkSession], screen: Screen
+    job: str,
+    module: Any,
+    settings: Any,
+    start_session: Callable[[], SparkSession],
+    screen: Screen,
+    stop: _Stop,
 ) -> Report:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -124,12 +144,12 @@ def _run(
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
     ours = (OffsetsLostError, RecordsMissingError, ArchiveError, MirrorError)
-    takes_stop = "stop" in inspect.signature(module.run).parameters
     try:
         spark = start_session()
         try:
-            with _signals(rounds=takes_stop) as stop, _while_java_runs(stop), watched(spark, screen):
-                arguments = {"stop": stop} if takes_stop else {}
+            with _while_java_runs(stop), watched(spark, screen):
+                arguments = {"stop": stop} if job in _IN_ROUNDS else {}
+                stop.has_begun = True
                 report: Report = module.run(spark, settings, screen.advance, **arguments)
         finally:
             with suppress(Py4JError, OSError):  # Nothing is left to stop.
@@ -166,15 +186,18 @@ async def _find(topics: Sequence[str], cluster: ClusterConfig) -> None:
 
 
 @contextmanager
-def _signals(*, rounds: bool) -> Iterator[threading.Event]:
-    """The event that the first signal sets. Without `rounds` it raises KeyboardInterrupt at once, also if
-    Spark has turned that into an error of its own."""
-    stop, broken_off = threading.Event(), threading.Event()
+def _signals(*, rounds: bool) -> Iterator[_Stop]:
+    """The event that the first signal sets. Without `rounds`, and before the job has begun, it raises
+    KeyboardInterrupt at once, also if Spark has turned that into an error of its own. With `rounds`, SIGTERM
+    before the beginning raises typer.Exit."""
+    stop, broken_off, ends_well = _Stop(), threading.Event(), threading.Event()
     main_thread = threading.current_thread() is threading.main_thread()
 
     def receive(number: int, _: object) -> None:
-        if stop.is_set() or not rounds:
+        if stop.is_set() or not rounds or not stop.has_begun:
             broken_off.set()
+            if rounds and not stop.has_begun and number == signal.SIGTERM:
+                ends_well.set()
             # py4j would log where the query was cut off.
             logging.disable()
             raise KeyboardInterrupt
@@ -190,7 +213,9 @@ def _signals(*, rounds: bool) -> Iterator[threading.Event]:
         before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
-    except Exception:
+    except BaseException:
+        if ends_well.is_set():
+            raise typer.Exit from None
         if broken_off.is_set():
             raise KeyboardInterrupt from None
         raise

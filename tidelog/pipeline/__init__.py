@@ -5,6 +5,7 @@
 - `offsets`: the offset ranges of a read, computed from the requested positions and the bounds of the logs
 - `paths`: folders and files that settings name: which are local paths, and the lock of a folder
 - `schema`: the columns of the source, as Spark's types: those of its Kafka source, and who wrote the record
+- `workers`: what the Python processes of Spark tell users
 - `writers`: the sink of `format("tidelog")`, for batches and streams: stores rows as records
 - `arrow/`: batches to Arrow and back, without a Python object per record
 - `exactly_once/`: delivery=exactly_once: the rows of any query, stored once

@@ -22,11 +22,13 @@ from tidelog.pipeline.options import source
 from tidelog.pipeline.options.ignored import warn_of_options
 from tidelog.pipeline.options.tables import FOREIGN_TO_BATCH, FOREIGN_TO_SOURCE
 from tidelog.pipeline.schema import SCHEMA
+from tidelog.pipeline.workers import fails_plainly
 
 if TYPE_CHECKING:
     from tidelog.pipeline.source.batch_source import TidelogReader
 
 
+@fails_plainly
 class TidelogDataSource(DataSource):  # type: ignore[misc]
     """Reads topics of a Kafka-compatible broker. The options are those of `pipeline.options.source`."""
 

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from tidelog.pipeline.options import sink
 from tidelog.pipeline.options.ignored import warn_of_columns, warn_of_options
 from tidelog.pipeline.options.tables import FOREIGN_TO_SINK
+from tidelog.pipeline.workers import fails_plainly, freeze_imports
 
 
 @dataclass
@@ -53,6 +54,7 @@ def make_writer(options: dict[str, str], schema: StructType, *, overwrite: bool,
     return AtLeastOnceWriter(chosen)
 
 
+@fails_plainly
 class AtLeastOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """delivery=at_least_once, in a batch and in a stream."""
 
@@ -64,6 +66,7 @@ class AtLeastOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
         from tidelog.pipeline.sink.rows import chunks
         from tidelog.pipeline.sink.sending import BatchSender, LoopThread, make_producer, send_rows
 
+        freeze_imports()
         written = 0
         with LoopThread() as loop:
             sender = BatchSender(make_producer(self._options))

@@ -3,6 +3,7 @@
 import inspect
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkContext
 
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.cli import pipeline, pipeline_run
 from tidelog.cli.failures import Failure
 from tidelog.cli.main import main
@@ -143,12 +145,28 @@ def test_the_first_signal_asks_and_the_second_insists(
 ) -> None:
     before = signal.getsignal(number)
     with pipeline_run._signals(rounds=True) as stop:
+        stop.has_begun = True
         os.kill(os.getpid(), number)
         assert stop.wait(5)
         assert "A second signal stops it at once" in capsys.readouterr().err
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(("job", "code"), [("archive", 0), ("audit", 130)])
+def test_a_job_that_has_not_begun_ends_at_once(job: str, code: int, tmp_path: Path) -> None:
+    """It waits for the answer of a broker."""
+    arguments = ["pipeline", job, "t", *(["--path", str(tmp_path)] if job == "archive" else [])]
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        arguments += ["-b", f"127.0.0.1:{broker.getsockname()[1]}"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "tidelog", *arguments], stderr=subprocess.PIPE, text=True
+        ) as command:
+            broker.accept()[0].recv(1)
+            command.send_signal(signal.SIGTERM)
+            _, errors = command.communicate(timeout=DEADLINE_SECONDS)
+    assert (command.returncode, errors) == (code, "")
 
 
 def test_a_job_without_rounds_is_broken_off_at_once() -> None:

@@ -19,6 +19,8 @@ def test_of_a_tasks_traceback_only_the_reason_is_shown() -> None:
         "\tat org.apache.spark.Task\n"
     )
     assert reason(text) == "two tasks have rows of t-0"
+    plain = "[PYTHON_DATA_SOURCE_ERROR] Failed: tidelog.pipeline.offsets.OptionError: name it\n SQLSTATE: 3"
+    assert reason(plain) == "name it"
     full = "Traceback (most recent call last):\n  raise\nOSError: [Errno 28] No space left on device\n"
     assert reason(full) == "[Errno 28] No space left on device"
     assert reason(" Job aborted \n") == "Job aborted"

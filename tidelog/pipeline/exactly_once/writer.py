@@ -40,6 +40,7 @@ from tidelog.pipeline.exactly_once.decision import Decision, ExactlyOnceError, T
 from tidelog.pipeline.exactly_once.settling import Settlement, Sink, settle
 from tidelog.pipeline.exactly_once.task import PreparedRows, write_prepared
 from tidelog.pipeline.options.sink import SinkOptions
+from tidelog.pipeline.workers import fails_plainly, freeze_imports
 
 _WRITE_DIGITS: Final = 12
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -55,6 +56,7 @@ class PreparedMessage(WriterCommitMessage):  # type: ignore[misc]
     rows: PreparedRows
 
 
+@fails_plainly
 class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """delivery=exactly_once, in a batch query and in a stream, whose batches Spark numbers."""
 
@@ -66,6 +68,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
 
     def write(self, iterator: Iterator[Any]) -> PreparedMessage:
         """Prepare one task's rows. Raises ExactlyOnceError, OptionError, ClientError."""
+        freeze_imports()
         batch = self._options.batch
         if batch is None:
             if not (text := _property(_BATCH_ID)):

@@ -43,6 +43,7 @@ from tidelog.pipeline.mirror.session_folder import (
 from tidelog.pipeline.mirror.task import MirroredRows, TaskPlace, mirror_rows
 from tidelog.pipeline.offsets import Place
 from tidelog.pipeline.options.sink import SinkOptions
+from tidelog.pipeline.workers import fails_plainly, freeze_imports
 
 _BATCH_QUERY = "batch"
 
@@ -63,6 +64,7 @@ def open_session(options: SinkOptions) -> MirrorSession:
     return MirrorSession.open(options.session_path, f"{plan}, to {options.topic or 'their topics'}")
 
 
+@fails_plainly
 class MirrorWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """delivery=mirror in a stream, or in a batch query, which may be run again until it succeeds."""
 
@@ -75,6 +77,7 @@ class MirrorWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # type:
 
     def write(self, iterator: Iterator[Any]) -> MirrorMessage:
         """Store one task's rows. Raises MirrorError, OptionError, ClientError."""
+        freeze_imports()
         context = _context()
         query, run, batch = _BATCH_QUERY, self._write_id, None
         if self._is_stream:

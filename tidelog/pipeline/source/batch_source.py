@@ -18,8 +18,10 @@ from tidelog.pipeline.options.source import SourceOptions
 from tidelog.pipeline.source import reading
 from tidelog.pipeline.source.fetch import find_offsets_at
 from tidelog.pipeline.source.filters import first_time_ms, narrow
+from tidelog.pipeline.workers import fails_plainly
 
 
+@fails_plainly
 class TidelogReader(DataSourceReader):  # type: ignore[misc]
     """Plans on the driver, reads in the tasks."""
 

@@ -10,7 +10,6 @@ Invariants: a task yields every record of its ranges, in order, or names what it
 partitions share a task, or pieces that follow one another.
 """
 
-import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from tidelog.client import OffsetOutOfRangeError
@@ -52,6 +50,7 @@ from tidelog.pipeline.segments.segment_ranges import Piece, open_piece, plan_pie
 from tidelog.pipeline.segments.segment_transactions import aborted_transactions
 from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
 from tidelog.pipeline.source.losses import left_out, note_losses
+from tidelog.pipeline.workers import freeze_imports, rows_for_spark
 from tidelog.protocol.records import AbortedTransactions
 from tidelog.wire.cluster_config import ClusterConfig
 
@@ -197,13 +196,14 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
     false, and if the topic was created again. Other errors as `read_answers`, `SegmentFile.read` and
     `decode_record_batches`.
     """
-    _freeze_imports()
+    freeze_imports()
     if isinstance(partition, RemotePartition):
-        return _read_remote(options, partition.piece, partition.topic_id)
+        return rows_for_spark(_read_remote(options, partition.piece, partition.topic_id))
     if isinstance(partition, PiecePartition):
-        return _read_piece(options, partition.piece, partition.topic_id)
+        return rows_for_spark(_read_piece(options, partition.piece, partition.topic_id))
     if isinstance(partition, FetchedPartition):
-        return chain.from_iterable(_fetch_range(options, *each) for each in partition.ranges)
+        ranges = (_fetch_range(options, *each) for each in partition.ranges)
+        return rows_for_spark(chain.from_iterable(ranges))
     # If nothing is to be read, Spark still plans one task, with its own kind of partition.
     return iter(())
 
@@ -300,14 +300,6 @@ def _fetch_range(
             )
             note_losses(options.losses_path, [offsets._replace(end=min(log_start, offsets.end))])
             offsets = offsets._replace(start=log_start)
-
-
-@cache
-def _freeze_imports() -> None:
-    """Spark's worker collects all garbage after each task, which takes 30 ms for what it has imported: leave
-    that out from now on."""
-    if TaskContext.get() is not None:
-        gc.freeze()
 
 
 def report_losses(losses: list[str] | None) -> None:

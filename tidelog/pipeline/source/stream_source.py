@@ -34,10 +34,12 @@ from tidelog.pipeline.source.micro_batches import (
     topic_ids_in,
     waiting_offsets,
 )
+from tidelog.pipeline.workers import fails_plainly
 
 _Json = dict[str, dict[str, int]]
 
 
+@fails_plainly
 class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Plans micro-batches on the driver, reads them in the tasks."""
 
@@ -140,6 +142,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return None if self._options.fail_on_data_loss else []
 
 
+@fails_plainly
 class RefusedStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """Stands for a stream that cannot be read as asked: the first question of Spark's raises the reason."""
 
