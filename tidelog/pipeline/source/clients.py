@@ -41,8 +41,11 @@ class Client:
         self._is_started = False
 
     def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Wait for `work`. Raises what it raises."""
-        return self._runner.run(work)
+        """Wait for `work`. Raises what it raises.
+
+        Not Runner.run: it formats the result, here megabytes of records, as text of its handler of SIGINT.
+        """
+        return self._runner.get_loop().run_until_complete(work)
 
     def begin(self, work: Coroutine[Any, Any, _Result]) -> "asyncio.Task[_Result]":
         """Begin `work`, which goes on whenever `run` is called: its first request is sent at once."""

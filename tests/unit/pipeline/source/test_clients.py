@@ -21,6 +21,18 @@ from tidelog.wire import links, opening
 from tidelog.wire.cluster_config import ClusterConfig
 
 TOPIC = "t"
+
+
+class Records:
+    """A result of many megabytes, which nothing may turn into text."""
+
+    formatted = 0
+
+    def __repr__(self) -> str:
+        Records.formatted += 1
+        return ""
+
+
 PARTITIONS = 30
 RECORDS = 3
 
@@ -155,3 +167,17 @@ def test_a_forked_process_leaves_the_connections_of_its_parent(broker: ThreadedB
     run = [sys.executable, "-W", "error::ResourceWarning", "-c", _FORK, broker.bootstrap_servers]
     finished = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
     assert (finished.returncode, finished.stderr) == (0, "")
+
+
+def test_what_a_call_gives_is_never_formatted() -> None:
+    """asyncio.Runner does so in the main thread, which took ten times as long as reading the records."""
+
+    async def fetch_records() -> Records:
+        return Records()
+
+    client = clients.Client(ClusterConfig("127.0.0.1:1"))
+    try:
+        assert isinstance(client.run(fetch_records()), Records)
+    finally:
+        client.close()
+    assert not Records.formatted
