@@ -1,13 +1,16 @@
 """One Spark session that reads, copies and archives topics in rounds; the first round is not counted.
 
 The number and the identity of the records are checked. A stream's seconds are those of its micro-batches, as
-Spark reports them.
+Spark reports them, and so are the latencies of micro-batches, into which a producer sends a thousand records
+a second.
 """
 
+import asyncio
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.results import REFERENCE, SUBJECT
 from bench.wire import HOST, Wire
+from tidelog.cli.bench import percentile
+from tidelog.client import Producer
 from tidelog.pipeline.jobs import archive, replay
 from tidelog.pipeline.jobs.archive_settings import ArchiveSettings
 from tidelog.pipeline.jobs.projection import empty_for_null
@@ -28,6 +33,10 @@ CORES = 2
 _OURS, _SPARKS = "tidelog", "kafka"
 _TWO_COLUMNS = {"columns": "offset,value"}
 _STREAM_SECONDS = 280.0
+_RECORDS_PER_SECOND = 1000
+_TICK_SECONDS = 0.01
+_MICRO_BATCHES = 60
+LATENCIES = ("first micro-batch", "micro-batch, p50", "micro-batch, p99")
 
 
 class WorkError(RuntimeError):
@@ -56,6 +65,28 @@ class Worker:
         """The same in micro-batches, with trigger(availableNow=True)."""
         frame = self._frame(self._spark.readStream, topic, source, options)
         return self._run(frame.selectExpr("offset", "LENGTH(value)"), "noop", {}, records)
+
+    def latencies(self, topic: str, source: str = _OURS) -> tuple[float, ...]:
+        """Milliseconds of LATENCIES, in a stream with a producer that sends all the time."""
+        frame = self._frame(self._spark.readStream, topic, source, {"startingOffsets": "latest"})
+        writer = frame.selectExpr("offset", "LENGTH(value)").writeStream.format("noop")
+        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint, _Trickle(self._servers, topic):
+            begin = time.perf_counter()
+            query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 s").start()
+            try:
+                first = 0.0
+                while (
+                    len(done := [each for each in query.recentProgress if each.numInputRows]) < _MICRO_BATCHES
+                ):
+                    if done and not first:
+                        first = time.perf_counter() - begin
+                    if time.perf_counter() - begin > _STREAM_SECONDS or not query.isActive:
+                        raise WorkError(f"a stream ran {len(done)} of {_MICRO_BATCHES} micro-batches")
+                    time.sleep(_TICK_SECONDS)
+            finally:
+                query.stop()
+        taken = sorted(float(each.durationMs["triggerExecution"]) for each in done[1:])
+        return first * 1000, percentile(taken, 0.5), percentile(taken, 0.99)
 
     def sink(self, source: str, target: str, records: int, delivery: str) -> float:
         """Copy the topic `source` into topic `target`."""
@@ -121,10 +152,43 @@ class Worker:
         return float(sum(each.durationMs["triggerExecution"] for each in progress) / 1000)
 
 
+class _Trickle:
+    """A producer in a thread, for as long as the block lasts."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._servers, self._topic = servers, topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    async def _send(self) -> None:
+        async with Producer(bootstrap_servers=self._servers) as producer:
+            while not self._ended.is_set():
+                for _ in range(int(_RECORDS_PER_SECOND * _TICK_SECONDS)):
+                    _ = await producer.send(self._topic, bytes(100))
+                await asyncio.sleep(_TICK_SECONDS)
+
+
 def run(
-    port: int, folder: str, topic: str, records: int, rounds: int, settings: Mapping[str, str]
+    port: int,
+    folder: str,
+    topic: str,
+    records: int,
+    reads: Sequence[tuple[str, str, int]],
+    rounds: int,
+    settings: Mapping[str, str],
 ) -> dict[str, dict[str, list[float]]]:
-    """Records per second by measure and who; `settings` are those of Spark's own connector, or none."""
+    """Records per second, and LATENCIES in milliseconds, by measure and who.
+
+    `reads` are a measure, its topic and the number of its records. `settings` are those of Spark's own
+    connector, or none.
+    """
     place = Path(folder)
     spark = start_session(
         "bench",
@@ -146,12 +210,29 @@ def run(
         ):
             if number:
                 rates.setdefault(measure, {}).setdefault(who, []).append(records / seconds)
+        for measure, who, value in _other_topics(worker, port, f"trickle-{number}", reads, bool(settings)):
+            if number:
+                rates.setdefault(measure, {}).setdefault(who, []).append(value)
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # The JVM ends with it.
     gateway.proc.wait()
     return rates
+
+
+def _other_topics(
+    worker: Worker, port: int, trickle: str, reads: Sequence[tuple[str, str, int]], has_connector: bool
+) -> Iterator[tuple[str, str, float]]:
+    """What was measured, of whom, and the records per second or milliseconds."""
+    sources = {SUBJECT: (_OURS, _TWO_COLUMNS)} | ({CONNECTOR: (_SPARKS, {})} if has_connector else {})
+    with Wire(port) as wire:
+        wire.create_topic(trickle, 2)
+    for who, (source, options) in sources.items():
+        for measure, topic, records in reads:
+            yield measure, who, records / worker.batch(topic, records, source, **options)
+        for measure, milliseconds in zip(LATENCIES, worker.latencies(trickle, source), strict=True):
+            yield measure, who, milliseconds
 
 
 def _round(

@@ -9,7 +9,7 @@ import os
 
 from bench.comparison import Run
 from bench.loads.process import run_load, run_program
-from bench.loads.spark_load import CONNECTOR
+from bench.loads.spark_load import CONNECTOR, LATENCIES
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
 from bench.targets.maven import FetchError
 from bench.targets.spark import resolve_connector
@@ -20,6 +20,17 @@ _AIOKAFKA = "aiokafka"
 _RECORDS = 500_000
 _TOPIC, _PARTITIONS = "copied", 2
 _SCENARIO = "100-byte records"
+_READS = {
+    "read, 100 partitions": {"partitions": 100, "records_per_batch": 1000, "requests": 4},
+    "read, 1,000 partitions": {"partitions": 1000, "records_per_batch": 200, "requests": 1},
+    "read, 1,000-byte records": {
+        "partitions": _PARTITIONS,
+        "records_per_batch": 1000,
+        "requests": 75,
+        "value_bytes": 1000,
+    },
+}
+"""Other topics, as `raw_load` fills them."""
 _COPYING = (Requirement(0.8, REFERENCE),)
 _REQUIRED = {
     "read, batch": (Requirement(3, _AIOKAFKA),),
@@ -43,16 +54,19 @@ def measure(run: Run) -> Results:
         results.note(f"Spark's own Kafka connector is absent: {error}")
     with _Broker(run.folder / SUBJECT) as broker:
         for topic, partitions in ((_TOPIC, _PARTITIONS), (_AIOKAFKA, 1)):
-            with Wire(broker.port) as wire:
-                wire.create_topic(topic, partitions)
-            fill = {"partitions": partitions, "requests": _RECORDS // partitions // 1000}
-            run_load(broker, "raw_load", topic=topic, records_per_batch=1000, **fill)
+            requests = _RECORDS // partitions // 1000
+            _fill(broker, topic, partitions=partitions, records_per_batch=1000, requests=requests)
+        reads = [
+            (name, f"read-{number}", _fill(broker, f"read-{number}", **fill))
+            for number, (name, fill) in enumerate(_READS.items())
+        ]
         measured = run_program(
             "spark_load",
             port=broker.port,
             folder=str(run.folder),
             topic=_TOPIC,
             records=_RECORDS,
+            reads=reads,
             rounds=run.rounds,
             settings=connector,
         )
@@ -62,8 +76,17 @@ def measure(run: Run) -> Results:
             for name in ("read, batch", "read, stream"):  # To a client both are one.
                 measured[name].setdefault(_AIOKAFKA, []).append(numbers["records"] / numbers["seconds"])
     for name, values in measured.items():
-        row = results.row(_SCENARIO, name, "records/s", _REQUIRED.get(name, ()))
+        unit = "ms" if name in LATENCIES else "records/s"
+        row = results.row(_SCENARIO, name, unit, _REQUIRED.get(name, ()))
         for who, rates in values.items():
             for rate in rates:
                 row.add(who, rate)
     return results
+
+
+def _fill(broker: Tidelog, topic: str, **fill: int) -> int:
+    """Create and fill the topic. The number of its records."""
+    with Wire(broker.port) as wire:
+        wire.create_topic(topic, fill["partitions"])
+    run_load(broker, "raw_load", topic=topic, **fill)
+    return fill["partitions"] * fill["records_per_batch"] * fill["requests"]
