@@ -33,7 +33,7 @@ class Run:
     folder: Path
     rounds: int
     seconds: float
-    most_warm_up_turns: int = 15
+    most_warm_up_turns: int = 10
     """After so many a server counts as it is, and a note says so."""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -33,6 +33,12 @@ from tidelog.protocol.errors import ApiError, ErrorCode, again
 _ENDED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.INVALID_REQUEST)
 """Why a state cannot be written any more: another broker leads, or its offsets were altered or deleted."""
 logger = structlog.get_logger(__name__)
+
+
+class Watcher(Protocol):
+    """Who waits for records."""
+
+    def may_give(self, held: HeldPartition) -> None: ...
 
 
 class _Waiting(NamedTuple):
@@ -66,7 +72,7 @@ class HeldPartition:
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._watchers: set[asyncio.Event] = set()
+        self._watchers: dict[Watcher, None] = {}
 
     @property
     def is_current(self) -> bool:
@@ -79,17 +85,24 @@ class HeldPartition:
         """Whether no member holds a record, and no write is under way."""
         return self._writer is None and self.machine.next_deadline_ms is None
 
-    def watch(self, event: asyncio.Event) -> None:
-        """Set the event whenever records may have become available."""
-        self._watchers.add(event)
+    def watch(self, watcher: Watcher) -> None:
+        """Tell it when records may have become available, after those that have waited longer."""
+        self._watchers[watcher] = None
 
-    def unwatch(self, event: asyncio.Event) -> None:
-        self._watchers.discard(event)
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
+
+    def tell_next(self) -> None:
+        """Tell who has waited longest, if records may be acquired.
+
+        Who was told has to call this when it waits no longer: it may have left some, or all.
+        """
+        if self._watchers and self.machine.can_acquire:
+            next(iter(self._watchers)).may_give(self)
 
     def changed(self) -> None:
         """Let locks end in time, and who waits look again."""
-        for event in self._watchers:
-            event.set()
+        self.tell_next()
         if self._timer is None and not self.has_ended:
             deadline_ms = self.machine.next_deadline_ms
             if deadline_ms is not None:
@@ -183,8 +196,8 @@ class HeldPartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for event in self._watchers:
-            event.set()
+        for watcher in self._watchers:
+            watcher.may_give(self)
 
     async def close(self) -> None:
         """Wait for the write under way."""

@@ -177,35 +177,40 @@ class SharePartitions:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wanted.max_wait_ms / 1000
-        while True:
-            results: dict[SharePartitionKey, Got | ApiError] = {}
-            results.update(await self._preloaded(keys, deadline))
-            event = _Event()
-            with ExitStack() as watched:
-                records_left, bytes_left = wanted.max_records, wanted.max_bytes
-                pace = Pace()
-                for key in keys:
-                    if records_left <= 0 or bytes_left <= 0:
-                        break
-                    if pace.spent(_ELEMENTS_PER_PARTITION):
-                        await self._services.turns.next()
-                    try:
-                        held = self._present(key)
-                        if held is None:
+        told: dict[HeldPartition, None] = {}
+        try:
+            while True:
+                results: dict[SharePartitionKey, Got | ApiError] = {}
+                results.update(await self._preloaded(keys, deadline))
+                event = _Event(told)
+                with ExitStack() as watched:
+                    records_left, bytes_left = wanted.max_records, wanted.max_bytes
+                    pace = Pace()
+                    for key in keys:
+                        if records_left <= 0 or bytes_left <= 0:
+                            break
+                        if pace.spent(_ELEMENTS_PER_PARTITION):
+                            await self._services.turns.next()
+                        try:
+                            held = self._present(key)
+                            if held is None:
+                                continue
+                            self._watch(watched, event, held, config)
+                            left = wanted._replace(max_records=records_left, max_bytes=bytes_left)
+                            got = await self._acquired(held, left, config)
+                        except ApiError as error:
+                            results[key] = error
                             continue
-                        self._watch(watched, event, held, config)
-                        left = wanted._replace(max_records=records_left, max_bytes=bytes_left)
-                        got = await self._acquired(held, left, config)
-                    except ApiError as error:
-                        results[key] = error
-                        continue
-                    if got is not None:
-                        results[key] = got
-                        bytes_left -= len(got.records)
-                        records_left -= sum(each.last - each.first + 1 for each in got.acquired)
-                if results or loop.time() >= deadline:
-                    return results
-                await event.wait_until(deadline)
+                        if got is not None:
+                            results[key] = got
+                            bytes_left -= len(got.records)
+                            records_left -= sum(each.last - each.first + 1 for each in got.acquired)
+                    if results or loop.time() >= deadline:
+                        return results
+                    await event.wait_until(deadline)
+        finally:
+            for held in told:
+                held.tell_next()
 
     def _present(self, key: SharePartitionKey) -> HeldPartition | None:
         """One that is in memory; None while it is being read. Raises ApiError."""
@@ -240,8 +245,8 @@ class SharePartitions:
 
     @staticmethod
     def _watch(watched: ExitStack, event: _Event, held: HeldPartition, config: ShareGroupConfig) -> None:
-        held.watch(event.event)
-        watched.callback(held.unwatch, event.event)
+        held.watch(event)
+        watched.callback(held.unwatch, event)
         held.replica.watch(event, _level(config))
         watched.callback(held.replica.unwatch, event)
 
@@ -324,10 +329,16 @@ def _level(config: ShareGroupConfig) -> int:
 
 
 class _Event:
-    """Set when a replica that is watched has more to read, or a share partition more to give."""
+    """Set when a replica that is watched has more to read, or a share partition more to give: `told` keeps
+    those."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: dict[HeldPartition, None]) -> None:
         self.event = asyncio.Event()
+        self._told = told
+
+    def may_give(self, held: HeldPartition) -> None:
+        self._told[held] = None
+        self.event.set()
 
     def replica_changed(self, replica: Replica) -> None:
         self.event.set()

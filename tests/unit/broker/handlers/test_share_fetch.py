@@ -316,3 +316,39 @@ async def test_a_setting_of_a_share_group_out_of_its_bounds_is_refused(
     resource = {"resource_type": 32, "resource_name": "pool", "configs": configs}
     answer = await asker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+async def test_records_that_become_free_go_to_who_has_waited_longest_and_the_others_wait_on(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 12
+    await with_records(asker, count)
+    holder = Member(asker)
+    await holder.join()
+    assert len(await holder.got()) == count
+    looks = 0
+    partitions = asker.services.share.partitions
+    look = partitions._acquired
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await look(*arguments)
+
+    monkeypatch.setattr(partitions, "_acquired", counted)
+    members = [Member(asker, member_id=f"{number}", epoch=0) for number in range(count)]
+    waits = []
+    for member in members:
+        wait = member.got(max_wait_ms=10_000, max_records=1, share_acquire_mode=1)
+        waits.append(asyncio.ensure_future(wait))
+        await until(lambda: looks == len(waits))
+    looks = 0
+    assert await holder.acknowledge((5, 5, [RELEASE])) == 0
+    assert await waits[0] == {5: 2}
+    assert looks <= 3
+    assert not any(each.done() for each in waits[1:])
+    waits[1].cancel()
+    assert await holder.acknowledge((0, 4, [RELEASE]), (6, 11, [RELEASE])) == 0
+    given = await asyncio.gather(*waits[2:])
+    assert sorted(offset for each in given for offset in each) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert looks <= 3 * count
