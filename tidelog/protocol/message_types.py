@@ -26,6 +26,7 @@ from tidelog.protocol.messages.share_group_records import *
 from tidelog.protocol.messages.share_group_state import *
 from tidelog.protocol.messages.share_groups import *
 from tidelog.protocol.messages.share_state_records import *
+from tidelog.protocol.messages.structs import *
 from tidelog.protocol.messages.telemetry import *
 from tidelog.protocol.messages.topics import *
 from tidelog.protocol.messages.transaction_markers import *

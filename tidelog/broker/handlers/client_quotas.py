@@ -110,7 +110,7 @@ def _stored(entity: QuotaEntity) -> QuotaEntity:
     return tuple((kind, canonical_host(name) if kind == IP and name else name) for kind, name in entity)
 
 
-def _entity_values(entity: QuotaEntity) -> list[DictOf[types.AlterClientQuotasResponseEntity]]:
+def _entity_values(entity: QuotaEntity) -> list[DictOf[types.QuotaEntity]]:
     return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
 
 

@@ -74,7 +74,7 @@ class ClusterAdminHandler:
 
     def _in_folder(
         self, topic: str, wanted: tuple[int, str]
-    ) -> DictOf[types.AlterReplicaLogDirsResponsePartition]:
+    ) -> DictOf[types.PartitionError]:
         index, path = wanted
         replica = self._services.replicas.get((topic, index))
         code = ErrorCode.NONE
@@ -357,7 +357,7 @@ class ClusterAdminHandler:
 
     def _partitions(
         self,
-        topics: Iterable[types.DescribeLogDirsRequestTopic | types.ElectLeadersRequestTopicPartition] | None,
+        topics: Iterable[types.PartitionsByName | types.PartitionsByName] | None,
         pace: Pace,
     ) -> Steps[_Named]:
         """The partitions that a request names, each once, in their order; None names all."""

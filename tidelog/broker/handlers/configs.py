@@ -207,7 +207,7 @@ class ConfigsHandler(GuardedHandler):
 
         async def alter(
             keyed: tuple[tuple[int, str], _ResourceT],
-        ) -> DictOf[types.AlterConfigsResponseResponse]:
+        ) -> DictOf[types.AlteredConfigs]:
             key, resource = keyed
             code, message = ErrorCode.NONE, None
             try:

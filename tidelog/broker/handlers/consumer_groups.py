@@ -184,7 +184,7 @@ def _heartbeat(
 
 def _partitions(
     assignment: Assignment,
-) -> list[DictOf[types.ConsumerGroupHeartbeatResponseTopicPartition]]:
+) -> list[DictOf[types.TopicPartitions]]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
@@ -229,7 +229,7 @@ def _described(
 
 def _named(
     assignment: Assignment, names: Mapping[UUID, str]
-) -> Iterable[DictOf[types.ConsumerGroupDescribeResponseTopicPartition]]:
+) -> Iterable[DictOf[types.NamedTopicPartitions]]:
     """Topics that were deleted have no name, and are left out."""
     for topic_id, partitions in assignment.items():
         if topic_id in names:

@@ -267,7 +267,7 @@ def alter_client_quotas(
         entry: types.AlterClientQuotasRequestEntry,
     ) -> DictOf[types.AlterClientQuotasResponseEntry]:
         named = entry.entity[: len(ENTITY_TYPES) + 1]
-        entity: list[DictOf[types.AlterClientQuotasResponseEntity]] = [
+        entity: list[DictOf[types.QuotaEntity]] = [
             {"entity_type": one.entity_type, "entity_name": one.entity_name} for one in named
         ]
         return {"error_code": code, "error_message": message, "entity": entity}

@@ -251,9 +251,9 @@ class GroupOffsetsHandler(GuardedHandler):
 
 def _deleted(
     wanted: Mapping[str, Mapping[int, None]], codes: Mapping[str, ErrorCode]
-) -> Steps[list[DictOf[types.OffsetDeleteResponseTopic]]]:
+) -> Steps[list[DictOf[types.TopicErrors]]]:
     pace = Pace()
-    answers: list[DictOf[types.OffsetDeleteResponseTopic]] = []
+    answers: list[DictOf[types.TopicErrors]] = []
     for name, indexes in wanted.items():
         code = codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partitions = yield from each(partial(_answer, code), indexes, pace)
@@ -263,7 +263,7 @@ def _deleted(
     return answers
 
 
-def _answer(code: ErrorCode, index: int) -> DictOf[types.OffsetDeleteResponsePartition]:
+def _answer(code: ErrorCode, index: int) -> DictOf[types.PartitionError]:
     return {"partition_index": index, "error_code": code}
 
 

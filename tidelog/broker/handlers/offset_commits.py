@@ -153,7 +153,7 @@ class OffsetCommitsHandler(GuardedHandler):
 
         def commit_one(
             topic: Topic | None, refused: ErrorCode, wanted: types.OffsetCommitRequestPartition
-        ) -> DictOf[types.OffsetCommitResponsePartition]:
+        ) -> DictOf[types.PartitionError]:
             metadata = wanted.committed_metadata or ""
             code = ErrorCode.NONE
             if refused:

@@ -377,7 +377,7 @@ class ShareGroupsHandler(GuardedHandler):
 
 def _partitions(
     assignment: Assignment,
-) -> list[DictOf[types.ShareGroupHeartbeatResponseTopicPartition]]:
+) -> list[DictOf[types.TopicPartitions]]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()

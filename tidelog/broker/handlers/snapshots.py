@@ -115,7 +115,7 @@ class SnapshotsHandler(GuardedHandler):
         self._timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._kept.clear)
 
 
-def _id(offset: int) -> DictOf[types.FetchSnapshotResponseSnapshotId]:
+def _id(offset: int) -> DictOf[types.SnapshotId]:
     return {"end_offset": offset, "epoch": _EPOCH}
 
 

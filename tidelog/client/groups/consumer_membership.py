@@ -169,7 +169,7 @@ class ConsumerMembership:
         }
         return values
 
-    def _owned_by_id(self) -> list[DictOf[types.ConsumerGroupHeartbeatRequestTopicPartition]]:
+    def _owned_by_id(self) -> list[DictOf[types.TopicPartitions]]:
         found: dict[UUID, list[int]] = {}
         for topic, partition in sorted(self.owned):
             found.setdefault(self._topic_ids[topic], []).append(partition)

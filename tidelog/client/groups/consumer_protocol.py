@@ -116,7 +116,7 @@ def _read_user_data(data: bytes) -> tuple[frozenset[TopicPartition], int]:
 
 def _by_topic(
     partitions: Iterable[TopicPartition],
-) -> list[DictOf[types.ConsumerProtocolAssignmentAssignedPartition]]:
+) -> list[DictOf[types.PartitionsByName]]:
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         found.setdefault(topic, []).append(partition)
@@ -125,9 +125,9 @@ def _by_topic(
 
 def _partitions(
     topics: Iterable[
-        types.ConsumerProtocolSubscriptionOwnedPartition
-        | types.ConsumerProtocolAssignmentAssignedPartition
-        | types.StickyAssignorUserDataPreviousAssignment
+        types.PartitionsByName
+        | types.PartitionsByName
+        | types.PartitionsByName
     ],
 ) -> frozenset[TopicPartition]:
     return frozenset(

@@ -107,10 +107,10 @@ class ShareSession:
         self.partitions = frozenset()
 
 
-def _by_topic(named: Acknowledged) -> list[DictOf[types.ShareFetchRequestTopic]]:
-    topics: dict[UUID, list[DictOf[types.ShareFetchRequestPartition]]] = {}
+def _by_topic(named: Acknowledged) -> list[DictOf[types.AcknowledgedTopic]]:
+    topics: dict[UUID, list[DictOf[types.AcknowledgedPartition]]] = {}
     for (topic_id, partition), batches in named.items():
-        fields: list[DictOf[types.ShareFetchRequestAcknowledgementBatch]] = [
+        fields: list[DictOf[types.AcknowledgementBatch]] = [
             {"first_offset": first, "last_offset": last, "acknowledge_types": kinds}
             for first, last, kinds in batches
         ]

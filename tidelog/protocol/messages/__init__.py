@@ -7,6 +7,7 @@
 - `consumer_group_records`, `group_records`, `offset_records`, `share_group_records`, `share_state_records`,
   `transaction_records`: records in the logs of internal topics
 - `consumer_protocol`: what consumers of a classic group write into JoinGroup and SyncGroup
+- `structs`: structs that several messages have in common
 - `declaration`: what a declaration consists of: the base of its classes, types and options of its fields
 
 Owns: the parts of Kafka's message definitions that this project uses. `protocol.schema` builds a codec of a

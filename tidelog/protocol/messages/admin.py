@@ -64,7 +64,7 @@ class AlterConfigsRequest(Struct, flexible="2+"):
     validate_only: bool  # Check the request, change nothing.
 
 
-class AlterConfigsResponseResponse(Struct):
+class AlteredConfigs(Struct):
     error_code: Int16
     error_message: str | None
     resource_type: Int8
@@ -73,7 +73,7 @@ class AlterConfigsResponseResponse(Struct):
 
 class AlterConfigsResponse(Struct, flexible="2+"):
     throttle_time_ms: Int32
-    responses: list[AlterConfigsResponseResponse]
+    responses: list[AlteredConfigs]
 
 
 class IncrementalAlterConfigsRequestConfig(Struct):
@@ -93,13 +93,6 @@ class IncrementalAlterConfigsRequest(Struct, flexible="1+"):
     validate_only: bool  # Check the request, change nothing.
 
 
-class IncrementalAlterConfigsResponseResponse(Struct):
-    error_code: Int16
-    error_message: str | None
-    resource_type: Int8
-    resource_name: str
-
-
 class IncrementalAlterConfigsResponse(Struct, flexible="1+"):
     throttle_time_ms: Int32
-    responses: list[IncrementalAlterConfigsResponseResponse]
+    responses: list[AlteredConfigs]

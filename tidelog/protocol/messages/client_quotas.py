@@ -18,7 +18,7 @@ class DescribeClientQuotasRequest(Struct, flexible="1+"):
     strict: bool
 
 
-class DescribeClientQuotasResponseEntity(Struct):
+class QuotaEntity(Struct):
     entity_type: str
     entity_name: str | None
 
@@ -29,7 +29,7 @@ class DescribeClientQuotasResponseQuota(Struct):
 
 
 class DescribeClientQuotasResponseEntry(Struct):
-    entity: list[DescribeClientQuotasResponseEntity]
+    entity: list[QuotaEntity]
     quotas: list[DescribeClientQuotasResponseQuota]
 
 
@@ -40,11 +40,6 @@ class DescribeClientQuotasResponse(Struct, flexible="1+"):
     entries: list[DescribeClientQuotasResponseEntry] | None
 
 
-class AlterClientQuotasRequestEntity(Struct):
-    entity_type: str
-    entity_name: str | None
-
-
 class AlterClientQuotasRequestOp(Struct):
     key: str
     value: float
@@ -52,7 +47,7 @@ class AlterClientQuotasRequestOp(Struct):
 
 
 class AlterClientQuotasRequestEntry(Struct):
-    entity: list[AlterClientQuotasRequestEntity]
+    entity: list[QuotaEntity]
     ops: list[AlterClientQuotasRequestOp]
 
 
@@ -61,15 +56,10 @@ class AlterClientQuotasRequest(Struct, flexible="1+"):
     validate_only: bool  # Check the request, change nothing.
 
 
-class AlterClientQuotasResponseEntity(Struct):
-    entity_type: str
-    entity_name: str | None
-
-
 class AlterClientQuotasResponseEntry(Struct):
     error_code: Int16
     error_message: str | None
-    entity: list[AlterClientQuotasResponseEntity]
+    entity: list[QuotaEntity]
 
 
 class AlterClientQuotasResponse(Struct, flexible="1+"):

@@ -7,6 +7,7 @@ KIP-584, KIP-595, KIP-631, KIP-827, KIP-836, KIP-853, KIP-1142).
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Struct, Uint16, field
+from tidelog.protocol.messages.structs import PartitionError, PartitionsByName
 from tidelog.protocol.types import LeaderEpoch, Offset, TimestampMs
 
 
@@ -24,14 +25,9 @@ class AlterReplicaLogDirsRequest(Struct, flexible="2+"):
     dirs: list[AlterReplicaLogDirsRequestDir]
 
 
-class AlterReplicaLogDirsResponsePartition(Struct):
-    partition_index: Int32
-    error_code: Int16
-
-
 class AlterReplicaLogDirsResponseResult(Struct):
     topic_name: str
-    partitions: list[AlterReplicaLogDirsResponsePartition]
+    partitions: list[PartitionError]
 
 
 class AlterReplicaLogDirsResponse(Struct, flexible="2+"):
@@ -39,13 +35,8 @@ class AlterReplicaLogDirsResponse(Struct, flexible="2+"):
     results: list[AlterReplicaLogDirsResponseResult]
 
 
-class DescribeLogDirsRequestTopic(Struct):
-    topic: str
-    partitions: list[Int32]
-
-
 class DescribeLogDirsRequest(Struct, flexible="2+"):
-    topics: list[DescribeLogDirsRequestTopic] | None
+    topics: list[PartitionsByName] | None
 
 
 class DescribeLogDirsResponsePartition(Struct):
@@ -74,14 +65,9 @@ class DescribeLogDirsResponse(Struct, flexible="2+"):
     results: list[DescribeLogDirsResponseResult]
 
 
-class ElectLeadersRequestTopicPartition(Struct):
-    topic: str
-    partitions: list[Int32]
-
-
 class ElectLeadersRequest(Struct, flexible="2+"):
     election_type: Int8 = field("1+")  # 0: preferred replica, 1: any replica that is left.
-    topic_partitions: list[ElectLeadersRequestTopicPartition] | None
+    topic_partitions: list[PartitionsByName] | None
     timeout_ms: Int32 = field(default=60_000)
 
 

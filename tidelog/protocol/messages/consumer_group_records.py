@@ -9,6 +9,7 @@ Source: the JSON definitions of the same names in Kafka's group coordinator (KIP
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int8, Int32, Int64, Struct, field
+from tidelog.protocol.messages.structs import TopicPartitions
 from tidelog.protocol.types import TimestampMs
 
 
@@ -83,13 +84,8 @@ class ConsumerGroupTargetAssignmentMemberKey(Struct):
     member_id: str = field("7")
 
 
-class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
-
-
 class ConsumerGroupTargetAssignmentMemberValue(Struct, flexible="0+"):
-    topic_partitions: list[ConsumerGroupTargetAssignmentMemberValueTopicPartition]
+    topic_partitions: list[TopicPartitions]
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Struct):
@@ -97,17 +93,12 @@ class ConsumerGroupCurrentMemberAssignmentKey(Struct):
     member_id: str = field("8")
 
 
-class ConsumerGroupCurrentMemberAssignmentValueAssignedPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
-
-
 class ConsumerGroupCurrentMemberAssignmentValue(Struct, flexible="0+"):
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValueAssignedPartition]
-    partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValueAssignedPartition]
+    assigned_partitions: list[TopicPartitions]
+    partitions_pending_revocation: list[TopicPartitions]
 
 
 class ConsumerGroupRegularExpressionKey(Struct):

@@ -3,14 +3,8 @@
 Declarations only. Source: the JSON definitions of the same names (KIP-848, KIP-1099).
 """
 
-from uuid import UUID
-
 from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
-
-
-class ConsumerGroupHeartbeatRequestTopicPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
+from tidelog.protocol.messages.structs import DescribedAssignment, HeartbeatAssignment, TopicPartitions
 
 
 class ConsumerGroupHeartbeatRequest(Struct, flexible="0+"):
@@ -24,16 +18,7 @@ class ConsumerGroupHeartbeatRequest(Struct, flexible="0+"):
     subscribed_topic_regex: str | None = field("1+", default=None)
     server_assignor: str | None = field(default=None)  # Who assigns partitions in the broker.
     # What the member owns; null: as before.
-    topic_partitions: list[ConsumerGroupHeartbeatRequestTopicPartition] | None = field(default=None)
-
-
-class ConsumerGroupHeartbeatResponseTopicPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
-
-
-class ConsumerGroupHeartbeatResponseAssignment(Struct):
-    topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartition]
+    topic_partitions: list[TopicPartitions] | None = field(default=None)
 
 
 class ConsumerGroupHeartbeatResponse(Struct, flexible="0+"):
@@ -43,22 +28,12 @@ class ConsumerGroupHeartbeatResponse(Struct, flexible="0+"):
     member_id: str | None = field(default=None)
     member_epoch: Int32
     heartbeat_interval_ms: Int32
-    assignment: ConsumerGroupHeartbeatResponseAssignment | None = field(default=None)  # Null: as before.
+    assignment: HeartbeatAssignment | None = field(default=None)  # Null: as before.
 
 
 class ConsumerGroupDescribeRequest(Struct, flexible="0+"):
     group_ids: list[str]
     include_authorized_operations: bool  # Whether to say what the user may do.
-
-
-class ConsumerGroupDescribeResponseTopicPartition(Struct):
-    topic_id: UUID
-    topic_name: str
-    partitions: list[Int32]
-
-
-class ConsumerGroupDescribeResponseAssignment(Struct):
-    topic_partitions: list[ConsumerGroupDescribeResponseTopicPartition]
 
 
 class ConsumerGroupDescribeResponseMember(Struct):
@@ -70,8 +45,8 @@ class ConsumerGroupDescribeResponseMember(Struct):
     client_host: str
     subscribed_topic_names: list[str]
     subscribed_topic_regex: str | None = field(default=None)  # Topics by pattern; the broker evaluates it.
-    assignment: ConsumerGroupDescribeResponseAssignment
-    target_assignment: ConsumerGroupDescribeResponseAssignment
+    assignment: DescribedAssignment
+    target_assignment: DescribedAssignment
     member_type: Int8 = field("1+", default=-1, ignorable=True)  # -1: unknown, 0: classic, 1: consumer.
 
 

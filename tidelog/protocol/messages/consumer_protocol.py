@@ -6,38 +6,24 @@ data of Kafka's StickyAssignor (KIP-54, KIP-341).
 """
 
 from tidelog.protocol.messages.declaration import Int32, Struct, field
-
-
-class ConsumerProtocolSubscriptionOwnedPartition(Struct):
-    topic: str
-    partitions: list[Int32]
+from tidelog.protocol.messages.structs import PartitionsByName
 
 
 class ConsumerProtocolSubscription(Struct):
     topics: list[str]
     user_data: bytes | None = field(default=None)
-    owned_partitions: list[ConsumerProtocolSubscriptionOwnedPartition] = field("1+", ignorable=True)
+    owned_partitions: list[PartitionsByName] = field("1+", ignorable=True)
     generation_id: Int32 = field("2+", default=-1, ignorable=True)
     rack_id: str | None = field("3+", default=None, ignorable=True)
 
 
-class ConsumerProtocolAssignmentAssignedPartition(Struct):
-    topic: str
-    partitions: list[Int32]
-
-
 class ConsumerProtocolAssignment(Struct):
-    assigned_partitions: list[ConsumerProtocolAssignmentAssignedPartition]
+    assigned_partitions: list[PartitionsByName]
     user_data: bytes | None = field(default=None)
-
-
-class StickyAssignorUserDataPreviousAssignment(Struct):
-    topic: str
-    partitions: list[Int32]
 
 
 class StickyAssignorUserData(Struct):
     """Version 0 ends before the generation."""
 
-    previous_assignment: list[StickyAssignorUserDataPreviousAssignment]
+    previous_assignment: list[PartitionsByName]
     generation: Int32 = field("1+", default=-1, ignorable=True)

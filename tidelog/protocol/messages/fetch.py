@@ -7,6 +7,7 @@ same names (KIP-227, KIP-320, KIP-392, KIP-516, KIP-595, KIP-630, KIP-853, KIP-9
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Records, Struct, Uint16, field
+from tidelog.protocol.messages.structs import CurrentLeader, NodeEndpoint
 from tidelog.protocol.types import LeaderEpoch, Offset, ProducerId, TimestampMs
 
 
@@ -60,11 +61,6 @@ class FetchResponseDivergingEpoch(Struct):
     end_offset: Offset = field("12+", default=-1)  # Where the follower must cut its log.
 
 
-class FetchResponseCurrentLeader(Struct):
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: LeaderEpoch = field(default=-1)
-
-
 class FetchResponseSnapshotId(Struct):
     end_offset: Offset = field(default=-1)
     epoch: Int32 = field(default=-1)
@@ -82,7 +78,7 @@ class FetchResponsePartition(Struct):
     last_stable_offset: Offset = field("4+", default=-1, ignorable=True)  # Before it no transaction is open.
     log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
     diverging_epoch: FetchResponseDivergingEpoch = field("12+", tag=0)
-    current_leader: FetchResponseCurrentLeader = field("12+", tag=1)
+    current_leader: CurrentLeader = field("12+", tag=1)
     snapshot_id: FetchResponseSnapshotId = field("12+", tag=2)
     aborted_transactions: list[FetchResponseAbortedTransaction] | None = field("4+", ignorable=True)
     preferred_read_replica: Int32 = field("11+", default=-1)  # Where the consumer should read; -1: here.
@@ -95,19 +91,12 @@ class FetchResponseResponse(Struct):
     partitions: list[FetchResponsePartition]
 
 
-class FetchResponseNodeEndpoint(Struct):
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = field(default=None)
-
-
 class FetchResponse(Struct, flexible="12+"):
     throttle_time_ms: Int32 = field("1+", ignorable=True)
     error_code: Int16 = field("7+", ignorable=True)
     session_id: Int32 = field("7+")  # 0: the broker keeps no session.
     responses: list[FetchResponseResponse]
-    node_endpoints: list[FetchResponseNodeEndpoint] = field("16+", tag=0)
+    node_endpoints: list[NodeEndpoint] = field("16+", tag=0)
 
 
 class ListOffsetsRequestPartition(Struct):
@@ -183,7 +172,7 @@ class OffsetForLeaderEpochResponse(Struct, flexible="4+"):
     topics: list[OffsetForLeaderEpochResponseTopic]
 
 
-class FetchSnapshotRequestSnapshotId(Struct):
+class SnapshotId(Struct):
     end_offset: Offset
     epoch: Int32
 
@@ -191,7 +180,7 @@ class FetchSnapshotRequestSnapshotId(Struct):
 class FetchSnapshotRequestPartition(Struct):
     partition: Int32
     current_leader_epoch: LeaderEpoch  # Fences a reader with older metadata; -1: no check.
-    snapshot_id: FetchSnapshotRequestSnapshotId
+    snapshot_id: SnapshotId
     position: Int64
     replica_directory_id: UUID = field("1+", ignorable=True, tag=0)  # The log directory of the replica.
 
@@ -208,21 +197,11 @@ class FetchSnapshotRequest(Struct, flexible="0+"):
     topics: list[FetchSnapshotRequestTopic]
 
 
-class FetchSnapshotResponseSnapshotId(Struct):
-    end_offset: Offset
-    epoch: Int32
-
-
-class FetchSnapshotResponseCurrentLeader(Struct):
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: LeaderEpoch = field(default=-1)
-
-
 class FetchSnapshotResponsePartition(Struct):
     index: Int32
     error_code: Int16
-    snapshot_id: FetchSnapshotResponseSnapshotId
-    current_leader: FetchSnapshotResponseCurrentLeader = field(tag=0)
+    snapshot_id: SnapshotId
+    current_leader: CurrentLeader = field(tag=0)
     size: Int64
     position: Int64
     unaligned_records: Records

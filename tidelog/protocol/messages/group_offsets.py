@@ -7,6 +7,7 @@ KIP-848). OffsetFetch has two layouts: one group up to version 7, a list of them
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.messages.structs import PartitionError, TopicErrors
 from tidelog.protocol.types import LeaderEpoch, Offset
 
 
@@ -97,15 +98,10 @@ class OffsetCommitRequest(Struct, flexible="8+"):
     topics: list[OffsetCommitRequestTopic]
 
 
-class OffsetCommitResponsePartition(Struct):
-    partition_index: Int32
-    error_code: Int16
-
-
 class OffsetCommitResponseTopic(Struct):
     name: str = field("0-9", ignorable=True)
     topic_id: UUID = field("10+", ignorable=True)
-    partitions: list[OffsetCommitResponsePartition]
+    partitions: list[PartitionError]
 
 
 class OffsetCommitResponse(Struct, flexible="8+"):
@@ -127,17 +123,7 @@ class OffsetDeleteRequest(Struct, flexible="1+"):
     topics: list[OffsetDeleteRequestTopic]
 
 
-class OffsetDeleteResponsePartition(Struct):
-    partition_index: Int32
-    error_code: Int16
-
-
-class OffsetDeleteResponseTopic(Struct):
-    name: str
-    partitions: list[OffsetDeleteResponsePartition]
-
-
 class OffsetDeleteResponse(Struct, flexible="1+"):
     error_code: Int16
     throttle_time_ms: Int32 = field(ignorable=True)
-    topics: list[OffsetDeleteResponseTopic]
+    topics: list[TopicErrors]

@@ -124,7 +124,7 @@ class DescribeTopicPartitionsRequestTopic(Struct):
     name: str
 
 
-class DescribeTopicPartitionsRequestCursor(Struct):
+class TopicPartitionsCursor(Struct):
     topic_name: str
     partition_index: Int32
 
@@ -133,7 +133,7 @@ class DescribeTopicPartitionsRequest(Struct, flexible="0+"):
     topics: list[DescribeTopicPartitionsRequestTopic]
     response_partition_limit: Int32 = field(default=2000)
     # Where to go on; null: at the start.
-    cursor: DescribeTopicPartitionsRequestCursor | None = field(default=None)
+    cursor: TopicPartitionsCursor | None = field(default=None)
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
@@ -158,12 +158,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: Int32 = field(default=-2147483648)
 
 
-class DescribeTopicPartitionsResponseNextCursor(Struct):
-    topic_name: str
-    partition_index: Int32
-
-
 class DescribeTopicPartitionsResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32 = field(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic]
-    next_cursor: DescribeTopicPartitionsResponseNextCursor | None = field(default=None)
+    next_cursor: TopicPartitionsCursor | None = field(default=None)

@@ -7,7 +7,8 @@ same names (KIP-98, KIP-360, KIP-467, KIP-516, KIP-939, KIP-951).
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Records, Struct, field
-from tidelog.protocol.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from tidelog.protocol.messages.structs import CurrentLeader, NodeEndpoint
+from tidelog.protocol.types import Offset, ProducerEpoch, ProducerId
 
 
 class ProduceRequestPartitionData(Struct):
@@ -33,11 +34,6 @@ class ProduceResponseRecordError(Struct):
     batch_index_error_message: str | None = field("8+", default=None)
 
 
-class ProduceResponseCurrentLeader(Struct):
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: LeaderEpoch = field(default=-1)
-
-
 class ProduceResponsePartitionResponse(Struct):
     index: Int32
     error_code: Int16
@@ -47,7 +43,7 @@ class ProduceResponsePartitionResponse(Struct):
     log_start_offset: Offset = field("5+", default=-1, ignorable=True)  # The oldest offset that can be read.
     record_errors: list[ProduceResponseRecordError] = field("8+", ignorable=True)
     error_message: str | None = field("8+", default=None, ignorable=True)
-    current_leader: ProduceResponseCurrentLeader = field("10+", tag=0)
+    current_leader: CurrentLeader = field("10+", tag=0)
 
 
 class ProduceResponseResponse(Struct):
@@ -56,17 +52,10 @@ class ProduceResponseResponse(Struct):
     partition_responses: list[ProduceResponsePartitionResponse]
 
 
-class ProduceResponseNodeEndpoint(Struct):
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = field(default=None)
-
-
 class ProduceResponse(Struct, flexible="9+"):
     responses: list[ProduceResponseResponse]
     throttle_time_ms: Int32 = field("1+", ignorable=True)
-    node_endpoints: list[ProduceResponseNodeEndpoint] = field("10+", tag=0)
+    node_endpoints: list[NodeEndpoint] = field("10+", tag=0)
 
 
 class InitProducerIdRequest(Struct, flexible="2+"):

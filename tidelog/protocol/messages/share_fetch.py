@@ -7,28 +7,24 @@ an early access that brokers do not serve.
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Records, Struct, field
+from tidelog.protocol.messages.structs import NodeEndpoint, TopicPartitions
 from tidelog.protocol.types import LeaderEpoch, Offset
 
 
-class ShareFetchRequestAcknowledgementBatch(Struct):
+class AcknowledgementBatch(Struct):
     first_offset: Offset
     last_offset: Offset
     acknowledge_types: list[Int8]  # 0: gap, 1: accept, 2: release, 3: reject, 4: renew.
 
 
-class ShareFetchRequestPartition(Struct):
+class AcknowledgedPartition(Struct):
     partition_index: Int32
-    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatch]
+    acknowledgement_batches: list[AcknowledgementBatch]
 
 
-class ShareFetchRequestTopic(Struct):
+class AcknowledgedTopic(Struct):
     topic_id: UUID
-    partitions: list[ShareFetchRequestPartition]
-
-
-class ShareFetchRequestForgottenTopicsData(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
+    partitions: list[AcknowledgedPartition]
 
 
 class ShareFetchRequest(Struct, flexible="0+"):
@@ -42,11 +38,11 @@ class ShareFetchRequest(Struct, flexible="0+"):
     batch_size: Int32
     share_acquire_mode: Int8 = field("2+", ignorable=True)
     is_renew_ack: bool = field("2+")  # Whether some acknowledgements renew the lock of their records.
-    topics: list[ShareFetchRequestTopic]
-    forgotten_topics_data: list[ShareFetchRequestForgottenTopicsData]
+    topics: list[AcknowledgedTopic]
+    forgotten_topics_data: list[TopicPartitions]
 
 
-class ShareFetchResponseCurrentLeader(Struct):
+class ShareLeader(Struct):
     leader_id: Int32
     leader_epoch: LeaderEpoch
 
@@ -63,7 +59,7 @@ class ShareFetchResponsePartition(Struct):
     error_message: str | None = field(default=None)
     acknowledge_error_code: Int16
     acknowledge_error_message: str | None = field(default=None)
-    current_leader: ShareFetchResponseCurrentLeader
+    current_leader: ShareLeader
     records: Records
     acquired_records: list[ShareFetchResponseAcquiredRecord]
 
@@ -73,36 +69,13 @@ class ShareFetchResponseResponse(Struct):
     partitions: list[ShareFetchResponsePartition]
 
 
-class ShareFetchResponseNodeEndpoint(Struct):
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = field(default=None)
-
-
 class ShareFetchResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32
     error_code: Int16
     error_message: str | None = field(default=None)
     acquisition_lock_timeout_ms: Int32  # For how long acquired records are locked.
     responses: list[ShareFetchResponseResponse]
-    node_endpoints: list[ShareFetchResponseNodeEndpoint]
-
-
-class ShareAcknowledgeRequestAcknowledgementBatch(Struct):
-    first_offset: Offset
-    last_offset: Offset
-    acknowledge_types: list[Int8]  # 0: gap, 1: accept, 2: release, 3: reject, 4: renew.
-
-
-class ShareAcknowledgeRequestPartition(Struct):
-    partition_index: Int32
-    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatch]
-
-
-class ShareAcknowledgeRequestTopic(Struct):
-    topic_id: UUID
-    partitions: list[ShareAcknowledgeRequestPartition]
+    node_endpoints: list[NodeEndpoint]
 
 
 class ShareAcknowledgeRequest(Struct, flexible="0+"):
@@ -110,31 +83,19 @@ class ShareAcknowledgeRequest(Struct, flexible="0+"):
     member_id: str | None
     share_session_epoch: Int32  # 0 opens a session, -1 closes it.
     is_renew_ack: bool = field("2+")  # Whether some acknowledgements renew the lock of their records.
-    topics: list[ShareAcknowledgeRequestTopic]
-
-
-class ShareAcknowledgeResponseCurrentLeader(Struct):
-    leader_id: Int32
-    leader_epoch: LeaderEpoch
+    topics: list[AcknowledgedTopic]
 
 
 class ShareAcknowledgeResponsePartition(Struct):
     partition_index: Int32
     error_code: Int16
     error_message: str | None = field(default=None)
-    current_leader: ShareAcknowledgeResponseCurrentLeader
+    current_leader: ShareLeader
 
 
 class ShareAcknowledgeResponseResponse(Struct):
     topic_id: UUID
     partitions: list[ShareAcknowledgeResponsePartition]
-
-
-class ShareAcknowledgeResponseNodeEndpoint(Struct):
-    node_id: Int32
-    host: str
-    port: Int32
-    rack: str | None = field(default=None)
 
 
 class ShareAcknowledgeResponse(Struct, flexible="0+"):
@@ -143,4 +104,4 @@ class ShareAcknowledgeResponse(Struct, flexible="0+"):
     error_message: str | None = field(default=None)
     acquisition_lock_timeout_ms: Int32 = field("2+", ignorable=True)
     responses: list[ShareAcknowledgeResponseResponse]
-    node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint]
+    node_endpoints: list[NodeEndpoint]

@@ -9,6 +9,7 @@ Source: the JSON definitions of the same names in Kafka's group coordinator (KIP
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int8, Int32, Int64, Struct, field
+from tidelog.protocol.messages.structs import NamedTopicPartitions, TopicPartitions
 from tidelog.protocol.types import TimestampMs
 
 
@@ -47,13 +48,8 @@ class ShareGroupTargetAssignmentMemberKey(Struct):
     member_id: str = field("13")
 
 
-class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
-
-
 class ShareGroupTargetAssignmentMemberValue(Struct, flexible="0+"):
-    topic_partitions: list[ShareGroupTargetAssignmentMemberValueTopicPartition]
+    topic_partitions: list[TopicPartitions]
 
 
 class ShareGroupCurrentMemberAssignmentKey(Struct):
@@ -61,26 +57,15 @@ class ShareGroupCurrentMemberAssignmentKey(Struct):
     member_id: str = field("14")
 
 
-class ShareGroupCurrentMemberAssignmentValueAssignedPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
-
-
 class ShareGroupCurrentMemberAssignmentValue(Struct, flexible="0+"):
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[ShareGroupCurrentMemberAssignmentValueAssignedPartition]
+    assigned_partitions: list[TopicPartitions]
 
 
 class ShareGroupStatePartitionMetadataKey(Struct):
     group_id: str = field("15")
-
-
-class ShareGroupStatePartitionMetadataValueInitializingTopic(Struct):
-    topic_id: UUID
-    topic_name: str
-    partitions: list[Int32]
 
 
 class ShareGroupStatePartitionMetadataValueDeletingTopic(Struct):
@@ -89,6 +74,6 @@ class ShareGroupStatePartitionMetadataValueDeletingTopic(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Struct, flexible="0+"):
-    initializing_topics: list[ShareGroupStatePartitionMetadataValueInitializingTopic]
-    initialized_topics: list[ShareGroupStatePartitionMetadataValueInitializingTopic]
+    initializing_topics: list[NamedTopicPartitions]
+    initialized_topics: list[NamedTopicPartitions]
     deleting_topics: list[ShareGroupStatePartitionMetadataValueDeletingTopic]

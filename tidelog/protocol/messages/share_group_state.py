@@ -5,7 +5,8 @@ Declarations only. Source: the JSON definitions of the same names (KIP-932, KIP-
 
 from uuid import UUID
 
-from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
+from tidelog.protocol.messages.declaration import Int16, Int32, Struct, field
+from tidelog.protocol.messages.structs import DeliveryStateBatch
 from tidelog.protocol.types import LeaderEpoch, Offset
 
 
@@ -25,41 +26,34 @@ class InitializeShareGroupStateRequest(Struct, flexible="0+"):
     topics: list[InitializeShareGroupStateRequestTopic]
 
 
-class InitializeShareGroupStateResponsePartition(Struct):
+class StateResultPartition(Struct):
     partition: Int32
     error_code: Int16
     error_message: str | None = field(default=None)
 
 
-class InitializeShareGroupStateResponseResult(Struct):
+class StateResult(Struct):
     topic_id: UUID
-    partitions: list[InitializeShareGroupStateResponsePartition]
+    partitions: list[StateResultPartition]
 
 
 class InitializeShareGroupStateResponse(Struct, flexible="0+"):
-    results: list[InitializeShareGroupStateResponseResult]
+    results: list[StateResult]
 
 
-class ReadShareGroupStateRequestPartition(Struct):
+class ReadStatePartition(Struct):
     partition: Int32
     leader_epoch: LeaderEpoch
 
 
-class ReadShareGroupStateRequestTopic(Struct):
+class ReadStateTopic(Struct):
     topic_id: UUID
-    partitions: list[ReadShareGroupStateRequestPartition]
+    partitions: list[ReadStatePartition]
 
 
 class ReadShareGroupStateRequest(Struct, flexible="0+"):
     group_id: str
-    topics: list[ReadShareGroupStateRequestTopic]
-
-
-class ReadShareGroupStateResponseStateBatch(Struct):
-    first_offset: Offset
-    last_offset: Offset
-    delivery_state: Int8
-    delivery_count: Int16  # How often the records were delivered, this time included.
+    topics: list[ReadStateTopic]
 
 
 class ReadShareGroupStateResponsePartition(Struct):
@@ -68,7 +62,7 @@ class ReadShareGroupStateResponsePartition(Struct):
     error_message: str | None = field(default=None)
     state_epoch: Int32
     start_offset: Offset
-    state_batches: list[ReadShareGroupStateResponseStateBatch]
+    state_batches: list[DeliveryStateBatch]
 
 
 class ReadShareGroupStateResponseResult(Struct):
@@ -80,20 +74,13 @@ class ReadShareGroupStateResponse(Struct, flexible="0+"):
     results: list[ReadShareGroupStateResponseResult]
 
 
-class WriteShareGroupStateRequestStateBatch(Struct):
-    first_offset: Offset
-    last_offset: Offset
-    delivery_state: Int8
-    delivery_count: Int16  # How often the records were delivered, this time included.
-
-
 class WriteShareGroupStateRequestPartition(Struct):
     partition: Int32
     state_epoch: Int32
     leader_epoch: LeaderEpoch
     start_offset: Offset
     delivery_complete_count: Int32 = field("1+", default=-1, ignorable=True)
-    state_batches: list[WriteShareGroupStateRequestStateBatch]
+    state_batches: list[DeliveryStateBatch]
 
 
 class WriteShareGroupStateRequestTopic(Struct):
@@ -106,19 +93,8 @@ class WriteShareGroupStateRequest(Struct, flexible="0+"):
     topics: list[WriteShareGroupStateRequestTopic]
 
 
-class WriteShareGroupStateResponsePartition(Struct):
-    partition: Int32
-    error_code: Int16
-    error_message: str | None = field(default=None)
-
-
-class WriteShareGroupStateResponseResult(Struct):
-    topic_id: UUID
-    partitions: list[WriteShareGroupStateResponsePartition]
-
-
 class WriteShareGroupStateResponse(Struct, flexible="0+"):
-    results: list[WriteShareGroupStateResponseResult]
+    results: list[StateResult]
 
 
 class DeleteShareGroupStateRequestPartition(Struct):
@@ -135,34 +111,13 @@ class DeleteShareGroupStateRequest(Struct, flexible="0+"):
     topics: list[DeleteShareGroupStateRequestTopic]
 
 
-class DeleteShareGroupStateResponsePartition(Struct):
-    partition: Int32
-    error_code: Int16
-    error_message: str | None = field(default=None)
-
-
-class DeleteShareGroupStateResponseResult(Struct):
-    topic_id: UUID
-    partitions: list[DeleteShareGroupStateResponsePartition]
-
-
 class DeleteShareGroupStateResponse(Struct, flexible="0+"):
-    results: list[DeleteShareGroupStateResponseResult]
-
-
-class ReadShareGroupStateSummaryRequestPartition(Struct):
-    partition: Int32
-    leader_epoch: LeaderEpoch
-
-
-class ReadShareGroupStateSummaryRequestTopic(Struct):
-    topic_id: UUID
-    partitions: list[ReadShareGroupStateSummaryRequestPartition]
+    results: list[StateResult]
 
 
 class ReadShareGroupStateSummaryRequest(Struct, flexible="0+"):
     group_id: str
-    topics: list[ReadShareGroupStateSummaryRequestTopic]
+    topics: list[ReadStateTopic]
 
 
 class ReadShareGroupStateSummaryResponsePartition(Struct):

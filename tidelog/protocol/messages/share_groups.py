@@ -7,6 +7,7 @@ two was an early access that brokers do not serve.
 from uuid import UUID
 
 from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.messages.structs import DescribedAssignment, HeartbeatAssignment
 from tidelog.protocol.types import LeaderEpoch, Offset
 
 
@@ -18,15 +19,6 @@ class ShareGroupHeartbeatRequest(Struct, flexible="0+"):
     subscribed_topic_names: list[str] | None = field(default=None)
 
 
-class ShareGroupHeartbeatResponseTopicPartition(Struct):
-    topic_id: UUID
-    partitions: list[Int32]
-
-
-class ShareGroupHeartbeatResponseAssignment(Struct):
-    topic_partitions: list[ShareGroupHeartbeatResponseTopicPartition]
-
-
 class ShareGroupHeartbeatResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32
     error_code: Int16
@@ -34,22 +26,12 @@ class ShareGroupHeartbeatResponse(Struct, flexible="0+"):
     member_id: str | None = field(default=None)
     member_epoch: Int32
     heartbeat_interval_ms: Int32
-    assignment: ShareGroupHeartbeatResponseAssignment | None = field(default=None)
+    assignment: HeartbeatAssignment | None = field(default=None)
 
 
 class ShareGroupDescribeRequest(Struct, flexible="0+"):
     group_ids: list[str]
     include_authorized_operations: bool  # Whether to say what the user may do.
-
-
-class ShareGroupDescribeResponseTopicPartition(Struct):
-    topic_id: UUID
-    topic_name: str
-    partitions: list[Int32]
-
-
-class ShareGroupDescribeResponseAssignment(Struct):
-    topic_partitions: list[ShareGroupDescribeResponseTopicPartition]
 
 
 class ShareGroupDescribeResponseMember(Struct):
@@ -59,7 +41,7 @@ class ShareGroupDescribeResponseMember(Struct):
     client_id: str
     client_host: str
     subscribed_topic_names: list[str]
-    assignment: ShareGroupDescribeResponseAssignment
+    assignment: DescribedAssignment
 
 
 class ShareGroupDescribeResponseGroup(Struct):

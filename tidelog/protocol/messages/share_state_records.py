@@ -9,7 +9,8 @@ Source: the JSON definitions of the same names in Kafka's share coordinator (KIP
 
 from uuid import UUID
 
-from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Struct, field
+from tidelog.protocol.messages.declaration import Int32, Struct, field
+from tidelog.protocol.messages.structs import DeliveryStateBatch
 from tidelog.protocol.types import LeaderEpoch, Offset, TimestampMs
 
 
@@ -17,13 +18,6 @@ class ShareSnapshotKey(Struct):
     group_id: str = field("0")
     topic_id: UUID = field("0")
     partition: Int32 = field("0")
-
-
-class ShareSnapshotValueStateBatch(Struct):
-    first_offset: Offset
-    last_offset: Offset
-    delivery_state: Int8
-    delivery_count: Int16  # How often the records were delivered, this time included.
 
 
 class ShareSnapshotValue(Struct, flexible="0+"):
@@ -34,7 +28,7 @@ class ShareSnapshotValue(Struct, flexible="0+"):
     delivery_complete_count: Int32 = field(default=-1, tag=0)
     create_timestamp: TimestampMs
     write_timestamp: TimestampMs
-    state_batches: list[ShareSnapshotValueStateBatch]
+    state_batches: list[DeliveryStateBatch]
 
 
 class ShareUpdateKey(Struct):
@@ -43,16 +37,9 @@ class ShareUpdateKey(Struct):
     partition: Int32 = field("1")
 
 
-class ShareUpdateValueStateBatch(Struct):
-    first_offset: Offset
-    last_offset: Offset
-    delivery_state: Int8
-    delivery_count: Int16  # How often the records were delivered, this time included.
-
-
 class ShareUpdateValue(Struct, flexible="0+"):
     snapshot_epoch: Int32
     leader_epoch: LeaderEpoch
     start_offset: Offset
     delivery_complete_count: Int32 = field(default=-1, tag=0)
-    state_batches: list[ShareUpdateValueStateBatch]
+    state_batches: list[DeliveryStateBatch]

@@ -7,6 +7,7 @@ layouts: one transaction up to version 3, a list of them from version 4, which o
 """
 
 from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.messages.structs import PartitionsByName, TopicErrors
 from tidelog.protocol.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
 
@@ -102,28 +103,13 @@ class TxnOffsetCommitRequest(Struct, flexible="3+"):
     topics: list[TxnOffsetCommitRequestTopic]
 
 
-class TxnOffsetCommitResponsePartition(Struct):
-    partition_index: Int32
-    error_code: Int16
-
-
-class TxnOffsetCommitResponseTopic(Struct):
-    name: str
-    partitions: list[TxnOffsetCommitResponsePartition]
-
-
 class TxnOffsetCommitResponse(Struct, flexible="3+"):
     throttle_time_ms: Int32
-    topics: list[TxnOffsetCommitResponseTopic]
+    topics: list[TopicErrors]
 
 
 class DescribeTransactionsRequest(Struct, flexible="0+"):
     transactional_ids: list[str]
-
-
-class DescribeTransactionsResponseTopic(Struct):
-    topic: str
-    partitions: list[Int32]
 
 
 class DescribeTransactionsResponseTransactionState(Struct):
@@ -134,7 +120,7 @@ class DescribeTransactionsResponseTransactionState(Struct):
     transaction_start_time_ms: Int64
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    topics: list[DescribeTransactionsResponseTopic]
+    topics: list[PartitionsByName]
 
 
 class DescribeTransactionsResponse(Struct, flexible="0+"):

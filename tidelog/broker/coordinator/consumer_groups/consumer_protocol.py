@@ -69,7 +69,7 @@ def read_assignment(data: bytes, topics: TopicsView) -> ClassicAssignment:
 def written_assignment(assigned: Assignment, version: int, topics: TopicsView) -> bytes:
     version = min(version, _LAST_VERSION)
     named = ((topics.topic_name(topic_id), partitions) for topic_id, partitions in assigned.items())
-    partitions: list[DictOf[types.ConsumerProtocolAssignmentAssignedPartition]] = [
+    partitions: list[DictOf[types.PartitionsByName]] = [
         {"topic": name, "partitions": sorted(partitions)} for name, partitions in named if name is not None
     ]
     body = _codec(ConsumerProtocolAssignment, version).encode({"assigned_partitions": partitions})
@@ -84,7 +84,7 @@ def _read(declaration: Any, data: bytes) -> tuple[int, Any]:
 
 def _by_id(
     named: Iterable[
-        types.ConsumerProtocolSubscriptionOwnedPartition | types.ConsumerProtocolAssignmentAssignedPartition
+        types.PartitionsByName | types.PartitionsByName
     ],
     topics: TopicsView,
 ) -> Assignment:

@@ -132,7 +132,7 @@ def removal_of_group(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
 
 def assignment_values(
     assignment: Assignment,
-) -> list[DictOf[types.ConsumerGroupTargetAssignmentMemberValueTopicPartition]]:
+) -> list[DictOf[types.TopicPartitions]]:
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
@@ -141,8 +141,8 @@ def assignment_values(
 
 def assignment_of(
     values: Iterable[
-        types.ConsumerGroupTargetAssignmentMemberValueTopicPartition
-        | types.ConsumerGroupCurrentMemberAssignmentValueAssignedPartition
+        types.TopicPartitions
+        | types.TopicPartitions
     ],
 ) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in values if each.partitions}
