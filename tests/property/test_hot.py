@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.protocol.test_hot import encode_fetch_response, topic_in
+from tests.unit.protocol.test_hot import topic_in
 from tidelog.protocol import hot, schema
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
@@ -21,6 +21,7 @@ from tidelog.protocol.hot.offset_commits import (
 )
 from tidelog.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.schema import APIS, ApiKey
+from tidelog.protocol.steps import finish
 
 PRODUCE_VERSIONS, FETCH_VERSIONS = (
     range(APIS[key].min_version, APIS[key].max_version + 1) for key in (ApiKey.PRODUCE, ApiKey.FETCH)
@@ -254,7 +255,7 @@ def test_produce_responses_equal_the_schema(
     values = produce_response_values(topics, throttle_time_ms, named)
     encoded = outcome(lambda: hot.encode_produce_response(version, topics, throttle_time_ms))
     if named and encoded is not None:
-        encoded = b"".join(hot.with_node_endpoints([encoded], named))
+        encoded = b"".join(hot.with_node_endpoints(version, encoded, named))
     assert encoded == outcome(lambda: schema.encode_response(ApiKey.PRODUCE, version, values))
     if encoded is not None:
         decoded = hot.decode_produce_response(version, encoded)
@@ -299,13 +300,8 @@ def test_fetch_responses_equal_the_schema(version: int, response: hot.FetchRespo
         response = response._replace(topics=topics)
     named = response.node_endpoints if version >= 16 else []
     response = response._replace(topics=in_version(version, response.topics), node_endpoints=named)
-    throttle_time_ms, error_code, session_id, topics, _ = response
     values = fetch_response_values(response)
-    encoded = outcome(
-        lambda: encode_fetch_response(version, error_code, session_id, topics, throttle_time_ms)
-    )
-    if named and encoded is not None:
-        encoded = b"".join(hot.with_node_endpoints([encoded], named))
+    encoded = outcome(lambda: finish(hot.encode_fetch_response_steps(version, response)))
     assert encoded == outcome(lambda: schema.encode_response(ApiKey.FETCH, version, values))
     if encoded is not None:
         decoded = hot.decode_fetch_response(version, encoded)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidelog.protocol.emitter import emit_decoder, emit_encoder, has_records, may_be_long
 from tidelog.protocol.messages.declaration import Message
-from tidelog.protocol.steps import ELEMENTS_PER_STEP, Steps
+from tidelog.protocol.steps import ELEMENTS_PER_STEP
 from tidelog.protocol.types import Buffer
 
 
@@ -25,7 +25,8 @@ class Codec:
         self._version = version
         self._max_elements = max_elements
         self._may_be_long = may_be_long(message, version)
-        self._take = memoryview if has_records(message, version) else bytes
+        self._has_records = has_records(message, version)
+        self._take = memoryview if self._has_records else bytes
 
     def decode(self, body: Buffer, *, whole: bool = True) -> Any:
         """The body as `protocol.values`. Raises ProtocolError with the path of the wrong field.
@@ -46,13 +47,21 @@ class Codec:
 
     def encode(self, values: Mapping[str, object]) -> bytes:
         """The body's bytes. Raises ProtocolError for a wrong value, TypeError for an unknown name."""
-        data: bytes = self._encode(values)
+        data: bytes = b"".join(self.encode_buffers(values)) if self._has_records else self._encode(values)
         return data
 
-    def encode_steps(self, values: Mapping[str, object]) -> bytes | Steps[bytes]:
-        """`encode` in steps, or its result if there can be only one step."""
-        outcome: bytes | Steps[bytes] = (self._encode_steps if self._may_be_long else self._encode)(values)
-        return outcome
+    def encode_buffers(self, values: Mapping[str, object]) -> list[Buffer]:
+        """The body of a message with records, as buffers to write in order.
+
+        In `values`, records are one buffer or several; they are not copied. Raises as `encode` does.
+        """
+        buffers: list[Buffer] = self._encode(values)
+        return buffers
+
+    def encode_steps(self, values: Mapping[str, object]) -> Any:
+        """`encode` in steps, or its result if there can be only one step. Of a message with records it is
+        that of `encode_buffers`."""
+        return (self._encode_steps if self._may_be_long else self._encode)(values)
 
     @cached_property
     def _decode(self) -> Any:

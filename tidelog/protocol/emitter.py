@@ -70,8 +70,8 @@ def emit_decoder(message: Message, version: int, *, in_steps: bool) -> Callable[
 
 
 def emit_encoder(message: Message, version: int, *, in_steps: bool) -> Callable[[Any], Any]:
-    """A function of the values. It returns the bytes, in steps if asked for. Raises ProtocolError for a wrong
-    value, TypeError for an unknown name."""
+    """A function of the values. It returns the bytes, or the buffers if the message has records; in steps if
+    asked for. Raises ProtocolError for a wrong value, TypeError for an unknown name."""
     return _Encoder(message, version, in_steps).function()
 
 
@@ -383,14 +383,17 @@ class _Decoder(_Source):
 
 class _Encoder(_Source):
     head = "def run(top):"
-    start = ("out = bytearray()", "data, at = b'', 0")
+    start = ("out, buffers = bytearray(), []", "data, at = b'', 0")
 
     def __init__(self, message: Message, version: int, in_steps: bool) -> None:
         super().__init__(message, version, in_steps)
         self._out = "out"
 
     def _end(self) -> None:
-        self._write("return bytes(out)")
+        if has_records(self._message, self._version):
+            self._write("buffers.append(out)", "return buffers")
+        else:
+            self._write("return bytes(out)")
 
     def _struct(self, label: str, fields: tuple[Field, ...], name: str, path: _Path) -> None:
         members = self._members(fields)
@@ -462,12 +465,16 @@ class _Encoder(_Source):
         match field.element_type:
             case "string":
                 self._text(name, nullable)
-            case "bytes" | "records":
+            case "bytes":
                 self._write(
                     f"{self._out} += bytes_length({name}, {self._length('int32_length')}, {nullable})"
                 )
                 with self._block(f"if {name} is not None:"):
                     self._write(f"{self._out} += {name}")
+            case "records":
+                self._write(f"out += records_length({name}, {self._length('int32_length')}, {nullable})")
+                with self._block(f"if {name}:"):
+                    self._write(f"buffers += out, *buffers_of({name})", "out = bytearray()")
             case "uuid":
                 self._write(f"{self._out} += uuid_bytes({name})")
             case "struct":

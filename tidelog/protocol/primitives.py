@@ -11,7 +11,7 @@ Source: the protocol guide's "Protocol Primitive Types"; KIP-482 for the compact
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -292,6 +292,17 @@ def bytes_length(value: object, length: Callable[[int], bytes], nullable: bool) 
     if size > MAX_BYTES:
         raise WireError(f"expected at most {MAX_BYTES} bytes, got {size}")
     return length(size)
+
+
+def records_length(value: object, length: Callable[[int], bytes], nullable: bool) -> bytes:
+    """`bytes_length` of records, which may be several buffers."""
+    if isinstance(value, list | tuple):
+        return length(sum(map(len, value)))
+    return bytes_length(value, length, nullable)
+
+
+def buffers_of(records: Buffer | Sequence[Buffer]) -> Sequence[Buffer]:
+    return (records,) if isinstance(records, bytes | bytearray | memoryview) else records
 
 
 def _null_bytes(noun: str, length: Callable[[int], bytes], nullable: bool) -> bytes:

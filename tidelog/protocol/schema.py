@@ -17,7 +17,6 @@ from tidelog.protocol import messages
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.declaration import Message, Struct, message_of
-from tidelog.protocol.steps import Steps
 from tidelog.protocol.types import Buffer
 
 MAX_REQUEST_ELEMENTS: Final = 100_000
@@ -251,8 +250,14 @@ def encode_response(api_key: int, version: int, values: Mapping[str, object]) ->
     return _response_codec(api_key, version).encode(values)
 
 
-def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> bytes | Steps[bytes]:
-    """`encode_response` in steps, or its result if there can be only one step."""
+def encode_request_buffers(api_key: int, version: int, values: Mapping[str, object]) -> list[Buffer]:
+    """`encode_request` of a request with records, as buffers to write in order: records are not copied."""
+    return _request_codec(api_key, version).encode_buffers(values)
+
+
+def encode_response_steps(api_key: int, version: int, values: Mapping[str, object]) -> Any:
+    """`encode_response` in steps, or its result if there can be only one step. A response with records is a
+    list of buffers to write in order, with the caller's records."""
     return _response_codec(api_key, version).encode_steps(values)
 
 

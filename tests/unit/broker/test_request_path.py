@@ -92,7 +92,7 @@ class Client:
     [
         pytest.param([fetch], produce, 34, 40, id="Produce"),
         pytest.param([produce, produce], produce, 29, 37, id="Produce in a stream"),
-        pytest.param([produce], fetch, 35, 33, id="Fetch"),
+        pytest.param([produce], fetch, 35, 37, id="Fetch"),
     ],
 )
 async def test_a_request_passes_few_files_and_seldom_returns_to_one(

@@ -29,8 +29,8 @@ def join(buffers: list[Buffer]) -> bytes:
     return b"".join(buffers)
 
 
-def encode_fetch_response(*values: Any) -> list[Buffer]:
-    return finish(hot.encode_fetch_response_steps(*values))
+def encode_fetch_response(version: int, *topics: tuple[Any, list[hot.FetchPartitionResult]]) -> list[Buffer]:
+    return finish(hot.encode_fetch_response_steps(version, hot.FetchResponse(0, 0, 0, topics)))
 
 
 def produce_request(*partitions: tuple[int, Buffer | None], version: int = 9) -> hot.ProduceRequest:
@@ -57,8 +57,7 @@ def test_records_of_a_produce_request_are_never_copied(version: int, partitions:
 def test_records_of_a_fetch_response_are_never_copied(version: int) -> None:
     parts = [memoryview(RECORDS)[:50], memoryview(RECORDS)[50:]]
     results = [hot.FetchPartitionResult(index, 0, 5, 5, 0, None, -1, parts) for index in range(2)]
-    topics = [(topic_in(version), results)]
-    buffers = encode_fetch_response(version, 0, 0, topics)
+    buffers = encode_fetch_response(version, (topic_in(version), results))
     assert [buffer for buffer in buffers if isinstance(buffer, memoryview)] == parts * 2
     body = join(buffers)
     response = hot.decode_fetch_response(version, body)
@@ -76,8 +75,8 @@ def test_records_of_a_fetch_response_in_one_buffer_in_several_or_none(version: i
         (b"", b""),
         (None, None),
     ]:
-        topics = [(topic_in(version), [hot.FetchPartitionResult(0, 0, records=records)])]
-        body = join(encode_fetch_response(version, 0, 0, topics))
+        result = hot.FetchPartitionResult(0, 0, records=records)
+        body = join(encode_fetch_response(version, (topic_in(version), [result])))
         assert hot.decode_fetch_response(version, body).topics[0][1][0].records == expected
 
 
@@ -113,7 +112,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
         lambda: hot.decode_produce_response(99, b""),
         lambda: hot.decode_fetch_request(99, b""),
         lambda: hot.encode_fetch_request(99, FETCH),
-        lambda: encode_fetch_response(99, 0, 0, []),
+        lambda: encode_fetch_response(99),
         lambda: hot.decode_fetch_response(99, b""),
     ],
 )

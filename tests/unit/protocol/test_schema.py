@@ -10,7 +10,6 @@ from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.hot.wire import FETCH_FORMS, PRODUCE_FORMS
 from tidelog.protocol.messages.declaration import Field, Message, version_in
 from tidelog.protocol.schema import (
     APIS,
@@ -260,7 +259,7 @@ new = schema.APIS[ApiKey.FETCH].max_version
 request = hot.FetchRequest(-1, 1, 1, 1, 0, 0, -1, [(topic, [hot.FetchPartition(0, -1, 5, -1, -1, 1)])])
 assert hot.decode_fetch_request(new, hot.encode_fetch_request(new, request)).topics == request.topics
 results = [(topic, [hot.FetchPartitionResult(0, 0, 5)])]
-body = b"".join(finish(hot.encode_fetch_response_steps(new, 0, 0, results)))
+body = b"".join(finish(hot.encode_fetch_response_steps(new, hot.FetchResponse(0, 0, 0, results))))
 assert hot.decode_fetch_response(new, body).topics[0][1][0].high_watermark == 5
 """
 
@@ -270,14 +269,9 @@ def test_a_new_version_is_a_change_in_one_place() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("key", "forms"), [(ApiKey.PRODUCE, PRODUCE_FORMS), (ApiKey.FETCH, FETCH_FORMS)], ids=["Produce", "Fetch"]
-)
-def test_each_version_with_codecs_is_served_and_each_that_is_asked_for_has_codecs(
-    key: ApiKey, forms: dict[int, object]
-) -> None:
+@pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.FETCH])
+def test_each_version_with_codecs_is_served_and_each_that_is_asked_for_has_codecs(key: ApiKey) -> None:
     api = APIS[key]
     versions = range(api.min_version, api.max_version + 1)
-    assert list(forms) == list(versions)
     assert [version for version in range(50) if SERVED_APIS[key].has(version)] == list(versions)
     assert set(range(ASKED_APIS[key].first, ASKED_APIS[key].last + 1)) <= set(versions)

@@ -167,5 +167,6 @@ def test_produce_and_fetch_are_read_and_written_in_steps() -> None:
     assert (encoded, yields >= STEPS) == (hot.encode_produce_response(9, results), True)
 
     found = [("t", [hot.FetchPartitionResult(index, 0) for index in range(COUNT)])]
-    buffers, yields = taken(hot.encode_fetch_response_steps(12, 0, 0, found))
-    assert (buffers, yields >= STEPS) == (finish(hot.encode_fetch_response_steps(12, 0, 0, found)), True)
+    response = hot.FetchResponse(0, 0, 0, found)
+    buffers, yields = taken(hot.encode_fetch_response_steps(12, response))
+    assert (buffers, yields >= STEPS) == (finish(hot.encode_fetch_response_steps(12, response)), True)

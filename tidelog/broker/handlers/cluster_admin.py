@@ -72,9 +72,7 @@ class ClusterAdminHandler:
                 yield
         return {"results": results}
 
-    def _in_folder(
-        self, topic: str, wanted: tuple[int, str]
-    ) -> DictOf[types.PartitionError]:
+    def _in_folder(self, topic: str, wanted: tuple[int, str]) -> DictOf[types.PartitionError]:
         index, path = wanted
         replica = self._services.replicas.get((topic, index))
         code = ErrorCode.NONE
@@ -357,7 +355,7 @@ class ClusterAdminHandler:
 
     def _partitions(
         self,
-        topics: Iterable[types.PartitionsByName | types.PartitionsByName] | None,
+        topics: Iterable[types.PartitionsByName] | None,
         pace: Pace,
     ) -> Steps[_Named]:
         """The partitions that a request names, each once, in their order; None names all."""

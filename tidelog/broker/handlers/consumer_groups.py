@@ -227,9 +227,7 @@ def _described(
     }
 
 
-def _named(
-    assignment: Assignment, names: Mapping[UUID, str]
-) -> Iterable[DictOf[types.NamedTopicPartitions]]:
+def _named(assignment: Assignment, names: Mapping[UUID, str]) -> Iterable[DictOf[types.NamedTopicPartitions]]:
     """Topics that were deleted have no name, and are left out."""
     for topic_id, partitions in assignment.items():
         if topic_id in names:

@@ -26,7 +26,7 @@ from tidelog.protocol.hot import (
     with_node_endpoints,
 )
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
+from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, in_steps
 from tidelog.protocol.types import Buffer
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 REFUSALS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _FIRST_VERSIONS: Final = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 12}
 _FIRST_FETCH_WITH_ENDPOINTS: Final = 16
-_END_OF_PRODUCE: Final = 5
-"""Bytes of throttle_time_ms and no tagged fields."""
 
 
 class LeaderHints:
@@ -53,21 +51,15 @@ class LeaderHints:
     def encode(self, context: RequestContext, api_key: int, version: int, answer: Any) -> Steps[list[Buffer]]:
         """The encoded answer with the leaders of the partitions whose refusals it has."""
         endpoints: dict[int, NodeEndpoint] = {}
-        body: list[Buffer]
         if api_key == ApiKey.PRODUCE:
             topics = yield from self._named(context, answer, endpoints)
-            steps = encode_produce_response_steps(version, topics)
-            encoded = steps if isinstance(steps, bytes) else (yield from steps)
-            body = [encoded[:-_END_OF_PRODUCE], encoded[-_END_OF_PRODUCE:]]
-        else:
-            fetched: FetchResponse = answer
-            topics = yield from self._named(context, fetched.topics, endpoints)
-            body = yield from encode_fetch_response_steps(
-                version, fetched.error_code, fetched.session_id, topics, fetched.throttle_time_ms
-            )
-            if version < _FIRST_FETCH_WITH_ENDPOINTS:
-                return body
-        return with_node_endpoints(body, list(endpoints.values())) if endpoints else body
+            encoded = yield from in_steps(encode_produce_response_steps(version, topics))
+            return with_node_endpoints(version, encoded, list(endpoints.values()))
+        fetched: FetchResponse = answer
+        topics = yield from self._named(context, fetched.topics, endpoints)
+        named = list(endpoints.values()) if version >= _FIRST_FETCH_WITH_ENDPOINTS else ()
+        fetched = fetched._replace(topics=topics, node_endpoints=named)
+        return (yield from encode_fetch_response_steps(version, fetched))
 
     def _named(
         self, context: RequestContext, topics: Any, endpoints: dict[int, NodeEndpoint]

@@ -22,7 +22,6 @@ from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import (
-    FetchResponse,
     decode_fetch_request_steps,
     decode_produce_request_steps,
     encode_fetch_response_steps,
@@ -37,7 +36,6 @@ from tidelog.protocol.schema import (
     encode_response_steps,
 )
 from tidelog.protocol.steps import Pace, Steps, each, in_steps
-from tidelog.protocol.types import Buffer
 
 MOST_EARLY_REQUESTS: Final = 16
 """Requests of a client before it is authenticated: ApiVersions in some versions, a handshake, the tokens."""
@@ -142,19 +140,13 @@ def _unsupported_version(partition: Any) -> dict[str, Any]:
     return {"index": partition.index, "error_code": ErrorCode.UNSUPPORTED_VERSION, "base_offset": -1}
 
 
-def _encode_fetch(version: int, response: FetchResponse) -> Steps[list[Buffer]]:
-    return encode_fetch_response_steps(
-        version, response.error_code, response.session_id, response.topics, response.throttle_time_ms
-    )
-
-
 _DECODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: decode_produce_request_steps,
     ApiKey.FETCH: decode_fetch_request_steps,
 }
 _ENCODERS: Mapping[ApiKey, Callable[..., Any]] = {
     ApiKey.PRODUCE: encode_produce_response_steps,
-    ApiKey.FETCH: _encode_fetch,
+    ApiKey.FETCH: encode_fetch_response_steps,
 }
 
 

@@ -1,11 +1,11 @@
 """Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
 
 - `fetch_request`: FetchRequest as tuples
-- `fetch_response`: FetchResponse as tuples, and its hand-written encoder: records leave the broker through it
+- `fetch_response`: FetchResponse as tuples
 - `offset_commits`: keys and values of offset commits, as they are written
 - `produce`: Produce as tuples, and the hand-written codec of a single batch
 - `produce_shape`: reads a repeated Produce request by comparing it with the one before
-- `wire`: lengths, strings and tagged fields for the hand-written encoders
+- `wire`: what both have in common: topics, leaders, endpoints
 
 What is written by hand here saves more than a twentieth of a whole request; all else is `protocol.schema`.
 Invariants: equal to it byte for byte and value for value (tests/property/test_hot.py checks it); record bytes
@@ -36,6 +36,7 @@ from tidelog.protocol.hot.produce import (
     encode_produce_request,
     encode_produce_response,
     encode_produce_response_steps,
+    with_node_endpoints,
 )
 from tidelog.protocol.hot.produce_shape import ProduceShape
-from tidelog.protocol.hot.wire import FIRST_BY_ID, NO_LEADER, NodeEndpoint, TopicKey, with_node_endpoints
+from tidelog.protocol.hot.wire import FIRST_BY_ID, NO_LEADER, NodeEndpoint, TopicKey

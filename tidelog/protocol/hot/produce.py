@@ -18,26 +18,23 @@ from uuid import UUID
 
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.hot.wire import (
-    BY_ID,
-    CACHED_NAMES,
-    CLASSIC,
     FIRST_BY_ID,
-    LONGEST_CACHED_NAME,
-    MALFORMED,
     NO_LEADER,
-    PRODUCE_FORMS,
-    Form,
     NodeEndpoint,
     TopicKey,
     leader_of,
+    leader_values,
     node_endpoints_of,
     topic_field,
 )
+from tidelog.protocol.primitives import compact_length, int16_length, int32_length
 from tidelog.protocol.schema import (
     APIS,
     ApiKey,
     decode_request_steps,
     decode_response,
+    encode_request_buffers,
+    encode_response,
     encode_response_steps,
 )
 from tidelog.protocol.steps import Pace, Steps, each, finish, in_steps
@@ -45,7 +42,14 @@ from tidelog.protocol.types import NO_OFFSET, NO_TIMESTAMP, Buffer
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
+_FIRST = APIS[ApiKey.PRODUCE].min_version
 _FIRST_FLEXIBLE = APIS[ApiKey.PRODUCE].first_flexible_version
+
+_MALFORMED = (ProtocolError, struct.error, IndexError, UnicodeError)
+"""The exceptions of the fast path for malformed bytes, or for values that cannot be encoded."""
+# Topics repeat in each request. Kafka allows no longer names, so longer ones are not cached.
+_CACHED_NAMES = 4096
+_LONGEST_CACHED_NAME = 249
 
 _INT32 = struct.Struct(">i")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -111,8 +115,7 @@ def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
 
 def decode_produce_request_steps(version: int, body: memoryview) -> ProduceRequest | Steps[ProduceRequest]:
     """The result of `decode_produce_request` or steps to it. `body` must not change until the last step."""
-    form = PRODUCE_FORMS[version]
-    return _decode_one(form, body) or _decode_request(version, body)
+    return _decode_one(version, body) or _decode_request(version, body)
 
 
 def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer]:
@@ -120,11 +123,7 @@ def encode_produce_request(version: int, request: ProduceRequest) -> list[Buffer
 
     Raises ProtocolError for values that cannot be encoded and for a version without a codec.
     """
-    form = PRODUCE_FORMS[version]
-    try:
-        return _encode_one_request(version, form, request) or _encode_request(form, request)
-    except MALFORMED as error:
-        raise ProtocolError(f"ProduceRequest version {version}: {error}") from None
+    return _encode_one_request(version, request) or _encode_request(version, request)
 
 
 def encode_produce_response(
@@ -171,13 +170,13 @@ def _result(partition: Any) -> ProducePartitionResult:
     )
 
 
-def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
+def _decode_one(version: int, body: memoryview) -> ProduceRequest | None:
     """A request without a transaction, with one topic by name and one partition with records; None if it may
     be another one."""
-    if form is BY_ID:
+    if not _FIRST <= version < FIRST_BY_ID:
         return None
     try:
-        if form is CLASSIC:
+        if version < _FIRST_FLEXIBLE:
             transactional, acks, timeout_ms, topics, name_size = _ONE_TOPIC.unpack_from(body)
             start = 14 + name_size
             if transactional != -1 or topics != 1 or name_size < 0:
@@ -210,7 +209,7 @@ def _decode_one(form: Form, body: memoryview) -> ProduceRequest | None:
             if partitions != 2 or size == 0 or body[end:] != _THREE_EMPTY_TAGS:
                 return None
             records = body[start:end]
-    except MALFORMED:
+    except _MALFORMED:
         return None
     return tuple.__new__(ProduceRequest, (None, acks, timeout_ms, [(name, [(index, records)])]))
 
@@ -227,57 +226,63 @@ def _decode_request(version: int, body: memoryview) -> Steps[ProduceRequest]:
     return ProduceRequest(values.transactional_id, values.acks, values.timeout_ms, topics)
 
 
-@lru_cache(CACHED_NAMES)
+@lru_cache(_CACHED_NAMES)
 def _one_request_prefix(version: int, acks: int, timeout_ms: int, name: str, index: int) -> bytes:
     """The fields before the length of the records in a request without a transaction."""
-    form = PRODUCE_FORMS[version]
-    start = form.write_string(None) + _ACKS_TIMEOUT.pack(acks, timeout_ms) + form.write_count(1)
-    return start + form.write_name(name) + form.write_count(1) + _INT32.pack(index)
+    no_transaction = b"\xff\xff" if version < _FIRST_FLEXIBLE else b"\0"
+    head = no_transaction + _ACKS_TIMEOUT.pack(acks, timeout_ms)
+    return head + one_topic_prefix(version, name) + _INT32.pack(index)
 
 
-def _encode_one_request(version: int, form: Form, request: ProduceRequest) -> list[Buffer] | None:
+def _encode_one_request(version: int, request: ProduceRequest) -> list[Buffer] | None:
     """A request as `_decode_one` reads it; None for any other."""
     transactional_id, acks, timeout_ms, topics = request
-    if transactional_id is not None or len(topics) != 1:
+    if version >= FIRST_BY_ID or transactional_id is not None or len(topics) != 1:
         return None
     topic, partitions = topics[0]
-    if len(partitions) != 1 or not isinstance(topic, str) or len(topic) > LONGEST_CACHED_NAME:
+    if len(partitions) != 1 or len(topic) > _LONGEST_CACHED_NAME:
         return None
     index, records = partitions[0]
     if not records:
         return None
-    head = _one_request_prefix(version, acks, timeout_ms, topic, index) + form.write_count(len(records))
-    return [head, records] if form is CLASSIC else [head, records, _THREE_EMPTY_TAGS]
+    try:
+        head = _one_request_prefix(version, acks, timeout_ms, topic, index)
+        if version < _FIRST_FLEXIBLE:
+            return [head + int32_length(len(records)), records]
+        return [head + compact_length(len(records)), records, _THREE_EMPTY_TAGS]
+    except _MALFORMED:
+        return None
 
 
-def _encode_request(form: Form, request: ProduceRequest) -> list[Buffer]:
-    buffers: list[Buffer] = []
-    parts = [
-        form.write_string(request.transactional_id),
-        _ACKS_TIMEOUT.pack(request.acks, request.timeout_ms),
-        form.write_count(len(request.topics)),
+def _encode_request(version: int, request: ProduceRequest) -> list[Buffer]:
+    key = topic_field(version, "name")
+    topics = [
+        {
+            key: topic,
+            "partition_data": [{"index": index, "records": records} for index, records in partitions],
+        }
+        for topic, partitions in request.topics
     ]
-    for topic, partitions in request.topics:
-        parts += (form.write_topic(topic), form.write_count(len(partitions)))
-        for index, records in partitions:
-            # In both forms an array's count is written like a length of bytes, also -1 for null.
-            parts += (_INT32.pack(index), form.write_count(-1 if records is None else len(records)))
-            if records:
-                buffers += (b"".join(parts), records)
-                parts = []
-            parts.append(form.no_tags)
-        parts.append(form.no_tags)
-    parts.append(form.no_tags)
-    tail = b"".join(parts)
-    if tail:
-        buffers.append(tail)
-    return buffers
+    values = {
+        "transactional_id": request.transactional_id,
+        "acks": request.acks,
+        "timeout_ms": request.timeout_ms,
+        "topic_data": topics,
+    }
+    return encode_request_buffers(ApiKey.PRODUCE, version, values)
 
 
-@lru_cache(CACHED_NAMES)
-def _one_topic_prefix(version: int, topic: str) -> bytes:
-    form = PRODUCE_FORMS[version]
-    return form.write_count(1) + form.write_name(topic) + form.write_count(1)
+def one_topic_prefix(version: int, topic: Any) -> bytes:
+    """One topic with one partition, up to the fields of the partition."""
+    return _named_topic_prefix(version, topic) if version < FIRST_BY_ID else b"\2" + topic.bytes + b"\2"
+
+
+@lru_cache(_CACHED_NAMES)
+def _named_topic_prefix(version: int, topic: str) -> bytes:
+    name = topic.encode()
+    if version < _FIRST_FLEXIBLE:
+        return int32_length(1) + int16_length(len(name)) + name + int32_length(1)
+    return b"\2" + compact_length(len(name)) + name + b"\2"
 
 
 def _encode_one(
@@ -291,10 +296,10 @@ def _encode_one(
     *numbers, message, record_errors, leader = result
     if message is not None or record_errors or leader != NO_LEADER:
         return None
-    if isinstance(topic, str) and len(topic) > LONGEST_CACHED_NAME:
+    if isinstance(topic, str) and len(topic) > _LONGEST_CACHED_NAME:
         return None
     try:
-        prefix = _one_topic_prefix(version, topic) if version < FIRST_BY_ID else b"\2" + topic.bytes + b"\2"
+        prefix = one_topic_prefix(version, topic)
         if version >= _FIRST_FLEXIBLE:
             return prefix + _ONE_RESULT_FLEXIBLE.pack(*numbers, 1, 0, 0, 0, throttle_time_ms, 0)
         if version >= _FIRST_WITH_RECORD_ERRORS:
@@ -302,7 +307,7 @@ def _encode_one(
         if version >= _FIRST_WITH_LOG_START_OFFSET:
             return prefix + _ONE_RESULT_WITH_LOG_START_OFFSET.pack(*numbers, throttle_time_ms)
         return prefix + _ONE_RESULT.pack(*numbers[:4], throttle_time_ms)
-    except MALFORMED:
+    except _MALFORMED:
         return None
 
 
@@ -319,7 +324,8 @@ def _encode_response(
         if pace.spent():
             yield
     answer = {"responses": responses, "throttle_time_ms": throttle_time_ms}
-    return (yield from in_steps(encode_response_steps(ApiKey.PRODUCE, version, answer)))
+    encoded: bytes = yield from encode_response_steps(ApiKey.PRODUCE, version, answer)
+    return encoded
 
 
 def _result_values(result: ProducePartitionResult) -> dict[str, Any]:
@@ -333,8 +339,17 @@ def _result_values(result: ProducePartitionResult) -> dict[str, Any]:
         "error_message": message,
     }
     if leader != NO_LEADER:
-        values["current_leader"] = dict(zip(("leader_id", "leader_epoch"), leader, strict=True))
+        values["current_leader"] = leader_values(leader)
     if record_errors:
         names = "batch_index", "batch_index_error_message"
         values["record_errors"] = [dict(zip(names, error, strict=True)) for error in record_errors]
     return values
+
+
+def with_node_endpoints(version: int, body: bytes, endpoints: Sequence[NodeEndpoint]) -> list[Buffer]:
+    """An encoded response, which ends with the throttle time and no tagged fields, with the endpoints of
+    leaders in place of none. The last buffer begins with the throttle time."""
+    values = {"responses": [], "node_endpoints": [endpoint._asdict() for endpoint in endpoints]}
+    only_endpoints = encode_response(ApiKey.PRODUCE, version, values)
+    at = len(body) - _INT32.size - 1
+    return [body[:at], body[at:-1] + only_endpoints[1 + _INT32.size :]]

@@ -12,13 +12,19 @@ from struct import Struct
 from typing import Final, Self
 
 from tidelog.protocol.framing import encode_response_frame
-from tidelog.protocol.hot.produce import ProducePartitionResult, ProduceRequest, encode_produce_response
-from tidelog.protocol.hot.wire import CLASSIC, FLEXIBLE, PRODUCE_FORMS
-from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.hot.produce import (
+    ProducePartitionResult,
+    ProduceRequest,
+    encode_produce_response,
+    one_topic_prefix,
+)
+from tidelog.protocol.primitives import compact_length, int32_length
+from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.types import NO_OFFSET
 
 _FIRST_VERSION: Final = 7
 """Older answers lack the log start offset, and older requests may not hold zstd."""
+_FIRST_FLEXIBLE: Final = APIS[ApiKey.PRODUCE].first_flexible_version
 _FIXED_BYTES: Final = 8
 """API key, version, correlation id."""
 _EMPTY_TAGS: Final = memoryview(b"\0\0\0")
@@ -39,7 +45,7 @@ class ProduceShape:
         ((self.topic, _),) = request.topics
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
-        self._is_flexible = PRODUCE_FORMS[version] is not CLASSIC
+        self._is_flexible = version >= _FIRST_FLEXIBLE
         # The index of the partition and, in the classic form, the length of the records.
         middle = records_at - 4 - _FIXED_BYTES
         self._fields = Struct(f">4si{middle}si{'B' if self._is_flexible else 'i'}").unpack_from
@@ -50,9 +56,7 @@ class ProduceShape:
         body = encode_produce_response(version, [(self.topic, [result])])
         (answer,) = encode_response_frame(ApiKey.PRODUCE, version, 0, body)
         answer = bytes(answer)
-        form = PRODUCE_FORMS[version]
-        names = form.write_count(1) + form.write_topic(self.topic) + form.write_count(1)
-        head = self._is_flexible + len(names)
+        head = self._is_flexible + len(one_topic_prefix(version, self.topic))
         self._answer_size = answer[:4]
         self._answer_head = answer[8 : 8 + head]
         self._answer_tail = answer[8 + head + _RESULT_BYTES :]
@@ -72,9 +76,9 @@ class ProduceShape:
         if not records or len(records) > _MOST_RECORDS_BYTES:
             return None
         after = 0
-        length = CLASSIC.write_count(len(records))
-        if PRODUCE_FORMS[version] is not CLASSIC:
-            after, length = len(_EMPTY_TAGS), FLEXIBLE.write_count(len(records))
+        length = int32_length(len(records))
+        if version >= _FIRST_FLEXIBLE:
+            after, length = len(_EMPTY_TAGS), compact_length(len(records))
         records_at = len(frame) - after - len(records) - len(length)
         if records_at < _FIXED_BYTES + 4:
             return None

@@ -83,9 +83,7 @@ def _read(declaration: Any, data: bytes) -> tuple[int, Any]:
 
 
 def _by_id(
-    named: Iterable[
-        types.PartitionsByName | types.PartitionsByName
-    ],
+    named: Iterable[types.PartitionsByName],
     topics: TopicsView,
 ) -> Assignment:
     found: dict[UUID, frozenset[int]] = {}
