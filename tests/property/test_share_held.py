@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tidelog.client.share.held import AcknowledgeType, HeldPartition
 from tidelog.client.share.session import Batch, SharePartition
 from tidelog.protocol.errors import ErrorCode
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 LOCK = 10.0
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType

@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.unit.broker.coordinator.transactions.site import TIMEOUT_MS, Site
 from tidelog.broker.coordinator.transactions.messages import Initialization, Initialized
-from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import TopicPartition
 
 CRASHES = st.sampled_from([None, None, None, "before", "after"])
 PARTITIONS = st.lists(st.integers(0, 3), min_size=1, max_size=3)

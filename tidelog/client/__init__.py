@@ -63,6 +63,7 @@ from tidelog.client.types import (
     RecordMetadata,
     TimestampType,
 )
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -77,7 +78,6 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.admin.admin import Admin

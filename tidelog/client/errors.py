@@ -7,6 +7,7 @@ stored; every other `DeliveryError` means that they are not. Wrong arguments rai
 from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import (
     AuthorizationError,
     BrokerError,
@@ -14,7 +15,6 @@ from tidelog.wire.errors import (
     TopicAuthorizationFailedError,
     broker_error,
 )
-from tidelog.wire.metadata import TopicPartition
 
 
 class TopicAlreadyExistsError(BrokerError, codes=(ErrorCode.TOPIC_ALREADY_EXISTS,)):

@@ -13,10 +13,10 @@ from tidelog.client.errors import read_error
 from tidelog.client.types import OffsetAndTimestamp, topic_partition, topic_partitions
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import BrokerError, ClientError, RequestTimeoutError, broker_error
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -9,8 +9,7 @@ from enum import IntEnum
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     # PEP 696, which Python has from 3.13 on.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire import errors
 from tidelog.wire.asked_apis import AskedApis
 from tidelog.wire.backoff import Backoff
@@ -24,15 +25,7 @@ from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.connection import Connection
 from tidelog.wire.events import logger
 from tidelog.wire.links import Address, Links, result_of
-from tidelog.wire.metadata import (
-    EMPTY,
-    ClusterImage,
-    Node,
-    TopicInfo,
-    TopicPartition,
-    apply_metadata,
-    with_leaders,
-)
+from tidelog.wire.metadata import EMPTY, ClusterImage, Node, TopicInfo, apply_metadata, with_leaders
 from tidelog.wire.metrics import RequestMetrics
 
 if TYPE_CHECKING:

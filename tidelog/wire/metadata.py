@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode, error_code
+from tidelog.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 
 NO_TOPIC_ID: Final = UUID(int=0)
 """Of a topic whose broker has no ids."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    partition: int
 
 
 class Node(NamedTuple):

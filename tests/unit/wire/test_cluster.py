@@ -15,8 +15,8 @@ from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ConnectionLostError, TlsError
-from tidelog.wire.metadata import TopicPartition
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -2,7 +2,8 @@
 
 from types import SimpleNamespace as Bag
 
-from tidelog.wire.metadata import EMPTY, TopicPartition, apply_metadata
+from tidelog.protocol.types import TopicPartition
+from tidelog.wire.metadata import EMPTY, apply_metadata
 
 
 def partition(index: int, leader: int, epoch: int) -> Bag:

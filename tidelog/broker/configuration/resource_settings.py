@@ -19,10 +19,12 @@ from tidelog.broker.configuration.broker_settings import (
     DescribedSetting,
     Synonym,
 )
+from tidelog.broker.configuration.coordinator_settings import CoordinatorSettings
 from tidelog.broker.configuration.settings import did_you_mean
+from tidelog.broker.configuration.share_settings import ShareSettings
 from tidelog.broker.configuration.topic_settings import config_type, parse_value
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.settings import ConfigError, Setting, as_text, setting, settings_of
+from tidelog.protocol.settings import ConfigError, Setting, as_text, int32_setting, setting, settings_of
 
 MATCHED: Final = (
     "client_instance_id",
@@ -106,60 +108,25 @@ class ClientMetricsConfig:
     )
 
 
+def _of_broker(name: str) -> Any:
+    """The setting of a group in place of the broker's setting `name`, which `_check_group` bounds."""
+    tables = settings_of(CoordinatorSettings) + settings_of(ShareSettings)
+    description = next(each.description for each in tables if each.name == name)
+    return int32_setting(None, description, broker_name=name)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
     """The settings of one group. None: the broker's setting (`broker_name`) holds."""
 
-    consumer_session_timeout_ms: int | None = setting(
-        None,
-        "Session timeout of the members of the consumer protocol.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.consumer.session.timeout.ms",
-    )
-    consumer_heartbeat_interval_ms: int | None = setting(
-        None,
-        "How often members of the consumer protocol send heartbeats.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.consumer.heartbeat.interval.ms",
-    )
+    consumer_session_timeout_ms: int | None = _of_broker("group.consumer.session.timeout.ms")
+    consumer_heartbeat_interval_ms: int | None = _of_broker("group.consumer.heartbeat.interval.ms")
 
-    share_session_timeout_ms: int | None = setting(
-        None,
-        "Session timeout of the members of a share group.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.share.session.timeout.ms",
-    )
-    share_heartbeat_interval_ms: int | None = setting(
-        None,
-        "How often members of a share group send heartbeats.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.share.heartbeat.interval.ms",
-    )
-    share_record_lock_duration_ms: int | None = setting(
-        None,
-        "How long a member of a share group has a record before others may get it.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.share.record.lock.duration.ms",
-    )
-    share_delivery_count_limit: int | None = setting(
-        None,
-        "How often a share group delivers a record that is not accepted. After that it is archived.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.share.delivery.count.limit",
-    )
-    share_partition_max_record_locks: int | None = setting(
-        None,
-        "Records of one partition that a share group has in flight at most; one more batch may exceed it.",
-        low=1,
-        high=2**31 - 1,
-        broker_name="group.share.partition.max.record.locks",
-    )
+    share_session_timeout_ms: int | None = _of_broker("group.share.session.timeout.ms")
+    share_heartbeat_interval_ms: int | None = _of_broker("group.share.heartbeat.interval.ms")
+    share_record_lock_duration_ms: int | None = _of_broker("group.share.record.lock.duration.ms")
+    share_delivery_count_limit: int | None = _of_broker("group.share.delivery.count.limit")
+    share_partition_max_record_locks: int | None = _of_broker("group.share.partition.max.record.locks")
     share_auto_offset_reset: str = setting(
         LATEST,
         "Where a share group begins in a partition: earliest, latest, or by_duration:<ISO 8601 duration>.",

@@ -34,12 +34,7 @@ from tidelog.broker.coordinator.transactions import messages
 from tidelog.broker.coordinator.transactions.machine import Transactions
 from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS, TransactionRecord
 from tidelog.broker.coordinator.transactions.states import TransactionState
-from tidelog.broker.coordinator.transactions.transaction import (
-    NO_PRODUCER,
-    Producer,
-    TopicPartition,
-    Transaction,
-)
+from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import TransactionCounts
 from tidelog.broker.replicas.replica import Replica
@@ -47,6 +42,7 @@ from tidelog.broker.replicas.topics import Topics
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import Pace
+from tidelog.protocol.types import TopicPartition
 
 ENDING_WAIT_SECONDS = 0.1
 MARKERS_RETRY_SECONDS = 1.0

@@ -21,11 +21,11 @@ import structlog
 from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Catalog
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.remote_transactions import Marked, RemoteTransactions
-from tidelog.broker.coordinator.transactions.transaction import TopicPartition
 from tidelog.broker.replicas.replica import Replica
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import Pace
+from tidelog.protocol.types import TopicPartition
 
 STEP_COST_MARKER = 4
 _FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)

@@ -22,14 +22,14 @@ from tidelog.broker.coordinator.group_machine import GroupMachine
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.offsets.offset_records import CommittedOffset, OffsetRecord
 from tidelog.broker.coordinator.participation import VerificationResult
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import READ_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import Pace, Steps, each
-from tidelog.protocol.types import MAX_TIMESTAMP, NO_TIMESTAMP
+from tidelog.protocol.types import MAX_TIMESTAMP, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

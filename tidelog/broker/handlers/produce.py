@@ -31,7 +31,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import CloseConnection, LateAnswer, RequestContext
 from tidelog.broker.handlers.produce_answers import Deadlines, PendingProduce, ProduceResponse, refused
@@ -56,7 +56,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import FIRST_BY_ID, NO_LEADER, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import BatchHeader, read_batch_header
 from tidelog.protocol.steps import Pace, Steps, finish
-from tidelog.protocol.types import NO_OFFSET, Buffer
+from tidelog.protocol.types import NO_OFFSET, Buffer, TopicPartition
 
 _NONE = ErrorCode.NONE
 _OLD_DUPLICATE = ErrorCode.DUPLICATE_SEQUENCE_NUMBER

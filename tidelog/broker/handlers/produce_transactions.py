@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from tidelog.broker.cluster.catalog import INTERNAL_TOPICS
 from tidelog.broker.coordinator.participation import VerificationResult
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import AccessControl
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import WRITE_TOPIC
@@ -24,7 +24,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import ProduceRequest
 from tidelog.protocol.records import BATCH_HEADER_SIZE, BatchHeader, read_batch_header
 from tidelog.protocol.steps import Pace, Steps
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.types import Buffer, TopicPartition
 
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11
 _ADDS_PARTITIONS_FROM: Final = 12

@@ -17,13 +17,14 @@ from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.coordinator.consumer_groups.regexes import compiled, elements_a_match
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.states import TransactionState
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION, WRITE_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.steps import NUMBERS_PER_ELEMENT, Pace, Steps, each
+from tidelog.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -32,10 +32,11 @@ from tidelog.client.keywords import shows_settings, take_cluster
 from tidelog.client.types import topic_partition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig, ClusterSettings
 from tidelog.wire.errors import broker_error
-from tidelog.wire.metadata import EMPTY, ClusterImage, TopicPartition, apply_metadata
+from tidelog.wire.metadata import EMPTY, ClusterImage, apply_metadata
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

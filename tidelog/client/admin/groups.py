@@ -21,8 +21,7 @@ from tidelog.client.arguments import list_of_names
 from tidelog.client.asked_apis import LAST_BY_NAME
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_OFFSET
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import BrokerUnavailableError, ClientError, ConnectionLostError, broker_error
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

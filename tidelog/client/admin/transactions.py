@@ -13,9 +13,9 @@ from tidelog.client.admin.types import ClaimedTransaction, TransactionDescriptio
 from tidelog.client.asked_apis import LAST_WITHOUT_EPOCHS, has_epoch_per_transaction
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import BrokerError
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -9,7 +9,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.wire.metadata import Node, PartitionInfo, TopicPartition
+from tidelog.protocol.types import TopicPartition
+from tidelog.wire.metadata import Node, PartitionInfo
 
 
 class NewTopic(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.types import ConsumerRecord, RecordColumns, no_partition, topic_partition
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError
-from tidelog.wire.metadata import TopicPartition
 
 _MOST_RAISED = 100
 

@@ -55,10 +55,10 @@ from tidelog.client.types import (
     topic_partition,
     topic_partitions,
 )
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientClosedError, RequestTimeoutError, UnknownTopicError
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.consumer.group import Group

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from tidelog.client.errors import DeserializerNotReadyError, RecordDeserializationError
 from tidelog.client.types import ConsumerRecord, RecordColumns, TimestampType
 from tidelog.protocol.records import BatchHeader, Columns, decode_batch_columns, decode_plain_batches
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 _T = TypeVar("_T")
 Deserializer: TypeAlias = Callable[[bytes | None], _T]

@@ -16,10 +16,10 @@ from tidelog.client.errors import CorruptRecordError, OffsetOutOfRangeError, rea
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.hot import NO_LEADER, FetchPartitionResult, FetchResponse
 from tidelog.protocol.records import AbortedTransactions
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import broker_error
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 
 class Verdict(Enum):

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FIRST_BY_ID, FetchPartition, FetchPartitionResult, FetchResponse, TopicKey
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 FIRST_VERSION: Final = 7
 FINAL_EPOCH: Final = -1

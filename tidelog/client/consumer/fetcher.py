@@ -33,13 +33,12 @@ from tidelog.protocol.hot import (
     encode_fetch_request,
 )
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET
+from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import ClientError, broker_error
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 _CONSUMER: Final = -1
 _LANE: Final = "fetch"

@@ -30,11 +30,11 @@ from tidelog.client.groups.offsets import GroupOffsets
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientClosedError, ClientError
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 _CHECKS_PER_POLL_INTERVAL = 4
 _COMMITS_AT_CLOSE = 2

@@ -16,9 +16,8 @@ from tidelog.client.errors import CorruptRecordError
 from tidelog.client.types import ConsumerRecord, RecordColumns
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.records import AbortedTransactions, BatchHeader, Columns, iter_batches
-from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer
+from tidelog.protocol.types import NO_LEADER_EPOCH, Buffer, TopicPartition
 from tidelog.wire.errors import ClientError
-from tidelog.wire.metadata import TopicPartition
 
 # Rows that are made together if records are read one by one.
 _FEWEST_ROWS: Final = 256

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.groups.offsets import CommittedPosition, GroupOffsets
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientClosedError, ClientError, TopicAuthorizationFailedError
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 
 class CommittedPositions:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tidelog.client.types import ConsumerRecord
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 Returned: TypeAlias = ConsumerRecord[Any, Any] | Mapping[TopicPartition, int] | None
 """One record, or the first offset of the records of each partition."""

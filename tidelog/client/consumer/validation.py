@@ -15,11 +15,10 @@ from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.errors import LogTruncationError, read_error
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_LEADER_EPOCH
+from tidelog.protocol.types import NO_LEADER_EPOCH, TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientError
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -17,7 +17,7 @@ from tidelog.client.groups.consumer_protocol import (
     sticky_user_data,
 )
 from tidelog.client.groups.sticky import assign_cooperatively, assign_sticky
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 Members = Mapping[str, Subscription]
 Assignments = dict[str, set[TopicPartition]]

@@ -20,8 +20,8 @@ from tidelog.client.errors import FencedInstanceError
 from tidelog.client.groups import steps
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError, broker_error
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

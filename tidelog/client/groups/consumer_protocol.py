@@ -21,7 +21,7 @@ from tidelog.protocol.messages.consumer_protocol import (
     StickyAssignorUserData,
 )
 from tidelog.protocol.messages.declaration import message_of
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -124,11 +124,7 @@ def _by_topic(
 
 
 def _partitions(
-    topics: Iterable[
-        types.PartitionsByName
-        | types.PartitionsByName
-        | types.PartitionsByName
-    ],
+    topics: Iterable[types.PartitionsByName | types.PartitionsByName | types.PartitionsByName],
 ) -> frozenset[TopicPartition]:
     return frozenset(
         TopicPartition(each.topic, partition) for each in topics or () for partition in each.partitions

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable
 from typing import Any
 
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 
 class ConsumerRebalanceListener:

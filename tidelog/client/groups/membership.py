@@ -30,8 +30,8 @@ from tidelog.client.groups.consumer_protocol import (
 )
 from tidelog.protocol.errors import ErrorCode, ProtocolError, error_code
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError, broker_error
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -21,11 +21,11 @@ from tidelog.client.groups.steps import MOVED, Identity
 from tidelog.client.types import OffsetAndMetadata
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_OFFSET
+from tidelog.protocol.types import NO_OFFSET, TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientError, RequestTimeoutError, broker_error
-from tidelog.wire.metadata import NO_TOPIC_ID, TopicPartition
+from tidelog.wire.metadata import NO_TOPIC_ID
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -10,7 +10,7 @@ Source: KIP-54, KIP-341, KIP-429.
 from collections.abc import Mapping
 
 from tidelog.client.groups.consumer_protocol import Subscription
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 Assignment = dict[str, set[TopicPartition]]
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from tidelog.client.arguments import list_of_names
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError, broker_error
-from tidelog.wire.metadata import ClusterImage, TopicInfo, TopicPartition
+from tidelog.wire.metadata import ClusterImage, TopicInfo
 
 
 class TopicSubscription(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Final
 from tidelog.client.producer.batch import ProducerBatch
 from tidelog.client.producer.verdicts import SPLITTABLE
 from tidelog.protocol.records import RecordBatchBuilder
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 # A batch's first limit, which is reserved for it. A larger one makes fewer and cheaper requests of a producer
 # that never waits. With a smaller one other tasks run sooner, and more partitions fit in memory.

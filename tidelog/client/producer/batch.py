@@ -12,9 +12,8 @@ from typing import NamedTuple
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, decode_batch, last_sequence, set_producer
-from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from tidelog.wire.errors import ClientError
-from tidelog.wire.metadata import TopicPartition
 
 # Replaces the builder of a batch whose bytes were dropped. Nothing is ever appended to it.
 _SPENT = RecordBatchBuilder(0)

@@ -49,12 +49,11 @@ from tidelog.client.types import (
     offsets_to_commit,
 )
 from tidelog.protocol.records import BATCH_HEADER_SIZE, FIELD_SIZES, RecordBatchBuilder
-from tidelog.protocol.types import Buffer
+from tidelog.protocol.types import Buffer, TopicPartition
 from tidelog.wire.cluster import Cluster, checked_topic_name
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientClosedError, ClientError
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client.producer.session_keeper import SessionKeeper

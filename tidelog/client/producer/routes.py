@@ -12,7 +12,8 @@ from tidelog.client.arguments import whole_number
 from tidelog.client.producer.accumulator import Accumulator, PartitionQueue
 from tidelog.client.producer.partitioner import next_sticky_partition
 from tidelog.protocol.murmur2 import murmur2_partition
-from tidelog.wire.metadata import TopicInfo, TopicPartition
+from tidelog.protocol.types import TopicPartition
+from tidelog.wire.metadata import TopicInfo
 
 Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 """(key, all partitions, those with a leader) -> partition; aiokafka's and kafka-python's shape."""

@@ -27,13 +27,13 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.hot import NO_LEADER, ProduceRequest, decode_produce_response, encode_produce_request
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import ClusterImage, TopicPartition
+from tidelog.wire.metadata import ClusterImage
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

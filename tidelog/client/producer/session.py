@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from tidelog.client.errors import SessionError
 from tidelog.protocol.records import BatchHeader
 from tidelog.protocol.sequences import increment_sequence, sequence_distance
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 _FORMAT: Final = 1
 _HALF_RING: Final = 2**30

@@ -20,9 +20,10 @@ from tidelog.client.producer.session import Found, ProducerSession, SessionParti
 from tidelog.client.producer.session_lookup import find_stored
 from tidelog.client.producer.state import ProducerState
 from tidelog.protocol.sequences import increment_sequence
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicInfo, TopicPartition
+from tidelog.wire.metadata import TopicInfo
 
 
 class _Replay:

@@ -18,10 +18,10 @@ from tidelog.client.producer.session import Found, SessionPartition, found_in_ba
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.records import BatchHeader, iter_batches
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientError, RequestTimeoutError, UnsupportedVersionError
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

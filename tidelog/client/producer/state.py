@@ -44,8 +44,8 @@ from tidelog.client.producer.verdicts import (
 )
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.sequences import increment_sequence, sequence_distance
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError
-from tidelog.wire.metadata import TopicPartition
 
 MAX_EPOCH: Final = 32767
 _HALF_RING: Final = 2**30

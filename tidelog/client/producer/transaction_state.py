@@ -24,8 +24,8 @@ from tidelog.client.errors import (
     TransactionStateError,
 )
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.errors import ClientError, broker_error
-from tidelog.wire.metadata import TopicPartition
 
 
 class Phase(Enum):

@@ -31,13 +31,12 @@ from tidelog.client.producer.transaction_state import (
 from tidelog.client.types import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
-from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from tidelog.wire import errors
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -30,10 +30,10 @@ from tidelog.client.share.group import ShareGroup
 from tidelog.client.share.held import AcknowledgeType
 from tidelog.client.share.records import ShareRecord
 from tidelog.client.types import KT, VT
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig
 from tidelog.wire.errors import ClientClosedError
-from tidelog.wire.metadata import TopicPartition
 
 _CLIENT_ID = "tidelog-share-consumer"
 

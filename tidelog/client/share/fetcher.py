@@ -27,12 +27,12 @@ from tidelog.client.share.records import ShareRecord
 from tidelog.client.share.session import SESSION_ERRORS, Acknowledged, SharePartition, ShareSession
 from tidelog.protocol.errors import ErrorCode, error_code
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
 from tidelog.wire.errors import ClientError, broker_error
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

@@ -15,11 +15,11 @@ from tidelog.client.groups.heartbeats import Heartbeats
 from tidelog.client.groups.subscription import TopicSubscription
 from tidelog.client.share.config import ShareConsumerConfig
 from tidelog.client.share.membership import ShareMembership
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientClosedError, ClientError
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 _CHECKS_PER_POLL_INTERVAL = 4
 

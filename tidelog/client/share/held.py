@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from tidelog.client.share.session import Batch, SharePartition
 from tidelog.protocol.errors import ErrorCode
-from tidelog.wire.metadata import TopicPartition
+from tidelog.protocol.types import TopicPartition
 
 GAP: Final = 0
 """The type of an offset that holds no record: compaction removed it, or it is a marker of a transaction."""

@@ -9,8 +9,8 @@ from typing import Generic, NamedTuple
 
 from tidelog.client.share.held import AcknowledgeType, HeldPartition
 from tidelog.client.types import KT, VT, RecordHeaders, TimestampType
+from tidelog.protocol.types import TopicPartition
 from tidelog.wire.events import logger
-from tidelog.wire.metadata import TopicPartition
 
 Exceptions = type[BaseException] | tuple[type[BaseException], ...]
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tidelog.broker.coordinator.remote_transactions import Marked, Participation, RemoteTransactions
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.schema import ApiKey, decode_response, encode_response
+from tidelog.protocol.types import TopicPartition
 
 PARTITIONS = [TopicPartition("t", 0)]
 MARKED = [Marked(TransactionMarker(number, 0, 0, True), PARTITIONS) for number in range(2)]

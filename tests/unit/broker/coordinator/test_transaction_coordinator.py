@@ -17,13 +17,14 @@ from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordi
 from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions.messages import Initialization
 from tidelog.broker.coordinator.transactions.states import TransactionState
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition
+from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.opening import open_services
 from tidelog.broker.replicas import leader_writes
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

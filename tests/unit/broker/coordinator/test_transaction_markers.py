@@ -7,12 +7,12 @@ import pytest
 
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.coordinator.transactions.transaction import TopicPartition
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.opening import open_services
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import TransactionMarker
+from tidelog.protocol.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 MARKER = TransactionMarker(7, 0, 0, is_commit=True)

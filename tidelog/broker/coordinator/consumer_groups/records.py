@@ -140,7 +140,7 @@ def assignment_values(
 
 
 def assignment_of(
-    values: Iterable[types.TopicPartitions | types.TopicPartitions],
+    values: Iterable[types.TopicPartitions],
 ) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in values if each.partitions}
 

@@ -31,12 +31,11 @@ from tidelog.broker.coordinator.transactions.transaction import (
     NO_PRODUCER,
     NO_TIMEOUT_MS,
     Producer,
-    TopicPartition,
     Transaction,
 )
 from tidelog.broker.coordinator.uncommitted import Uncommitted
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _Initializing = Callable[[int], Decision[TransactionRecord, messages.Initialized | None]]
 _Ending = Callable[[int], Decision[TransactionRecord, Producer]]

@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.coordinator.record_formats import RecordFormats, RecordKind
 from tidelog.broker.coordinator.transactions.states import TransactionState
-from tidelog.broker.coordinator.transactions.transaction import (
-    NO_PRODUCER,
-    Producer,
-    TopicPartition,
-    Transaction,
-)
+from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
 from tidelog.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from tidelog.protocol.types import NO_PRODUCER_ID
+from tidelog.protocol.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

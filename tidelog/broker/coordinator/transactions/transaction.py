@@ -16,18 +16,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidelog.broker.coordinator.transactions.states import TRANSITIONS, IllegalTransition, TransactionState
-from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 LAST_EPOCH = 32_767
 NO_TIMEOUT_MS = 2**31 - 1
 """The timeout of a producer with two-phase commit: no time aborts its transactions."""
 EPOCH_PER_TRANSACTION = 2
 """The transaction version from which each transaction has an epoch of its own."""
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 class Producer(NamedTuple):

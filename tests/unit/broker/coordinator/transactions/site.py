@@ -11,13 +11,9 @@ from tidelog.broker.coordinator.transactions.messages import (
     TransactionLimits,
 )
 from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS
-from tidelog.broker.coordinator.transactions.transaction import (
-    NO_PRODUCER,
-    Producer,
-    TopicPartition,
-    Transaction,
-)
+from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
 from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 TIMEOUT_MS = 60_000

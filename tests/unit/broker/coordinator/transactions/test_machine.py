@@ -16,8 +16,8 @@ from tidelog.broker.coordinator.transactions.transaction import (
     NO_PRODUCER,
     NO_TIMEOUT_MS,
     Producer,
-    TopicPartition,
 )
+from tidelog.protocol.types import TopicPartition
 
 _FOLDER = Path(__file__).parent
 

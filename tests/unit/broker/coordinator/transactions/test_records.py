@@ -5,8 +5,9 @@ import pytest
 from tests.unit.broker.coordinator.transactions.site import NOW_MS, P0, P1
 from tidelog.broker.coordinator.transactions.records import TRANSACTION_RECORD_FORMATS, TransactionRecord
 from tidelog.broker.coordinator.transactions.states import TransactionState
-from tidelog.broker.coordinator.transactions.transaction import Producer, TopicPartition, Transaction
+from tidelog.broker.coordinator.transactions.transaction import Producer, Transaction
 from tidelog.protocol.errors import ProtocolError
+from tidelog.protocol.types import TopicPartition
 
 HELD = Transaction(
     Producer(7, 3),
