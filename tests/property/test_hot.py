@@ -19,7 +19,7 @@ from tidelog.protocol.hot.offset_commits import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from tidelog.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
+from tidelog.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.schema import APIS, ApiKey
 from tidelog.protocol.steps import finish
 

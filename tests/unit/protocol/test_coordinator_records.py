@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.property.messages import present, values_of
 from tidelog.protocol.coordinator_records import RecordSchema, record_version
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages.offset_records import (
+from tidelog.protocol.messages.group_records import (
     GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from tidelog.protocol.messages.share_group_records import (
+from tidelog.protocol.messages.share_records import (
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
@@ -26,8 +26,6 @@ from tidelog.protocol.messages.share_group_records import (
     ShareGroupStatePartitionMetadataValue,
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataValue,
-)
-from tidelog.protocol.messages.share_state_records import (
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,

@@ -1,7 +1,7 @@
 """Keys and values of offset commits in the form in which they are written: hand-tuned twins of the codecs.
 
 Owns this one form: a key of version 1, a value of version 4 whose metadata has at most 126 bytes. For all
-else, valid or not, the answer is None, and the codecs of `messages.offset_records` decide. A commit of many
+else, valid or not, the answer is None, and the codecs of `messages.group_records` decide. A commit of many
 partitions is one record per partition, and a start reads all of them.
 
 Invariant: where the answer is not None, it is that of the codecs (`tests/property/test_hot.py`).

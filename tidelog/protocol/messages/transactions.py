@@ -1,12 +1,13 @@
-"""The APIs of transactions: partitions and offsets of a transaction, its end, their list and description.
+"""The APIs of transactions: their partitions, offsets, end, markers and list; and the records of their state.
 
 Declarations only. InitProducerId, with which a transactional producer begins, is in `produce`. Source: the
-JSON definitions of the same names (KIP-98, KIP-447, KIP-664, KIP-890, KIP-994,
-KIP-1152). AddPartitionsToTxn has two
-layouts: one transaction up to version 3, a list of them from version 4, which only brokers send.
+JSON definitions of the same names (KIP-98, KIP-447, KIP-664, KIP-890, KIP-939, KIP-994, KIP-1152, KIP-1228).
+AddPartitionsToTxn has two layouts: one transaction up to version 3, a list of them from version 4, which only
+brokers send. The key and the value of a record of `__transaction_state` each begin with an int16 version, see
+`protocol.coordinator_records`.
 """
 
-from tidelog.protocol.messages.declaration import Int16, Int32, Int64, Struct, field
+from tidelog.protocol.messages.declaration import Int8, Int16, Int32, Int64, Struct, field
 from tidelog.protocol.messages.structs import PartitionsByName, TopicErrors
 from tidelog.protocol.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
@@ -146,3 +147,65 @@ class ListTransactionsResponse(Struct, flexible="0+"):
     error_code: Int16
     unknown_state_filters: list[str]
     transaction_states: list[ListTransactionsResponseTransactionState]
+
+
+class WriteTxnMarkersRequestTopic(Struct):
+    name: str = field("1+")
+    partition_indexes: list[Int32] = field("1+")
+
+
+class WriteTxnMarkersRequestMarker(Struct):
+    producer_id: ProducerId = field("1+")
+    producer_epoch: ProducerEpoch = field("1+")
+    transaction_result: bool = field("1+")  # True: commit, false: abort.
+    topics: list[WriteTxnMarkersRequestTopic] = field("1+")
+    coordinator_epoch: Int32 = field("1+")  # Fences a coordinator that was replaced.
+    transaction_version: Int8 = field("2+", default=0, ignorable=True)
+
+
+class WriteTxnMarkersRequest(Struct, flexible="1+"):
+    markers: list[WriteTxnMarkersRequestMarker] = field("1+")
+
+
+class WriteTxnMarkersResponsePartition(Struct):
+    partition_index: Int32 = field("1+")
+    error_code: Int16 = field("1+")
+
+
+class WriteTxnMarkersResponseTopic(Struct):
+    name: str = field("1+")
+    partitions: list[WriteTxnMarkersResponsePartition] = field("1+")
+
+
+class WriteTxnMarkersResponseMarker(Struct):
+    producer_id: ProducerId = field("1+")
+    topics: list[WriteTxnMarkersResponseTopic] = field("1+")
+
+
+class WriteTxnMarkersResponse(Struct, flexible="1+"):
+    markers: list[WriteTxnMarkersResponseMarker] = field("1+")
+
+
+class TransactionLogKey(Struct):
+    transactional_id: str = field("0")
+
+
+class TransactionLogValueTransactionPartition(Struct):
+    topic: str
+    partition_ids: list[Int32]
+
+
+class TransactionLogValue(Struct, flexible="1+"):
+    producer_id: ProducerId
+    previous_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=0)
+    next_producer_id: ProducerId = field("1+", default=-1, ignorable=True, tag=1)
+    producer_epoch: ProducerEpoch
+    transaction_timeout_ms: Int32
+    transaction_status: Int8
+    transaction_partitions: list[TransactionLogValueTransactionPartition] | None
+    transaction_last_update_timestamp_ms: Int64
+    transaction_start_timestamp_ms: Int64
+    client_transaction_version: Int16 = field("1+", ignorable=True, tag=2)
+    next_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=3)
+    # Not Kafka's, which does not store it and skips tags that it does not know.
+    last_producer_epoch: ProducerEpoch = field("1+", default=-1, ignorable=True, tag=10_000)

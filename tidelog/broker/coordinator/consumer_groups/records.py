@@ -26,7 +26,7 @@ from tidelog.broker.coordinator.consumer_groups.group import (
 from tidelog.broker.coordinator.groups.group import Protocol
 from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.protocol.coordinator_records import RecordSchema
-from tidelog.protocol.messages import consumer_group_records as messages
+from tidelog.protocol.messages import group_records as messages
 from tidelog.protocol.messages.declaration import Struct
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from tidelog.broker.coordinator.groups.group import Group, Member, Protocol
 from tidelog.broker.coordinator.groups.states import GroupState
 from tidelog.broker.coordinator.record_formats import RecordKind
 from tidelog.protocol.coordinator_records import RecordSchema
-from tidelog.protocol.messages.group_records import GroupMetadataValue
-from tidelog.protocol.messages.offset_records import GroupMetadataKey
+from tidelog.protocol.messages.group_records import GroupMetadataKey, GroupMetadataValue
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types

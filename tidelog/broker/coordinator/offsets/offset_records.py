@@ -18,7 +18,7 @@ from tidelog.protocol.hot.offset_commits import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from tidelog.protocol.messages.offset_records import OffsetCommitKey, OffsetCommitValue
+from tidelog.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from tidelog.protocol.types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tidelog.broker.coordinator.share_groups.group import (
     ShareMember,
     StatePartitions,
 )
-from tidelog.protocol.messages import share_group_records as messages
+from tidelog.protocol.messages import share_records as messages
 
 
 class ShareGroupEpoch(NamedTuple):

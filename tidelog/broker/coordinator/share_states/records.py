@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tidelog.broker.coordinator.record_formats import RecordFormats, RecordKind
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, ShareState, StateBatch
 from tidelog.protocol.coordinator_records import RecordSchema
-from tidelog.protocol.messages import share_state_records as messages
+from tidelog.protocol.messages import share_records as messages
 
 _SNAPSHOT_KEY = RecordSchema(messages.ShareSnapshotKey, 0, 0)
 _SNAPSHOT = RecordSchema(messages.ShareSnapshotValue, 0, 0)

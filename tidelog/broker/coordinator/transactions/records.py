@@ -17,7 +17,7 @@ from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
 from tidelog.protocol.coordinator_records import RecordSchema
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from tidelog.protocol.messages.transactions import TransactionLogKey, TransactionLogValue
 from tidelog.protocol.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.broker.coordinator.offsets.offset_records import OFFSET_RECORDS, CommittedOffset, OffsetRecord
 from tidelog.protocol.coordinator_records import RecordSchema, record_version
-from tidelog.protocol.messages.offset_records import OffsetCommitValue
+from tidelog.protocol.messages.group_records import OffsetCommitValue
 
 COMMITTED = CommittedOffset(8372, 10, "testdata", 1637, topic_id=UUID(int=7))
 KEY = b"\x00\x01\x00\x09testgroup\x00\x09testtopic\x00\x00\x00\x0b"
