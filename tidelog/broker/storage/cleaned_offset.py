@@ -6,7 +6,8 @@ the cleaner's first dirty offset was cleaned too: so a file that is lost, or say
 
 Invariants: the offset is durable before a flush reports a batch behind a gap as durable; at a start it never
 comes after the end of the log, so that later appends have no gaps. If the file cannot be understood, gaps are
-allowed everywhere: recovery must not cut off a cleaned log as damaged.
+allowed everywhere: recovery must not cut off a cleaned log as damaged. A file that allows too much is
+replaced once the disk has room.
 """
 
 import threading
@@ -14,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidelog.broker.storage import checkpoints
-from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.disk import FULL, Disk
 
 _EVERYWHERE = 2**63 - 1
 
@@ -28,6 +29,8 @@ class CleanedOffset:
         self.offset = 0
         """A batch that begins here or before may begin after the end of the one before it."""
         self.is_dirty = False
+        self._saved = 0
+        """What a start would read."""
         self._saving = threading.Lock()
 
     def load(self) -> str | None:
@@ -35,13 +38,14 @@ class CleanedOffset:
         try:
             self.offset = checkpoints.read_number(self._disk, self._path)
         except checkpoints.CheckpointError as error:
-            self.offset = _EVERYWHERE
+            self.offset = self._saved = _EVERYWHERE
             return str(error)
         with suppress(checkpoints.CheckpointError):  # The cleaner then begins at the start of the log.
             first_dirty = checkpoints.read_number(
                 self._disk, self._path.with_name(checkpoints.FIRST_DIRTY_OFFSET)
             )
             self.offset = max(self.offset, first_dirty)
+        self._saved = self.offset
         return None
 
     def limit(self, end_offset: int) -> None:
@@ -61,7 +65,15 @@ class CleanedOffset:
     def save(self, offset: int) -> None:
         """Write the file durably, with this offset or a larger one that is known by now; in any thread.
 
-        Raises OSError.
+        Raises OSError, but on a full disk only if the file allows too little.
         """
         with self._saving:
-            checkpoints.write_number(self._disk, self._path, max(offset, self.offset))
+            allowed = max(offset, self.offset)
+            try:
+                checkpoints.write_number(self._disk, self._path, allowed)
+            except OSError as error:
+                if allowed > self._saved or error.errno not in FULL:
+                    raise
+                self.is_dirty = True
+            else:
+                self._saved = allowed

@@ -587,8 +587,8 @@ class PartitionLog(ReadableLog):
         if self.failure is not None:
             raise OSError(f"{self.topic}-{self.partition} is offline: {self.failure}")
         if self._cleaned.is_dirty:
-            self._cleaned.save(self._cleaned.offset)
             self._cleaned.is_dirty = False
+            self._cleaned.save(self._cleaned.offset)
         if not self.is_settled:
             self._upkeep.make_durable(self._epochs, self.recovery_point, self.end_offset)
 

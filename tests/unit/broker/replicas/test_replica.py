@@ -1,13 +1,16 @@
 """A replica: the high watermark is what is durable, and whoever waits for it is told once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import errno
+import os
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.unit.broker import test_services
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -16,9 +19,12 @@ from tidelog.broker.opening import open_services
 from tidelog.broker.replicas.leader_writes import ACKS_ALL
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import NewTopic
+from tidelog.broker.storage.checkpoints import CLEANED_OFFSET
+from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker
+from tidelog.protocol.types import Buffer
 
 NOW_MS = 1_700_000_000_000
 
@@ -256,4 +262,35 @@ async def test_without_durable_acks_what_is_written_is_read_as_soon_as_there_is_
     replica.lead(PartitionAssignment(1, 2, (1,), (1,)))
     replica.append_as_leader(batch(b"2"), NOW_MS)
     assert replica.ends == (2, 0, 2, 2)
+    await services.close()
+
+
+class FullDisk(Disk):
+    """It has no space for the checkpoint of gaps."""
+
+    is_full = True
+
+    def replace_file(self, path: Path, buffers: Iterable[Buffer], **how: bool) -> None:
+        if self.is_full and path.name == CLEANED_OFFSET:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().replace_file(path, buffers, **how)
+
+
+async def test_a_damaged_checkpoint_of_gaps_on_a_full_disk_takes_no_partition_offline(tmp_path: Path) -> None:
+    services = await test_services.opened(tmp_path)
+    await services.topics.create("t")
+    await test_services.stored(services, b"before")
+    await services.close(clean=False)
+    checkpoint = tmp_path / "t-0" / CLEANED_OFFSET
+    checkpoint.write_text("0\n1\nmany\n")
+    disk = FullDisk()
+    services = await test_services.opened(tmp_path, disk=disk)
+    await test_services.stored(services, b"while it is full")
+    assert services.replicas["t", 0].high_watermark == 2
+    disk.is_full = False
+    await test_services.stored(services, b"later")
+    assert checkpoint.read_text() == "0\n1\n1\n"
+    assert await services.close() is None
+    services = await test_services.opened(tmp_path)
+    assert services.replicas["t", 0].high_watermark == 3
     await services.close()
