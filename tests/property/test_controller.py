@@ -341,10 +341,10 @@ def test_brokers_that_end_together_stay_in_sync_together() -> None:
 
 def test_only_what_nobody_may_lead_can_be_led_uncleanly() -> None:
     led = PartitionAssignment(1, 0, (1, 2), (1,))
-    assert elected_uncleanly(led, {1, 2}) is None
+    assert elected_uncleanly(led, {1, 2}, {}) is None
     left = elected(led, {2}, 1)
-    assert elected_uncleanly(left, set()) is None
-    assert elected_uncleanly(left, {2}) == PartitionAssignment(2, 2, (1, 2), (2,), partition_epoch=2)
+    assert elected_uncleanly(left, set(), {}) is None
+    assert elected_uncleanly(left, {2}, {}) == PartitionAssignment(2, 2, (1, 2), (2,), partition_epoch=2)
 
 
 def test_a_start_that_has_not_registered_is_not_the_controller_and_is_not_fenced() -> None:

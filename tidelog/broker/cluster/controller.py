@@ -38,6 +38,7 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.in_sync import needed, partitions_changed, topic_to_change, with_in_sync
 from tidelog.broker.cluster.store import BrokerSession
+from tidelog.broker.cluster.unclean_recovery import NO_LOG, LogEnd
 
 LeastInSync: TypeAlias = Callable[[Topic], int]
 """min.insync.replicas of a topic."""
@@ -200,14 +201,17 @@ def elected_as_preferred(assigned: PartitionAssignment, live: Set[int]) -> Parti
     return _led(assigned, assigned, preferred)
 
 
-def elected_uncleanly(assigned: PartitionAssignment, live: Set[int]) -> PartitionAssignment | None:
-    """The unclean election of an operator: a partition without an eligible leader gets a live replica that
-    may lack acknowledged records. None if it needs none, or no replica lives."""
-    # One that is being added may have nothing at all.
-    replicas = sorted(assigned.replicas, key=assigned.adding.__contains__)
-    leader_id = next((each for each in replicas if each in live), NO_LEADER)
-    if assigned.leader_id != NO_LEADER or leader_id == NO_LEADER:
+def elected_uncleanly(
+    assigned: PartitionAssignment, live: Set[int], ends: Mapping[int, LogEnd]
+) -> PartitionAssignment | None:
+    """The unclean election of an operator: a partition without an eligible leader gets the live replica with
+    the longest log, which may lack acknowledged records. `ends` are those of the replicas that answered. None
+    if it needs none, or no replica lives."""
+    replicas = [each for each in assigned.replicas if each in live]
+    if assigned.leader_id != NO_LEADER or not replicas:
         return None
+    # The first of equals, and one that is being added may have nothing at all.
+    leader_id = max(replicas, key=lambda each: (ends.get(each, NO_LOG), each not in assigned.adding))
     return _led(assigned._replace(isr=(leader_id,), elr=()), assigned, leader_id)
 
 

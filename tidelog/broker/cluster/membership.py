@@ -19,7 +19,7 @@ Event loop only. Not made for a broker that has its catalog in its own data fold
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
@@ -51,6 +51,7 @@ from tidelog.broker.cluster.controller import (
     able_to_lead,
     controller_of,
     elected_as_preferred,
+    elected_uncleanly,
     election,
     election_as_asked,
     fencing,
@@ -72,6 +73,8 @@ SETTLE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.5
 """How often the own session is looked at."""
 _RETRY_SECONDS: Final = 0.5
+_ANSWER_SECONDS: Final = 2.0
+"""A broker that hangs delays an unclean election for so long."""
 _LEAVE_SECONDS: Final = 0.05
 """How often a broker that stops looks at who is in sync."""
 MOST_OFFLINE: Final = 1000
@@ -529,6 +532,34 @@ class Membership:
         """Let partitions have the leaders that an operator asks for, where they may. Raises StoreError,
         StoreConflict, OSError."""
         await self._change_all([partial(election_as_asked, topic_id=topic_id, indexes=indexes, elect=elect)])
+
+    async def elect_uncleanly(self, topic: Topic, indexes: Iterable[int]) -> None:
+        """As an operator asks, let the longest live logs lead partitions that have no leader. Raises as
+        `elect` does."""
+        plans = []
+        for index in indexes:
+            ends = await self._ends_of_live(topic, index)
+            elect = partial(elected_uncleanly, ends=ends)
+            plans.append(partial(election_as_asked, topic_id=topic.topic_id, indexes=[index], elect=elect))
+        await self._change_all(plans)
+
+    async def _ends_of_live(self, topic: Topic, index: int) -> dict[int, LogEnd]:
+        """Of the replicas that say in time where their logs end."""
+        assigned, live = topic.partitions[index], live_brokers(self._cluster.catalog)
+        end_of_log = self._end_of_log
+        if end_of_log is None or assigned.leader_id != NO_LEADER:
+            return {}
+        asked = [each for each in assigned.replicas if each in live]
+        answers = await asyncio.gather(
+            *(
+                asyncio.wait_for(end_of_log(each, topic.name, index, assigned.leader_epoch), _ANSWER_SECONDS)
+                for each in asked
+            ),
+            return_exceptions=True,
+        )
+        return {
+            each: end for each, end in zip(asked, answers, strict=True) if not isinstance(end, BaseException)
+        }
 
     def report_offline(self, topic_id: UUID, index: int) -> None:
         """The log of a replica failed: until this broker is started again, gets a new replica, or opens the

@@ -11,7 +11,7 @@ Pure. Source: KIP-966 (unclean recovery), Raft (which log is up to date).
 """
 
 from collections.abc import Mapping, Set
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Catalog, PartitionAssignment, PartitionsChanged
@@ -20,6 +20,8 @@ LatestEpochs: TypeAlias = Mapping[tuple[UUID, int], int]
 """Topic id and partition -> the leader epoch of the last record in a data folder."""
 LogEnd: TypeAlias = tuple[int, int]
 """The leader epoch of the last record of a log, and its end offset."""
+NO_LOG: Final[LogEnd] = (-1, -1)
+"""Of a replica that does not say where its log ends."""
 
 
 def without_in_sync_sets(catalog: Catalog, latest_epochs: LatestEpochs) -> list[PartitionsChanged]:

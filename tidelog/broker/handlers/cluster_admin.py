@@ -135,9 +135,8 @@ class ClusterAdminHandler:
     async def _elect(
         self, named: _Named, election_type: int, *, is_for_all: bool
     ) -> DictOf[types.ElectLeadersResponse]:
-        from tidelog.broker.cluster.controller import elected_as_preferred, elected_uncleanly
+        from tidelog.broker.cluster.controller import elected_as_preferred
 
-        elect = elected_as_preferred if election_type == PREFERRED_ELECTION else elected_uncleanly
         results: list[DictOf[types.ElectLeadersResponseReplicaElectionResult]] = []
         pace = Pace()
         for topic, indexes in named.items():
@@ -148,7 +147,10 @@ class ClusterAdminHandler:
             known, membership = self._services.catalog.topic(topic), self._services.membership
             if wanted and known is not None and membership is not None:
                 try:
-                    await membership.elect(known.topic_id, wanted, elect)
+                    if election_type == PREFERRED_ELECTION:
+                        await membership.elect(known.topic_id, wanted, elected_as_preferred)
+                    else:
+                        await membership.elect_uncleanly(known, wanted)
                 except (StoreError, StoreConflict, OSError):
                     codes.update(dict.fromkeys(wanted, ErrorCode.KAFKA_STORAGE_ERROR))
             # As in Kafka, a request for all partitions names only those that had an election.
@@ -187,7 +189,7 @@ class ClusterAdminHandler:
             return ErrorCode.NONE if is_possible else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         if leader_id != NO_LEADER:
             return ErrorCode.ELECTION_NOT_NEEDED
-        is_possible = elected_uncleanly(assigned, live) is not None
+        is_possible = elected_uncleanly(assigned, live, {}) is not None
         return ErrorCode.NONE if is_possible else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def alter_partition_reassignments(
