@@ -31,6 +31,8 @@ class HeldRecords(RuleBasedStateMachine):
         self.refused: set[int] = set()
         # What the application has, and did not acknowledge.
         self.read: set[int] = set()
+        # What it has since a lock that ended.
+        self.late: set[int] = set()
 
     # A session has one request at a time.
     @precondition(lambda self: not self.sent)
@@ -54,20 +56,24 @@ class HeldRecords(RuleBasedStateMachine):
         assert offset not in self.read
         self.held.returned(offset)
         self.read.add(offset)
+        self.late.discard(offset)
 
-    @precondition(lambda self: self.read)
+    @precondition(lambda self: self.read | self.late)
     @rule(data=st.data(), kind=KINDS)
     def acknowledge(self, data: st.DataObject, kind: AcknowledgeType) -> None:
-        offset = data.draw(st.sampled_from(sorted(self.read)))
+        offset = data.draw(st.sampled_from(sorted(self.read | self.late)))
         assert self.held.acknowledge(offset, kind)
         self.read.discard(offset)
+        self.late.discard(offset)
         self.wanted[offset] = kind
 
     @rule(seconds=st.floats(0.5, LOCK))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.locks = {offset: end for offset, end in self.locks.items() if end > self.now}
-        self.read.difference_update(self.held.expire(self.now))
+        ended = self.held.expire(self.now)
+        self.read.difference_update(ended)
+        self.late.update(ended)
 
     @precondition(lambda self: not self.sent and self.held.has_to_send())
     @rule()

@@ -164,14 +164,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             for each in update.batches
             for offset in range(each.first, each.last + 1)
         }
-        for offset in before:
-            record = self.model.records[offset]
-            assert told.get(offset, (record[0], record[1])) == (record[0], record[1])
-            assert offset in told or offset < update.start_offset
-        assert told.keys() <= before.keys()
-        for offset in range(self.model.start, update.start_offset):
-            assert self.model.records[offset][0] in DONE
-            assert self.model.records[offset][4] in (0, update.number)
+        assert told == {offset: tuple(self.model.records[offset][:2]) for offset in before}
 
     @rule(is_stored=st.booleans(), data=st.data())
     def settle(self, is_stored: bool, data: st.DataObject) -> None:
@@ -192,8 +185,17 @@ class SharePartitionMachine(RuleBasedStateMachine):
         if is_stored:
             self.model.advance()
 
+    def _is_done(self, offset: int, update: Update) -> bool:
+        state, *_, number = self.model.records[offset]
+        return state in DONE and number in (0, update.number)
+
     def _store(self, update: Update) -> None:
-        self.stored_start = max(self.stored_start, update.start_offset)
+        start, done_count = self.partition.after([update])
+        undone = [each for each in range(self.model.start, self.model.end) if not self._is_done(each, update)]
+        assert start == min(undone, default=self.model.end)
+        if {0, update.number}.issuperset(record[4] for record in self.model.records.values()):
+            assert done_count == self.model.end - start - len(undone)
+        self.stored_start = max(self.stored_start, start)
         for each in update.batches:
             for offset in range(each.first, each.last + 1):
                 self.stored[offset] = (each.state, each.delivery_count)
@@ -202,10 +204,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def pass_time(self, elapsed: int) -> None:
         self.now += elapsed
         update = self.partition.expire(self.now)
-        self._store(update)
         for offset, record in self.model.records.items():
             if record[0] is ACQUIRED and not record[4] and record[3] <= self.now:
                 self.model.release(offset, AVAILABLE, self.limits.max_delivery_count, 0)
+        self._store(update)
         self.model.advance()
 
     @rule(moved=st.integers(0, 6))

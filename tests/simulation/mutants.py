@@ -22,7 +22,7 @@ from faults.checker import Finding
 from tests.simulation import scenarios
 from tests.simulation.scenarios import Scenario
 from tests.simulation.transactions import play
-from tests.simulation.world import Run, Shape
+from tests.simulation.world import Run, Shape, World
 from tidelog.broker import opening
 from tidelog.broker.cluster import controller, image_difference, membership
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistered, PartitionAssignment
@@ -379,7 +379,12 @@ def found_by(mutant: Mutant, runs: Iterable[Callable[[], Run]]) -> Iterator[Find
             yield next((each for each in run().findings if mutant.finding in each.text), None)
 
 
-def main(arguments: list[str], mutants: Mapping[str, Mutant] = MUTANTS, shape: Shape = HUNT) -> None:
+def main(
+    arguments: list[str],
+    mutants: Mapping[str, Mutant] = MUTANTS,
+    shape: Shape = HUNT,
+    world: Callable[..., World] = World,
+) -> None:
     """Print for each name which seeds find the lack, and at which cost."""
     parser = argparse.ArgumentParser(description="Look for seeds that find the lack of a rule.")
     parser.add_argument("names", nargs="*", help="all, if none is given")
@@ -390,7 +395,7 @@ def main(arguments: list[str], mutants: Mapping[str, Mutant] = MUTANTS, shape: S
     seeds = range(options.first, options.first + options.seeds)
     for name in options.names or mutants:
         began = time.process_time()
-        findings = found_by(mutants[name], (partial(play, seed, shape) for seed in seeds))
+        findings = found_by(mutants[name], (partial(play, seed, shape, world) for seed in seeds))
         found = [seed for seed, finding in zip(seeds, findings, strict=True) if finding is not None]
         seconds = time.process_time() - began
         print(f"{name}: {len(found)} of {len(seeds)} seeds in {seconds:.0f} s: {found}", flush=True)

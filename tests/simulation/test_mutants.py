@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.simulation import mutants, replica_mutants
+from tests.simulation import mutants, replica_mutants, share_mutants
 from tests.simulation.mutants import Mutant, found_by
 
-_ALL = {**mutants.MUTANTS, **replica_mutants.MUTANTS}
+_ALL = {**mutants.MUTANTS, **replica_mutants.MUTANTS, **share_mutants.MUTANTS}
 
 
 @pytest.mark.parametrize("mutant", _ALL.values(), ids=_ALL.keys())

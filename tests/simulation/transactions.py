@@ -26,6 +26,7 @@ import structlog
 
 from faults.checker import Kind
 from tests.memory_folder import memory_folder
+from tests.simulation.share_world import ShareWorld
 from tests.simulation.virtual_broker import VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
 from tests.simulation.world import ALONE, Run, Shape, World
@@ -148,15 +149,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--moves", action="store_true", help="reassign partitions in each seed")
+    parser.add_argument("--share-groups", action="store_true", help="share groups instead of transactions")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = lambda _: None
     began, done, failed = time.monotonic(), Counter[str](), 0
     seed = options.first
+    world = ShareWorld if options.share_groups else World
     shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas, moves=options.moves)
     while seed < options.first + options.seeds and time.monotonic() - began < options.seconds:
-        run = play(seed, shape)
+        run = play(seed, shape, world)
         done += run.done
         if run.findings:
             failed += 1

@@ -20,7 +20,7 @@ from tidelog.client import Admin, ClientError, Consumer, NewTopic, TopicPartitio
 from tidelog.protocol.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 
 LOG: Final = "log"
-_PATIENT: Final[dict[str, Any]] = {
+PATIENT: Final[dict[str, Any]] = {
     "request_timeout_ms": 1500,
     "retry_backoff_ms": 20,
     "retry_backoff_max_ms": 200,
@@ -38,7 +38,7 @@ class Writers:
 
     async def run(self, node: Node) -> None:
         """The present program."""
-        settings = {**_PATIENT, "delivery_timeout_ms": 60_000, "linger_ms": 2}
+        settings = {**PATIENT, "delivery_timeout_ms": 60_000, "linger_ms": 2}
         writer = TidelogWriter(node.name, self._job, settings)
         await writer.start()
         self._writer = writer
@@ -75,9 +75,7 @@ class Committer:
     async def run(self, node: Node) -> None:
         while True:
             try:
-                async with Consumer(
-                    bootstrap_servers=self._address, group_id="plain", **_PATIENT
-                ) as consumer:
+                async with Consumer(bootstrap_servers=self._address, group_id="plain", **PATIENT) as consumer:
                     while True:
                         await self._step(consumer)
                         await asyncio.sleep(_PAUSE_S)
@@ -107,7 +105,7 @@ class _Steps(ABC):
     async def run(self, node: Node) -> None:
         while True:
             try:
-                async with Admin(bootstrap_servers=self._address, **_PATIENT) as admin:
+                async with Admin(bootstrap_servers=self._address, **PATIENT) as admin:
                     while True:
                         await self._step(admin)
                         await asyncio.sleep(_PAUSE_S * self._rng.random())

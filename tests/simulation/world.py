@@ -10,7 +10,7 @@ second processors with the same id; and what is observed meanwhile and at the en
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ from faults.transactions.processor import process
 from tests.simulation.checked_store import StoreFacts
 from tests.simulation.cluster_checks import ClusterChecks
 from tests.simulation.replica_checks import ReplicaChecks
+from tests.simulation.share_checks import ShareChecks
 from tests.simulation.virtual_broker import Handlers, VirtualBroker
 from tests.simulation.virtual_disk import Platter
 from tests.simulation.virtual_etcd import MEMBERS, StoreFaults, VirtualEtcd
@@ -139,6 +140,7 @@ class World:
         self.facts = StoreFacts(self.etcd, self._find)
         self.checks = ClusterChecks(self.facts, self._find)
         self.replica_checks = ReplicaChecks(self.facts, self._find)
+        self.share_checks = ShareChecks(loop, self._find)
         self._folder = folder
         settings = dict(_SETTINGS)
         settings["log_segment_bytes"] = self.rng.choice((1_000, 4_000, 1 << 20))
@@ -175,8 +177,15 @@ class World:
         )
         self.mover = Mover(self.address, random.Random(f"mover {seed}"), shape.brokers)
         self.observer = Node(loop, "observer")
+        self.programs: dict[str, Callable[[Node], Coroutine[Any, Any, None]]] = {
+            "writer": self.writers.run,
+            "committer": self.committer.run,
+            "administrator": self.administrator.run,
+            "mover": self.mover.run,
+        }
+        """By the name of their machine."""
         self.others: dict[str, Node] = {}
-        """The programs of `workloads`, by the name of their machine."""
+        """Where these run now."""
 
     def _find(self, text: str) -> None:
         self.run.find(Kind.BROKEN_RULE, text)
@@ -223,6 +232,10 @@ class World:
 
     async def play(self) -> Run:
         """Make topics and inputs, break things, heal them, read back."""
+        with self.share_checks.installed():
+            return await self._played()
+
+    async def _played(self) -> Run:
         if self.shape.stops_at_finding:
             self.run.found = self.loop.create_future()
         looking = self.loop.create_task(self._look())
@@ -332,17 +345,11 @@ class World:
         return max(leading, key=lambda replica: replica.leader_epoch, default=None)
 
     def _start_other(self, machine: str) -> None:
-        programs = {
-            "writer": self.writers.run,
-            "committer": self.committer.run,
-            "administrator": self.administrator.run,
-            "mover": self.mover.run,
-        }
         self.run.done[f"programs: {machine}"] += 1
         self.network.in_order.update(("committer", "administrator"))
         node = self.others[machine] = Node(self.loop, f"{machine} {len(self.run.done)}", machine)
         node.on_death = lambda: self.network.cut_of(node)
-        node.start(programs[machine](node))
+        node.start(self.programs[machine](node))
 
     def _restart_other(self, machine: str) -> None:
         self.others[machine].kill()

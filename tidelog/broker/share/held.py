@@ -165,9 +165,8 @@ class HeldPartition:
         self._writer = None
 
     def _joined(self, group: Sequence[_Waiting]) -> StateWrite:
-        start_offset = max(update.start_offset for update, _ in group)
+        start_offset, complete_count = self.machine.after(update for update, _ in group)
         batches = combined((), (batch for update, _ in group for batch in update.batches), start_offset)
-        complete_count = group[-1].update.complete_count
         return StateWrite(self._state_epoch, self.leader_epoch, start_offset, complete_count, batches)
 
     def _refused(self, group: Sequence[_Waiting], error: ApiError) -> None:

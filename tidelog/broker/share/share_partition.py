@@ -99,11 +99,9 @@ class _Run(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What is to be stored. `start_offset` and `complete_count` are as they will be once it is."""
+    """What is to be stored, also of records before the start offset."""
 
     number: int
-    start_offset: int
-    complete_count: int
     batches: Sequence[StateBatch]
     before: Sequence[tuple[int, int, _Run]] = ()
     """[first, end) -> what it was."""
@@ -327,19 +325,24 @@ class SharePartition:
     def _update(self, number: int, before: Sequence[tuple[int, int, _Run]]) -> Update:
         """`before` has the records of this update, whose runs have its number by now."""
         self._last_update = number
-        start_offset, done_count = self.start_offset, self._done_count
-        for first, end, run in self.runs():
-            if run.state not in _DONE or run.update not in (0, number):
-                break
-            start_offset = end
-            done_count -= end - first
         batches: list[StateBatch] = []
         for first, end, _ in before:
             for run_first, run_end, run in self._between(first, end):
-                low, high = max(run_first, first, start_offset), min(run_end, end)
-                if low < high:
-                    _append_state(batches, StateBatch(low, high - 1, run.state, run.delivery_count))
-        return Update(number, start_offset, done_count, batches, before)
+                low, high = max(run_first, first), min(run_end, end)
+                _append_state(batches, StateBatch(low, high - 1, run.state, run.delivery_count))
+        return Update(number, batches, before)
+
+    def after(self, updates: Iterable[Update]) -> tuple[int, int]:
+        """The start offset, and how many records are done after it, once these are settled: all that are not
+        settled yet."""
+        numbers = {0, *(update.number for update in updates)}
+        start_offset, done_count = self.start_offset, self._done_count
+        for first, end, run in self.runs():
+            if run.state not in _DONE or run.update not in numbers:
+                break
+            start_offset = end
+            done_count -= end - first
+        return start_offset, done_count
 
     def settle(self, update: Update) -> None:
         """The update is stored."""

@@ -377,6 +377,7 @@ class ShareFetcher:
             )
         finally:
             del self._requested[node_id]
+            self.wake()  # Other brokers may be asked for so many records.
         code = error_code(answer.error_code)
         self._locked_for(answer.acquisition_lock_timeout_ms)
         self._answered(session, code, answer.error_message, holders)

@@ -124,7 +124,6 @@ class HeldPartition:
         for offset in offsets:
             if offset not in unsettled:
                 self._open[offset] = lock_end
-            self._ended.pop(offset, None)
             self._unrenewed.discard(offset)
 
     def passed_over(self, offsets: Iterable[int], kind: int) -> None:

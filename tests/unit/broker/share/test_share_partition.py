@@ -35,7 +35,8 @@ def test_an_acknowledgement_of_every_second_record_is_a_run_for_each_until_the_o
     partition = acquired(10_000)
     types = [AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE] * 5_000
     update = partition.acknowledge("m", [Acknowledgement(0, 9_999, types)], 0)
-    assert len(update.batches) == 9_999
+    assert partition.after([update]) == (1, 4_999)
+    assert len(update.batches) == 10_000
     partition.settle(update)
     assert partition.run_count == 9_999
     partition.acquire("m", 1, 10_000, [(1, 9_999)], 10_000, is_strict=False, batch_size=1, now_ms=0)
@@ -78,3 +79,9 @@ def test_a_read_behind_the_end_gives_nothing() -> None:
         "m", 2_000, 3_000, [(2_000, 2_999)], 10, is_strict=False, batch_size=10, now_ms=0
     )
     assert (taken, partition.end_offset) == ([], 1_000)
+
+
+def test_updates_that_are_stored_together_move_the_start_over_the_records_of_all() -> None:
+    partition = acquired(1_000)
+    updates = [partition.acknowledge("m", [Acknowledgement(each, each, [1])], 0) for each in (0, 2, 1)]
+    assert partition.after(updates) == (3, 0)

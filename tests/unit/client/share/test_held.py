@@ -239,3 +239,11 @@ def test_a_record_that_is_put_back_is_unread_and_keeps_its_lock() -> None:
     held.not_returned(1)
     assert held.is_unread(1)
     assert held.take_renewals(15.0, LOCK, renews=True) == [Batch(1, 1, [RENEW])]
+
+
+def test_a_record_whose_next_lock_is_lost_too_is_still_acknowledged() -> None:
+    held = holding(1)
+    assert held.expire(LOCK) == [1]
+    held.acquired([1], 60.0)
+    held.session_ended()
+    assert held.acknowledge(1, ACCEPT)
