@@ -38,12 +38,7 @@ class EmbeddedBroker:
     def __init__(
         self, *, data_dir: Path | str | None = None, settings: Mapping[str, Any] | None = None
     ) -> None:
-        wanted: dict[str, Any] = {
-            "http.port": -1,
-            "group.initial.rebalance.delay.ms": 0,
-            "faults.enable": True,
-            **(settings or {}),
-        }
+        wanted: dict[str, Any] = {"http.port": -1, "group.initial.rebalance.delay.ms": 0, **(settings or {})}
         if "listeners" not in wanted:
             wanted.setdefault("port", 0)
         self._config = BrokerConfig().with_settings(wanted)
@@ -145,7 +140,7 @@ class EmbeddedBroker:
 
     def _injector(self) -> FaultInjector:
         if self.broker.faults is None:
-            raise RuntimeError("this broker was started with faults.enable=false")
+            raise RuntimeError("this broker takes no faults: start it with the setting faults.enable=true")
         return self.broker.faults
 
     async def close(self) -> None:

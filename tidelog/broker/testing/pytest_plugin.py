@@ -51,10 +51,11 @@ def tidelog_settings() -> dict[str, Any]:
 def tidelog_broker(
     request: pytest.FixtureRequest, tidelog_settings: Mapping[str, Any]
 ) -> Iterator[ThreadedBroker]:
-    """A fresh, empty broker for this test: `bootstrap_servers`, `create_topic`, `restart`, `crash`."""
+    """A fresh, empty broker for this test: `bootstrap_servers`, `create_topic`, `restart`, `crash`,
+    `order_fault`."""
     from tidelog.broker.testing.embedded import ThreadedBroker
 
-    settings = {**tidelog_settings, **_marked(request).get("settings", {})}
+    settings = {"faults.enable": True, **tidelog_settings, **_marked(request).get("settings", {})}
     with ThreadedBroker(settings=settings) as broker:
         yield broker
 

@@ -183,7 +183,7 @@ def test_a_threaded_broker_that_cannot_start_leaves_no_thread() -> None:
 
 
 async def test_it_fails_as_a_test_orders_it() -> None:
-    async with EmbeddedBroker() as broker:
+    async with EmbeddedBroker(settings={"faults.enable": True}) as broker:
         topic = await broker.create_topic()
         broker.order_fault("error", error="NOT_ENOUGH_REPLICAS", when="before", topic=topic, count=2)
         taken = broker.order_fault("cut", topic=topic)
@@ -200,15 +200,15 @@ async def test_it_fails_as_a_test_orders_it() -> None:
                 broker.order_fault("drop", **fields)
         with pytest.raises(FaultError, match="expected one of drop"):
             broker.order_fault("nonsense")
-    async with EmbeddedBroker(settings={"faults.enable": False}) as broker:
-        with pytest.raises(RuntimeError, match=r"faults\.enable=false"):
+    async with EmbeddedBroker() as broker:
+        with pytest.raises(RuntimeError, match=r"faults\.enable=true"):
             broker.order_fault("cut")
 
 
-def test_a_threaded_broker_fails_too() -> None:
-    with ThreadedBroker() as broker:
-        topic = broker.create_topic()
-        broker.order_fault("cut", topic=topic)
-        assert asyncio.run(send(broker, topic, b"a")) == [0]
-        assert broker.faults()["finished"][0]["hits"] == 1
-        broker.clear_faults()
+def test_the_broker_of_the_fixture_fails_too(tidelog_broker: ThreadedBroker, tidelog_topic: str) -> None:
+    tidelog_broker.order_fault("cut", topic=tidelog_topic)
+    assert asyncio.run(send(tidelog_broker, tidelog_topic, b"a")) == [0]
+    assert tidelog_broker.faults()["finished"][0]["hits"] == 1
+    tidelog_broker.order_fault("drop", count=None)
+    tidelog_broker.clear_faults()
+    assert tidelog_broker.faults()["faults"] == []

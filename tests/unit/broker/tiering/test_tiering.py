@@ -94,11 +94,11 @@ async def test_the_console_reads_remote_records_and_shows_their_size(open_tiered
     await asker.create("t", **TIERED)
     await fill(asker, 20)
     await settle(asker)
-    page = await Records(asker.services).page("t", 0, Place(0), 20, Reading())
+    page = await Records(asker.services).page("t", {0: None}, Place(0), 20, Reading())
     assert [row["offset"] for row in page["rows"]] == list(range(20))
-    assert (page["start_offset"], page["next_offset"]) == (0, 20)
-    newest = await Records(asker.services).page("t", 0, Place(), 20, Reading())
-    assert newest["rows"] == page["rows"]
+    assert page["positions"] == [{"partition": 0, "offset": 20, "start_offset": 0, "end_offset": 20}]
+    newest = await Records(asker.services).page("t", {0: None}, Place(), 20, Reading())
+    assert newest["rows"] == page["rows"][::-1]
     batches = await Records(asker.services).batches("t", 0, 3, 100)
     assert [row["base_offset"] for row in batches["rows"]] == list(range(3, 20))
     topic = asker.services.catalog.topic("t")
@@ -212,14 +212,16 @@ async def test_a_store_that_hangs_ends_a_visit_of_old_records_only(
     await settle(asker)
     console = Records(asker.services)
     hangs = True
-    old = asyncio.ensure_future(console.page("t", 0, Place(0), 20, Reading()))
+    old = asyncio.ensure_future(console.page("t", {0: None}, Place(0), 20, Reading()))
     await until(lambda: asker.services.metrics.remote.fetch_requests)
-    assert [row["offset"] for row in (await console.page("t", 0, Place(19), 20, Reading()))["rows"]] == [19]
+    assert [
+        row["offset"] for row in (await console.page("t", {0: None}, Place(19), 20, Reading()))["rows"]
+    ] == [19]
     assert not old.done()
     monkeypatch.setattr(stepwise_reading, "REMOTE_SECONDS", 0.001)
     for place in (Place(1), Place(timestamp_ms=NOW_MS)):
         with pytest.raises(ApiError, match="remote storage gave no answer within"):
-            await console.page("t", 0, place, 20, Reading())
+            await console.page("t", {0: None}, place, 20, Reading())
     with pytest.raises(ApiError, match="remote storage gave no answer within"):
         await console.batches("t", 0, 2, 100)
     may_answer.set()
