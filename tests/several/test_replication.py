@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidelog.broker.replicas import fetchers, maintenance
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET, RECOVERY_POINTS
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.partition_log import FlushWork, PartitionLog
 from tidelog.client import Admin, BrokerError, Consumer, LogTruncationError, Producer, TopicPartition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import NodeEndpoint
@@ -425,6 +427,37 @@ async def elect_uncleanly(cluster: Brokers, leader: int, follower: int) -> None:
     assert await elected(cluster, follower, "u", 0) == ErrorCode.NONE
     assert cluster.leader_of("u", 0) == leader
     assert cluster[leader].services.replicas["u", 0].log.end_offset == 1
+
+
+def slow_down(log: PartitionLog) -> None:
+    """Each flush waits for half a second in its thread."""
+    begin_flush = log.begin_flush
+
+    def pause() -> None:
+        threading.Event().wait(0.5)
+
+    def begin_slow_flush() -> FlushWork | None:
+        work = begin_flush()
+        if work is not None:
+            work.before = [*work.before, pause]
+        return work
+
+    log.begin_flush = begin_slow_flush  # type: ignore[method-assign]
+
+
+async def test_a_leader_whose_disk_is_slow_loses_its_leaderships(tmp_path: Path) -> None:
+    """It gives them up itself; writes are fast again, as it leaves the in-sync set too."""
+    async with brokers(tmp_path, **SHORT, replica_lag_time_max_ms=2_000) as cluster:
+        topic = await made(cluster, "t", 3, configs={"min.insync.replicas": "2"})
+        slow = cluster.leader_of("t", 0)
+        slow_down(cluster[slow].services.replicas["t", 0].log)
+        async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            number = 0
+            while cluster.leader_of("t", 0) == slow or slow in cluster.topic("t").partitions[0].isr:
+                await producer.send_and_wait("t", b"%d" % number, partition=0)
+                number += 1
+        assert {*cluster.topic("t").partitions[0].isr} == {*topic.partitions[0].replicas} - {slow}
+        assert await values(cluster, number) == [b"%d" % each for each in range(number)]
 
 
 async def test_an_unclean_election_takes_the_longest_log(cluster: Brokers) -> None:

@@ -2,7 +2,8 @@
 leave.
 
 Owns when. A follower joins as soon as its fetch shows that it may; every half `replica.lag.time.max.ms` it
-looks for followers that have to leave. The changes that are due are committed together (`Cluster.change`).
+looks for followers that have to leave, and gives up what it leads with a disk that is slower than those of
+others in sync. The changes that are due are committed together (`Cluster.change`).
 
 Invariants: a change is planned on the newest image, for one epoch of the leader; a follower that joins counts
 as a member until the store shows that it does not have the commit; one that leaves counts until the catalog
@@ -40,6 +41,8 @@ from tidelog.broker.replicas.replica import Replica
 
 _RETRY_SECONDS: Final = 0.5
 _LOOKED_AT_ONCE: Final = 500
+_SLOW_FLUSH: Final = 0.1
+"""Of `replica.lag.time.max.ms`."""
 _ADVICE = "check that the cluster's store answers; until then no replica joins or leaves an in-sync set"
 logger = structlog.get_logger(__name__)
 
@@ -168,10 +171,29 @@ class InSyncSets:
             if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             if (leadership := replica.leadership) is not None:
+                if self._is_slow(replica, leadership, lag_ms):
+                    self._partitions.when_troubled(replica)
+                    continue
                 late = leadership.late(replica.log.end_offset, now_ms, lag_ms)
                 if late or leadership.has_others_eligible(replica.least_in_sync):
                     found.append(_Wanted(replica, leadership, leadership.wanted({}, late)))
         return found
+
+    @staticmethod
+    def _is_slow(replica: Replica, leadership: Leadership, lag_ms: int) -> bool:
+        """Whether this broker's disk is slow, and not those of others that may lead."""
+        seconds = replica.slowest_flush_seconds()
+        is_slow = seconds * 1000 > lag_ms * _SLOW_FLUSH and leadership.is_outrun(
+            replica.log.flushed_end_offset, replica.least_in_sync
+        )
+        if is_slow:
+            what = {
+                "topic": replica.topic,
+                "partition": replica.partition,
+                "flush_seconds": round(seconds, 1),
+            }
+            logger.warning("slow_leader_gives_up", **what, advice="check the disk that holds the data folder")
+        return is_slow
 
     async def _change(self, wanted: Iterable[_Wanted]) -> bool:
         """Whether the store answered."""

@@ -120,6 +120,11 @@ class Leadership:
         """Who has to leave the in-sync set, as `Followers.late`."""
         return self._followers.late(self._others, end_offset, now_ms, lag_ms)
 
+    def is_outrun(self, flushed_end_offset: int, least: int) -> bool:
+        """Whether so many others in sync as are needed have stored more than the leader has."""
+        ahead = [each for each in self._others if self._followers.end_offset(each) > flushed_end_offset]
+        return len(ahead) >= self.needed(least)
+
     def wanted(self, joining: dict[int, int], leaving: Iterable[int] = ()) -> InSyncWanted:
         """The change of the in-sync set, in this epoch."""
         return InSyncWanted(self.assigned.leader_epoch, joining, frozenset(leaving))

@@ -16,6 +16,7 @@ Everything runs on the event loop; `read` alone may also run in a thread.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -127,6 +128,8 @@ class ReplicaLog:
         """Why this replica serves nothing, or None."""
         self._has_ended = False
         self._when_troubled = when_troubled
+        self._flush_began = math.inf
+        self._slowest_flush_seconds = 0.0
         self._group_commit = group_commit
         self._metrics = metrics
         self._loop = loop
@@ -250,6 +253,7 @@ class ReplicaLog:
             self.fail(error)
             return None
         if work is not None:
+            self._flush_began = self._loop.time()
             self._flushing_bytes = appended_bytes
             self._metrics.group_commit(self._unflushed_batches)
             self._unflushed_batches = 0
@@ -259,6 +263,8 @@ class ReplicaLog:
 
     def flush_finished(self, work: Work, error: BaseException | None) -> None:
         """For GroupCommit: the marks move, or the partition goes offline."""
+        self._slowest_flush_seconds = self._flush_seconds()
+        self._flush_began = math.inf
         if self._has_ended:
             return
         if error is not None:
@@ -285,6 +291,14 @@ class ReplicaLog:
         if self.stopped is not None:
             self._flushed_as_follower()
         self._has_moved = True
+
+    def slowest_flush_seconds(self) -> float:
+        """How long the slowest flush took since the last call, or the one in progress takes."""
+        slowest, self._slowest_flush_seconds = self._flush_seconds(), 0.0
+        return slowest
+
+    def _flush_seconds(self) -> float:
+        return max(self._slowest_flush_seconds, self._loop.time() - self._flush_began)
 
     def _flushed_as_follower(self) -> None:
         """For `FollowerWrites`: more is durable here."""
