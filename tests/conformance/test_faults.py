@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from faults.readback import COMMITTED, read_all
 from tests.conformance.raw import NOW_MS, SECONDS, RawClient, batch, batches, connected
+from tests.waiting import until
 from tidelog import Admin, ConfigResource, ConfigResourceType, ShareConsumer
 from tidelog import Producer as ClientProducer
 from tidelog.broker.app import Broker
@@ -219,6 +220,27 @@ async def test_a_moved_sequence_wraps_to_0(site: Site, client: RawClient) -> Non
     assert await client.produce(batch("B", producer_id, 2)) == (STORED, 4)
     assert await client.produce(wrapping) == (STORED, 0)
     assert await client.log() == [b"A0", b"A1", b"A2", b"A3", b"B"]
+
+
+async def test_locks_that_expire_give_their_records_to_another_member(site: Site) -> None:
+    address = f"127.0.0.1:{site.port}"
+    async with Admin(bootstrap_servers=address) as admin:
+        group = ConfigResource(ConfigResourceType.GROUP, "g")
+        await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    async with ClientProducer(bootstrap_servers=address) as producer:
+        await producer.send_and_wait("t", b"1", partition=0)
+    async with (
+        ShareConsumer("t", group_id="g", bootstrap_servers=address, max_poll_records=1) as one,
+        ShareConsumer("t", group_id="g", bootstrap_servers=address) as other,
+    ):
+        record = await one.getone()
+        reading = asyncio.create_task(other.getone())
+        await until(lambda: other.assignment())
+        ended = await site.order("expire_locks", group_id="g", topic="t", partition=record.partition)
+        assert ended["records"] == 1
+        assert (await reading).delivery_count == 2
+    status, answer = await site.ask("POST", fault="expire_locks", group_id="nobody", topic="t")
+    assert (status, "no member of share group" in answer["error"]) == (400, True)
 
 
 async def test_an_id_that_was_never_issued_cannot_be_moved(site: Site) -> None:

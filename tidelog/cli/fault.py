@@ -1,7 +1,7 @@
 """`tidelog fault`: make a running broker fail on request, to see what a client does then.
 
 Faults are ordered on the broker's HTTP port, if `tidelog serve --enable-faults` allows it.
-`broker.fault_injection.injection` and `broker.fault_injection.producer_changes` say what each fault does.
+`injection`, `producer_changes` and `share_locks` in `broker.fault_injection` say what each fault does.
 """
 
 import functools
@@ -188,6 +188,20 @@ def sequence(
     """
     more = {"next_sequence": next_sequence, "producer_epoch": epoch}
     _change_producer("sequence", topic, partition, producer_id, more, http, cluster)
+
+
+@app.command("expire-locks")
+def expire_locks(
+    group: Annotated[str, argument(metavar="GROUP", help="Name of the share group.")],
+    topic: Topic,
+    partition: OnePartition = 0,
+    http: HttpAddress = None,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """End the locks of all records that members of a share group hold, as if their time had passed."""
+    values: dict[str, object] = {"fault": "expire_locks", "group_id": group, "topic": topic}
+    ended = _ask("POST", "/faults", values | {"partition": partition}, http, cluster)
+    print(f"{ended['records']} records of {topic}-{partition} are locked no longer")
 
 
 @app.command("list")

@@ -33,6 +33,7 @@ from tidelog.broker.fault_injection.rules import (
     RequestFacts,
     parse_order,
 )
+from tidelog.broker.fault_injection.share_locks import EXPIRE_LOCKS, expire_locks
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, again
@@ -50,7 +51,7 @@ class FaultInjector:
     def __init__(self, services: Services) -> None:
         self.rules = FaultRules()
         self.producers = ProducerFaults(services)
-        self._catalog = services.catalog
+        self._services = services
         self._released = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -66,6 +67,8 @@ class FaultInjector:
         ApiError for a partition that is not here."""
         if values.get("fault") in PRODUCER_FAULTS:
             return self.producers.apply(values)
+        if values.get("fault") == EXPIRE_LOCKS:
+            return expire_locks(self._services, values)
         return self.order(parse_order(values)).describe()
 
     def order(self, order: FaultOrder) -> Fault:
@@ -84,7 +87,7 @@ class FaultInjector:
         def handle_with_faults(context: RequestContext, request: object) -> Any:
             if not rules.active:
                 return handle(context, request)
-            plan = rules.decide(_facts(context, request, self._catalog))
+            plan = rules.decide(_facts(context, request, self._services.catalog))
             if plan is None:
                 return handle(context, request)
             return self._carry_out(plan, handle, context, request)

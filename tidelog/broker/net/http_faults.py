@@ -1,10 +1,10 @@
 """/faults on the HTTP port: used by `tidelog fault` and by tests in any language.
 
-GET lists the orders (`{"faults": [...], "finished": [...]}`). POST takes one as a JSON object (`fault` and
-the fields of `rules.parse_order`, or those of `producer_changes` for forget, expire and sequence; both are in
-`broker.fault_injection`) and answers with the order as taken. DELETE removes all, DELETE /faults/ID one.
-Errors are `{"error": "..."}`: 400 for an invalid order, 403 where faults are not enabled, 404 for what does
-not exist, 503 for a partition that is offline.
+GET lists the orders (`{"faults": [...], "finished": [...]}`). POST takes one as a JSON object and answers
+with the order as taken. Its fields are `fault` and those of `rules.parse_order`, of `producer_changes` for
+forget, expire and sequence, of `share_locks` for expire_locks: all are in `broker.fault_injection`. DELETE
+removes all, DELETE /faults/ID one. Errors are `{"error": "..."}`: 400 for an invalid order, 403 where faults
+are not enabled, 404 for what does not exist, 503 for a partition that is offline.
 
 Invariants: the body must be sent as application/json, so that no web page can order a fault from a browser;
 where faults are not enabled, every request gets 403 and the text says how to enable them.

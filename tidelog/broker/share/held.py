@@ -32,6 +32,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 _ENDED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.INVALID_REQUEST)
 """Why a state cannot be written any more: another broker leads, or its offsets were altered or deleted."""
+_FOREVER_MS = 1 << 62
 logger = structlog.get_logger(__name__)
 
 
@@ -111,11 +112,19 @@ class HeldPartition:
 
     def _locks_end(self) -> None:
         self._timer = None
-        update = self.machine.expire(self._steady_ms())
+        self._expire(self._steady_ms())
+
+    def expire_locks(self) -> int:
+        """End all locks now; of how many records."""
+        return sum(end - first for first, end, _ in self._expire(_FOREVER_MS).before)
+
+    def _expire(self, now_ms: int) -> Update:
+        update = self.machine.expire(now_ms)
         if update.before:
             self._counts.lock_timeouts += len(update.before)
             self._write(_Waiting(update, None))
         self.changed()
+        return update
 
     async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Returns once it is durable. Raises ApiError."""

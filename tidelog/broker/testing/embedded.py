@@ -123,10 +123,10 @@ class EmbeddedBroker:
         return name
 
     def order_fault(self, fault: str, **fields: object) -> dict[str, Any]:
-        """Make it fail as `tidelog fault` does: `fault` is drop, delay, error, cut, forget, expire or
-        sequence. `fields` are those of `broker.fault_injection`: topic, partition, client_id, api, skip,
-        count (None: until cleared), when, delay_ms, error. Returns the order as taken, with its id. Faults
-        end with the broker. Raises FaultError, and ApiError for a partition that does not exist.
+        """Make it fail as `tidelog fault` does: `fault` is drop, delay, error, cut, forget, expire,
+        sequence or expire_locks. `fields` are those of `broker.fault_injection`: topic, partition, client_id,
+        api, skip, count (None: until cleared), when, delay_ms, error. Returns the order as taken, with its
+        id. Faults end with the broker. Raises FaultError, and ApiError for a partition that does not exist.
         """
         return self._injector().take({"fault": fault, **fields})
 
