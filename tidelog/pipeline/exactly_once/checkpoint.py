@@ -1,5 +1,8 @@
 """What a stream's checkpoint says: the query that it belongs to, and what Spark planned for a batch.
 
+The checkpoint is a local folder, or in an object store, which pyarrow reads: its credentials are those of the
+environment of Spark's Python processes, not of Spark's settings.
+
 Owns the reading of two files of Spark's checkpoint: `metadata`, and `offsets/N`, which Spark writes before
 batch N runs, never changes, and reads again when it repeats the batch. It holds the time of its planning, so
 two drivers that plan the same batch on copies of a checkpoint have different files.
@@ -9,10 +12,11 @@ Invariants: nothing is written here.
 
 import hashlib
 import json
-from pathlib import Path
+import re
 from typing import NamedTuple
 
 from tidelog.pipeline.exactly_once.decision import ExactlyOnceError
+from tidelog.pipeline.paths import local_path
 
 _DIGITS = 16
 
@@ -24,29 +28,41 @@ class PlannedBatch(NamedTuple):
     planned_ms: int | None = None
 
 
-def query_of(folder: Path) -> str:
+def query_of(folder: str) -> str:
     """The id of the query whose checkpoint this is. Raises ExactlyOnceError."""
-    path = folder / "metadata"
     try:
-        return str(json.loads(path.read_text())["id"])
+        return str(json.loads(_read(folder, "metadata"))["id"])
     except (OSError, ValueError, KeyError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(f"{folder}/metadata", error) from None
 
 
-def planned_batch(folder: Path, batch: int) -> PlannedBatch:
+def planned_batch(folder: str, batch: int) -> PlannedBatch:
     """What was planned for this batch. Raises ExactlyOnceError."""
-    path = folder / "offsets" / str(batch)
+    name = f"offsets/{batch}"
     try:
-        content = path.read_bytes()
+        content = _read(folder, name)
         # The first line is a version, the second what holds for all sources.
         planned_ms = int(json.loads(content.splitlines()[1])["batchTimestampMs"])
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable(f"{folder}/{name}", error) from None
     return PlannedBatch(hashlib.sha256(content).hexdigest()[:_DIGITS], planned_ms)
 
 
-def _unreadable(path: Path, error: Exception) -> ExactlyOnceError:
+def _read(folder: str, name: str) -> bytes:
+    """Raises OSError, ValueError."""
+    if (path := local_path(folder)) is not None:
+        return (path / name).read_bytes()
+    from pyarrow.fs import FileSystem
+
+    # Hadoop's names of a store have more letters than Arrow's.
+    system, root = FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", folder))
+    with system.open_input_stream(f"{root}/{name}") as file:
+        return bytes(file.read())
+
+
+def _unreadable(path: str, error: Exception) -> ExactlyOnceError:
     return ExactlyOnceError(
         f"the checkpoint cannot be read at {path}: {error!r}. delivery=exactly_once compares it with what the"
-        " broker knows: set checkpointLocation to a folder that the driver sees as a path"
+        " broker knows: set checkpointLocation to a folder that the driver sees as a path, or that pyarrow"
+        " reads with the credentials in the environment"
     )

@@ -29,7 +29,6 @@ import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -62,7 +61,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._sink = options.name or query_of(Path(options.checkpoint or ""))
+        self._sink = options.name or query_of(options.checkpoint or "")
         # One per planned batch. Spark makes another writer for its commit.
         self._write = uuid.uuid4().hex[:_WRITE_DIGITS]
 
@@ -90,7 +89,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter, DataSourceStreamArrowWriter):  # 
             self._settle(Settlement(number))
             return
         checkpoint = self._options.checkpoint
-        planned = planned_batch(Path(checkpoint), number) if checkpoint else PlannedBatch()
+        planned = planned_batch(checkpoint, number) if checkpoint else PlannedBatch()
         prepared = {each.name: each.rows.transaction for each in done if each.rows.transaction is not None}
         decision = Decision(
             batch=number,

@@ -51,6 +51,7 @@ _OF_DELIVERY = {
     MIRROR: {"session.path", "mirror.plan", "mirror.gaps"},
     EXACTLY_ONCE: {"exactly_once.name", "exactly_once.batch"},
 }
+_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 # Spark's own, which it hands to every sink.
 _OF_SPARK = {"checkpointlocation", "queryname", "path"}
@@ -127,8 +128,15 @@ def _of_exactly_once(given: Mapping[str, str], *, is_stream: bool) -> dict[str, 
     return {
         "name": name,
         "batch": int(batch) if batch else None,
-        "checkpoint": str(shared_folder("checkpointLocation", checkpoint)) if checkpoint else None,
+        "checkpoint": _checkpoint(checkpoint) if checkpoint else None,
     }
+
+
+def _checkpoint(text: str) -> str:
+    """A local path, or the URI of an object store that the driver's Python can read."""
+    if text.partition("://")[0] in _STORES:
+        return text.rstrip("/")
+    return str(shared_folder("checkpointLocation", text))
 
 
 def columns_left_out(schema: StructType, options: SinkOptions) -> list[str]:
