@@ -37,7 +37,7 @@ _LONGEST_NAME_BYTES = 32_767
 _PATIENT_LOOKS = 3
 """How often a topic that brokers may not create is requested before it counts as unknown."""
 _ANSWERS_BEFORE_WARNING = _PATIENT_LOOKS + 2
-_FAILURES_BEFORE_WARNING = 3
+FAILURES_BEFORE_WARNING = 3
 _REBOOTSTRAP = "rebootstrap"
 _HEDGE_SECONDS = 1.0
 """Time without an answer after which another broker is asked as well, because the first one may hang."""
@@ -130,7 +130,7 @@ class Cluster:
                         refused_since = self._loop.time()
                     elif self._loop.time() - refused_since >= self.config.bootstrap_refused_timeout_ms / 1000:
                         raise trouble.tls_error or self._unavailable(trouble, has_waited=False) from trouble
-                    if failures == _FAILURES_BEFORE_WARNING:
+                    if failures == FAILURES_BEFORE_WARNING:
                         limit_ms = self.config.request_timeout_ms
                         logger.warning(
                             "broker_not_reached", error=trouble.message, request_timeout_ms=limit_ms

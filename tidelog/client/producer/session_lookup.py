@@ -20,8 +20,9 @@ from tidelog.protocol.records import BatchHeader, iter_batches
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
-from tidelog.wire.cluster import Cluster
+from tidelog.wire.cluster import FAILURES_BEFORE_WARNING, Cluster
 from tidelog.wire.errors import ClientError, RequestTimeoutError, UnsupportedVersionError
+from tidelog.wire.events import logger
 
 if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
@@ -148,7 +149,7 @@ def _check(number: int, key: TopicPartition) -> None:
 
 
 async def repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Call `ask` until it succeeds, for at most request_timeout_ms."""
+    """Call `ask` until it succeeds, for at most request_timeout_ms. The third failure is logged."""
     config = cluster.config
     backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
     loop = asyncio.get_running_loop()
@@ -162,5 +163,9 @@ async def repeat(cluster: Cluster, ask: Callable[[], Awaitable[_T]]) -> _T:
             delay = backoff.delay_ms(failures) / 1000
             if not error.retriable or loop.time() + delay > deadline:
                 raise
+            if failures == FAILURES_BEFORE_WARNING:
+                logger.warning(
+                    "request_repeated", error=error.message, request_timeout_ms=config.request_timeout_ms
+                )
             await asyncio.sleep(delay)
             cluster.request_refresh()

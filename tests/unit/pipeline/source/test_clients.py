@@ -8,10 +8,11 @@ from contextlib import closing
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.pipeline.batches import plain_rows
 from tidelog.broker.testing.embedded import ThreadedBroker
-from tidelog.client import Producer
+from tidelog.client import ClientError, Producer
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.offsets import OffsetRange
 from tidelog.pipeline.schema import SCHEMA
@@ -181,3 +182,20 @@ def test_what_a_call_gives_is_never_formatted() -> None:
     finally:
         client.close()
     assert not Records.formatted
+
+
+def test_a_wait_for_a_broker_that_has_gone_is_told() -> None:
+    """Once, although the broker is asked until request.timeout.ms has passed."""
+    with ThreadedBroker() as broker:
+        broker.create_topic(TOPIC, partitions=1)
+        config = ClusterConfig(
+            broker.bootstrap_servers,
+            request_timeout_ms=1500,
+            retry_backoff_max_ms=100,
+            reconnect_backoff_max_ms=50,
+        )
+        fetch.find_bounds(config, [TOPIC], None)
+    with capture_logs() as events, pytest.raises(ClientError):
+        fetch.find_bounds(config, [TOPIC], None)
+    [told] = [each for each in events if each["event"] == "request_repeated"]
+    assert told["request_timeout_ms"] == 1500
