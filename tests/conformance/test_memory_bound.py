@@ -1,14 +1,16 @@
 """What all connections together make a broker process hold, measured from outside, while somebody works."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from faults.process import BrokerProcess
+from faults.wire import Wire
 from tests.conformance.raw import RawClient, batch, connected
 from tidelog.protocol.framing import encode_request_frame
 from tidelog.protocol.hot import FetchPartition, FetchRequest, encode_fetch_request
@@ -158,3 +160,25 @@ async def test_memory_stays_bounded_and_who_behaves_works_on_and_loses_nothing(
         print(event)
     assert grown < BOUND_BYTES + MARGIN_BYTES
     assert all(event["held_bytes"] > MIB // 4 for event in cut)
+
+
+async def test_answers_take_the_memory_of_earlier_ones_again(tmp_path: Path) -> None:
+    """New pages for each answer would cost more than the rest of a Fetch."""
+    answers, answer_bytes = 50, 3 * MIB
+    async with prepared(tmp_path) as broker, AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(Wire.connected(broker.port)) for _ in range(4)]
+
+        async def read(count: int) -> None:
+            for _ in range(count):
+                await asyncio.gather(*(each.read("large", 0, 0, answer_bytes) for each in readers))
+
+        await read(5)
+        before = minor_faults(broker)
+        await read(answers)
+        pages = len(readers) * answers * answer_bytes // os.sysconf("SC_PAGE_SIZE")
+        assert minor_faults(broker) - before < pages / 10
+
+
+def minor_faults(broker: BrokerProcess) -> int:
+    """How many pages the process took that were not read from a disk."""
+    return int(Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()[7])
