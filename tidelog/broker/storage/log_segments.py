@@ -48,7 +48,8 @@ class LogSegments:
         if flushed_end_offset == self.active.end_offset:
             self.active.flushed_tail = self.active.tail
         self._unsynced_indexes = [s for s in self.segments[:-1] if s.end_offset > flushed_end_offset]
-        self.has_new_names = has_new_names
+        self._names, self._names_durable = int(has_new_names), 0
+        """Counts the changes of names in the folder, and those of them that are durable."""
         """The folder's names, or its topic id, may not be durable yet."""
         self._is_swapping = False
 
@@ -92,6 +93,17 @@ class LogSegments:
         self.segments = (*self.segments, segment)
         self.active = segment
         return segment
+
+    @property
+    def has_new_names(self) -> bool:
+        """Whether a name in the folder may not be durable."""
+        return self._names_durable < self._names
+
+    @has_new_names.setter
+    def has_new_names(self, has_new_names: bool) -> None:
+        self._names += 1
+        if not has_new_names:
+            self._names_durable = self._names
 
     def aborted_known(self) -> dict[int, tuple[int, int]]:
         """Base offset of a segment -> count and CRC-32C of its aborted transactions, without those that have
@@ -147,6 +159,7 @@ class LogSegments:
             work.release()
             raise
         work.sealed, self._unsynced_indexes = self._unsynced_indexes, []
+        work.names = self._names if self.has_new_names else 0
         return work
 
     def checkpoint_undone(self, work: CheckpointWork) -> None:
@@ -158,6 +171,7 @@ class LogSegments:
         for index, _, data, position in work.indexes:
             index.note_written(position + len(data))
             index.rest()
+        self._names_durable = max(self._names_durable, work.names)
 
     def drop(self, count: int, deleted: list[Path]) -> None:
         """Take the first `count` segments out, by renaming; adds the files to unlink to `deleted`.

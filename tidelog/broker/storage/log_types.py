@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.broker.storage.checkpoints import sync_topic_id
-from tidelog.broker.storage.disk import FULL, Disk, OpenFile
+from tidelog.broker.storage.disk import FULL, Disk, OpenFile, may_be_repeated
 from tidelog.broker.storage.index import IndexFile
 from tidelog.broker.storage.producer_table import FrozenTable
 from tidelog.broker.storage.snapshot import write_snapshot
@@ -169,7 +169,7 @@ class FlushWork:
 
 @dataclass(slots=True)
 class CheckpointWork:
-    """Makes the indexes durable up to `recovery_point` and writes a snapshot when one is due."""
+    """Makes indexes and names durable up to `recovery_point`, and writes a snapshot when one is due."""
 
     recovery_point: int
     disk: Disk
@@ -179,6 +179,8 @@ class CheckpointWork:
     """Segments that were made shorter: what lies before the recovery point ends after its last batch."""
     sealed: Sequence[Any] = ()
     """The segments among them that do not grow any more."""
+    names: int = 0
+    """How many changes of names in the folder become durable; 0 if all are."""
     snapshot: FrozenTable | None = None
     snapshot_offset: int = -1
     snapshot_copies: int = 1
@@ -186,8 +188,8 @@ class CheckpointWork:
     snapshot_bytes: int = 0
     """Size of the snapshot once it is written."""
     indexes_durable: bool = False
-    had_no_space: bool = False
-    """An index could not be written to a full disk. No sync has failed: the next checkpoint may do it."""
+    is_undone: bool = False
+    """Space or a file handle was missing. No sync has failed: the next checkpoint may do it."""
 
     def release(self) -> None:
         """Release the files."""
@@ -211,6 +213,8 @@ class CheckpointWork:
                 if data:
                     self._write(file, data, position)
                 self.disk.fdatasync(file.fd)
+            if self.names:
+                self._sync_names()
             self.indexes_durable = True
         finally:
             self.release()
@@ -222,9 +226,16 @@ class CheckpointWork:
             )
             self.snapshots_written += 1
 
+    def _sync_names(self) -> None:
+        try:
+            self.disk.fsync_directory(self.folder)
+        except OSError as error:
+            self.is_undone = may_be_repeated(error)
+            raise
+
     def _write(self, file: OpenFile, data: bytes, position: int) -> None:
         try:
             self.disk.write_all(file.fd, [data], position)
         except OSError as error:
-            self.had_no_space = error.errno in FULL
+            self.is_undone = error.errno in FULL
             raise

@@ -87,7 +87,7 @@ class Upkeep:
             or (rests and self._snapshot_lags(end_offset))
         )
         is_behind = self.recovery_point < self._segments.flushed_end_offset or (
-            rests and not self._segments.active.has_whole_indexes
+            rests and not (self._segments.active.has_whole_indexes and not self._segments.has_new_names)
         )
         if self._is_running or not (is_due or (is_behind and not self._indexes_failed)):
             return None
@@ -116,7 +116,7 @@ class Upkeep:
                 self.snapshot_due = True
         if error is None:
             self._segments.finish_checkpoint(work)
-        if work.had_no_space:
+        if work.is_undone:
             self._segments.checkpoint_undone(work)
         elif not work.indexes_durable:
             self._indexes_failed = True

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from tests.unit.broker import test_services
 from tests.unit.broker.storage.support import batch, header
 from tidelog.broker.clock import clock_ms
 from tidelog.broker.configuration.broker_config import BrokerConfig
@@ -147,4 +148,17 @@ async def test_retention_names_the_topics_whose_records_were_old_when_they_were_
     assert event["latest_timestamp_ms"] == 1 + 1000 * datetime(2014, 1, 1, tzinfo=UTC).timestamp()
     assert event["retention_ms"] == services.config.log_retention_ms
     assert "retention.ms=-1" in event["advice"]
+    await services.close()
+
+
+async def test_an_idle_log_settles_after_each_kill(tmp_path: Path) -> None:
+    services = await test_services.opened(tmp_path)
+    await services.topics.create("t")
+    await test_services.stored(services, b"v")
+    for _ in range(3):
+        await services.close(clean=False)
+        services = await test_services.opened(tmp_path)
+        for _ in range(3):
+            await services.maintenance.checkpoint()
+        assert services.replicas["t", 0].log.is_settled
     await services.close()
