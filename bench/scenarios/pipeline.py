@@ -9,7 +9,7 @@ import os
 
 from bench.comparison import Run
 from bench.loads.process import run_load, run_program
-from bench.loads.spark_load import CONNECTOR, LATENCIES
+from bench.loads.spark_load import CONNECTOR, LATENCIES, MOST_PARTITIONS
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
 from bench.targets.maven import FetchError
 from bench.targets.spark import resolve_connector
@@ -22,7 +22,7 @@ _TOPIC, _PARTITIONS = "copied", 2
 _SCENARIO = "100-byte records"
 _READS = {
     "read, 100 partitions": {"partitions": 100, "records_per_batch": 1000, "requests": 4},
-    "read, 1,000 partitions": {"partitions": 1000, "records_per_batch": 200, "requests": 1},
+    MOST_PARTITIONS: {"partitions": 1000, "records_per_batch": 200, "requests": 1},
     "read, 1,000-byte records": {
         "partitions": _PARTITIONS,
         "records_per_batch": 1000,
