@@ -6,7 +6,6 @@
 - `coarse_settings`: Kafka's older settings in hours and minutes
 - `cluster_settings`, `coordinator_settings`, `listener_settings`, `remote_settings`, `sasl_settings`,
   `security_settings`, `share_settings`: parts of the table of `broker_config`
-- `control_groups`: the files with the limits of this process's control groups
 - `group_settings`: what the settings of a share group mean
 - `initial_objects`: topics and users that exist from the start
 - `kafka_settings`: Kafka's settings that are not here, and why

@@ -11,11 +11,33 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.control_groups import control_group_files
+
+
+def control_group_files(root: Path, controller: str, name: str, name_in_v1: str) -> Iterator[Path]:
+    """A file of each group, from the process's own up to the mount; they need not exist."""
+    try:
+        groups = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for group in groups:
+        _, controllers, path = group.split(":", 2)
+        if not controllers:
+            mount, file = root / "sys/fs/cgroup", name
+        elif controller in controllers.split(","):
+            mount, file = root / "sys/fs/cgroup" / controller, name_in_v1
+        else:
+            continue
+        # The path may be the host's: then a container finds its own group at the mount itself.
+        folder = mount / path.lstrip("/")
+        while folder.is_relative_to(mount):
+            yield folder / file
+            folder = folder.parent
+
 
 _OWN_BYTES = 64 << 20
 """What the broker needs for itself."""

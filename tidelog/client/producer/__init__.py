@@ -8,7 +8,6 @@
   create
 - `outcomes`: the end of batches: it turns verdicts into outcomes, frees memory, wakes waiters and logs events
 - `partition`: the state of one partition in the client's idempotence: its sequence and its in-flight batches
-- `partitioner`: chooses the partition of a record if the application does not
 - `producer`: the producer: it takes records and returns deliveries, which give the metadata of stored records
 - `record_batch`: a batch that the application fills and sends as one batch
 - `routes`: chooses the partition of each record of one topic, and finds its queue with one look-up

@@ -1,16 +1,17 @@
 """Chooses the partition of each record of one topic, and finds its queue with one look-up.
 
-Owns: the choice of partition per topic, and the caches that make it cheap. Invariants: `queues` has one queue
-per partition, in order; a change of the number of partitions clears the caches.
+Owns: the partitioners beside that of keys (`protocol.murmur2`), the choice of partition per topic, and the
+caches that make it cheap. Invariants: `queues` has one queue per partition, in order; a change of the number
+of partitions clears the caches. Source: KIP-480 (sticky partitioner).
 """
 
 import random
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
+from zlib import crc32
 
 from tidelog.client.arguments import whole_number
 from tidelog.client.producer.accumulator import Accumulator, PartitionQueue
-from tidelog.client.producer.partitioner import next_sticky_partition
 from tidelog.protocol.murmur2 import murmur2_partition
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.metadata import TopicInfo
@@ -19,6 +20,19 @@ Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], 
 """(key, all partitions, those with a leader) -> partition; aiokafka's and kafka-python's shape."""
 
 _REMEMBERED_KEYS: Final = 65_536
+
+
+def consistent(key: bytes | None, partitions: Sequence[int], led: Sequence[int]) -> int:
+    """librdkafka's "consistent" partitioner, for `Producer(partitioner=...)`: CRC-32 of the key. Records
+    without a key get the partition of the empty key."""
+    return partitions[crc32(key or b"") % len(partitions)]
+
+
+def next_sticky_partition(rng: random.Random, led: Sequence[int], current: int) -> int:
+    """A partition for the next batch of records without a key: a random one of `led` except `current`. If
+    there is no other, `current`."""
+    others = [partition for partition in led if partition != current]
+    return rng.choice(others) if others else current
 
 
 class _QueuesByKey(dict[bytes, PartitionQueue]):

@@ -1,7 +1,6 @@
 """Produce and Fetch: the two messages that carry records, as NamedTuples over memoryviews.
 
-- `fetch_request`: FetchRequest as tuples
-- `fetch_response`: FetchResponse as tuples
+- `fetch`: Fetch as tuples
 - `offset_commits`: keys and values of offset commits, as they are written
 - `produce`: Produce as tuples, and the hand-written codec of a single batch
 - `produce_shape`: reads a repeated Produce request by comparing it with the one before
@@ -12,18 +11,16 @@ Invariants: equal to it byte for byte and value for value (tests/property/test_h
 are never copied; malformed input raises only ProtocolError.
 """
 
-from tidelog.protocol.hot.fetch_request import (
+from tidelog.protocol.hot.fetch import (
+    NO_EPOCH_END_OFFSET,
     FetchPartition,
+    FetchPartitionResult,
     FetchRequest,
+    FetchResponse,
     decode_fetch_request,
     decode_fetch_request_steps,
-    encode_fetch_request,
-)
-from tidelog.protocol.hot.fetch_response import (
-    NO_EPOCH_END_OFFSET,
-    FetchPartitionResult,
-    FetchResponse,
     decode_fetch_response,
+    encode_fetch_request,
     encode_fetch_response_steps,
 )
 from tidelog.protocol.hot.produce import (

@@ -25,7 +25,6 @@ from tidelog.protocol.hot.wire import (
     leader_of,
     leader_values,
     node_endpoints_of,
-    topic_field,
 )
 from tidelog.protocol.primitives import compact_length, int16_length, int32_length
 from tidelog.protocol.schema import (
@@ -149,7 +148,7 @@ def encode_produce_response_steps(
 def decode_produce_response(version: int, body: Buffer) -> ProduceResponse:
     """Decode the whole `body`. Raises ProtocolError as `decode_produce_request` does."""
     values = decode_response(ApiKey.PRODUCE, version, body)
-    key = attrgetter(topic_field(version, "name"))
+    key = attrgetter(_topic_field(version))
     topics = [
         (key(topic), [_result(partition) for partition in topic.partition_responses])
         for topic in values.responses
@@ -217,7 +216,7 @@ def _decode_one(version: int, body: memoryview) -> ProduceRequest | None:
 def _decode_request(version: int, body: memoryview) -> Steps[ProduceRequest]:
     values = yield from in_steps(decode_request_steps(ApiKey.PRODUCE, version, body))
     pace = Pace()
-    key = attrgetter(topic_field(version, "name"))
+    key = attrgetter(_topic_field(version))
     topics = []
     for topic in values.topic_data:
         topics.append((key(topic), (yield from each(_partition, topic.partition_data, pace))))
@@ -255,7 +254,7 @@ def _encode_one_request(version: int, request: ProduceRequest) -> list[Buffer] |
 
 
 def _encode_request(version: int, request: ProduceRequest) -> list[Buffer]:
-    key = topic_field(version, "name")
+    key = _topic_field(version)
     topics = [
         {
             key: topic,
@@ -315,7 +314,7 @@ def _encode_response(
     version: int, topics: Sequence[tuple[Any, Sequence[ProducePartitionResult]]], throttle_time_ms: int
 ) -> Steps[bytes]:
     pace = Pace()
-    key = topic_field(version, "name")
+    key = _topic_field(version)
     responses = []
     for topic, results in topics:
         values = yield from each(_result_values, results, pace)
@@ -353,3 +352,7 @@ def with_node_endpoints(version: int, body: bytes, endpoints: Sequence[NodeEndpo
     only_endpoints = encode_response(ApiKey.PRODUCE, version, values)
     at = len(body) - _INT32.size - 1
     return [body[:at], body[at:-1] + only_endpoints[1 + _INT32.size :]]
+
+
+def _topic_field(version: int) -> str:
+    return "name" if version < FIRST_BY_ID else "topic_id"

@@ -34,8 +34,3 @@ def leader_values(leader: tuple[int, int]) -> dict[str, int]:
 def node_endpoints_of(response: Any) -> list[NodeEndpoint]:
     """The brokers that the decoded answer names (KIP-951)."""
     return [NodeEndpoint(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
-
-
-def topic_field(version: int, name: str) -> str:
-    """The field that names a topic: `name`, or the one with its id."""
-    return name if version < FIRST_BY_ID else "topic_id"

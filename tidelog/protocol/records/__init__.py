@@ -5,7 +5,6 @@
 - `filtering`: what a log cleaner leaves of a batch
 - `header`: the 61-byte header of a record batch: it reads the header, checks its CRC, and patches it
 - `inspection`: checks that records match their batch's header, and finds their timestamps
-- `isolation`: which batches of an answer to Fetch a consumer of committed records does not see
 - `lanes`: proves that records of any sizes are valid, by one field of all records at a time
 - `markers`: the control batch that ends a producer's transaction on one partition
 - `reader`: decodes record batches into records, with a fast path for those of one size
@@ -52,8 +51,8 @@ from tidelog.protocol.records.inspection import (
     inspectable,
     largest_record_bytes,
 )
-from tidelog.protocol.records.isolation import AbortedTransactions
 from tidelog.protocol.records.markers import (
+    AbortedTransactions,
     EndTransactionMarker,
     TransactionMarker,
     build_marker,

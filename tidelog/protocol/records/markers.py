@@ -1,12 +1,16 @@
-"""The control batch that ends a producer's transaction on one partition.
+"""The control batch that ends a producer's transaction on one partition, and what that hides from consumers.
 
 Owns the layout of its one record: the key holds the version and whether it commits or aborts, the value holds
-the epoch of the transaction coordinator that wrote it. Invariants: reading any other batch raises
-ProtocolError; a batch that was built here reads as what it was built from.
+the epoch of the transaction coordinator that wrote it; and the filter for aborted transactions in an answer
+to Fetch. Invariants: reading any other batch raises ProtocolError; a batch that was built here reads as what
+it was built from; the filter must be given every batch in log order; batches without a transaction are always
+seen.
 
-Source: KIP-98, "Control Records"; Kafka's EndTransactionMarker.
+Pure. Source: KIP-98, "Control Records" and "Consumer"; Kafka's EndTransactionMarker; the protocol's Fetch
+response.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -17,6 +21,7 @@ from tidelog.protocol.records.header import (
     BATCH_HEADER_SIZE,
     COMPRESSION_MASK,
     CURRENT_MAGIC,
+    BatchHeader,
     read_batch_header,
 )
 from tidelog.protocol.records.reader import decode_batch
@@ -102,3 +107,25 @@ def read_any_marker(batch: Buffer, position: int) -> EndTransactionMarker:
         raise ProtocolError(f"control batch at offset {offset}: expected 0 (abort) or 1 (commit), got {kind}")
     _, coordinator_epoch = _VALUE.unpack_from(value)
     return EndTransactionMarker(kind == _COMMIT, coordinator_epoch)
+
+
+class AbortedTransactions:
+    """The filter for one Fetch answer, from its first batch on. `aborted` holds, in any order, (producer id,
+    first offset) of the aborted transactions that have records in it. A control batch ends one, after its
+    last batch."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._begin = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
+        self._aborting: set[int] = set()
+
+    def hides(self, data: Buffer, position: int, header: BatchHeader) -> bool:
+        """Whether the batch at `position`, the next in the log, belongs to an aborted transaction."""
+        while self._begin and self._begin[-1][0] <= header.last_offset:
+            self._aborting.add(self._begin.pop()[1])
+        if header.producer_id not in self._aborting:
+            return False
+        if header.is_control:
+            if not read_marker(data, position).is_commit:
+                self._aborting.discard(header.producer_id)
+            return False
+        return header.is_transactional

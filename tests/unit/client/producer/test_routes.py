@@ -6,8 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tidelog.client.producer.accumulator import Accumulator
-from tidelog.client.producer.partitioner import consistent, next_sticky_partition
-from tidelog.client.producer.routes import Route
+from tidelog.client.producer.routes import Route, consistent, next_sticky_partition
 from tidelog.protocol.errors import ErrorCode
 from tidelog.wire.metadata import PartitionInfo, TopicInfo
 
