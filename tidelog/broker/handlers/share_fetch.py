@@ -101,6 +101,7 @@ class ShareFetchHandler(GuardedHandler):
                 session.member_id,
                 request.max_records,
                 min(request.max_bytes, self._services.config.fetch_max_bytes),
+                min(request.min_bytes, request.max_bytes, self._services.config.fetch_max_bytes),
                 0 if refused else max(0, min(request.max_wait_ms, self._services.config.fetch_max_wait_ms)),
                 max(request.batch_size, 1),
                 request.share_acquire_mode == _RECORD_LIMIT,

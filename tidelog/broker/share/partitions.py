@@ -66,6 +66,7 @@ class Wanted(NamedTuple):
     member_id: str
     max_records: int
     max_bytes: int
+    min_bytes: int
     max_wait_ms: int
     batch_size: int
     is_strict: bool
@@ -173,7 +174,7 @@ class SharePartitions:
     ) -> Mapping[SharePartitionKey, Got | ApiError]:
         """What the member gets of these partitions, without those of which it gets nothing.
 
-        Waits for records at most `max_wait_ms`; an error ends the wait.
+        Waits for records, and for `min_bytes` of them, at most `max_wait_ms`; an error ends the wait.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wanted.max_wait_ms / 1000
@@ -183,6 +184,7 @@ class SharePartitions:
                 results: dict[SharePartitionKey, Got | ApiError] = {}
                 results.update(await self._preloaded(keys, deadline))
                 event = _Event(told)
+                is_short = loop.time() < deadline and self._is_short(keys, wanted, config)
                 with ExitStack() as watched:
                     records_left, bytes_left = wanted.max_records, wanted.max_bytes
                     pace = Pace()
@@ -196,6 +198,9 @@ class SharePartitions:
                             if held is None:
                                 continue
                             self._watch(watched, event, held, config)
+                            if is_short:
+                                held.unwatch(event)  # Others may want what becomes free.
+                                continue
                             left = wanted._replace(max_records=records_left, max_bytes=bytes_left)
                             got = await self._acquired(held, left, config)
                         except ApiError as error:
@@ -211,6 +216,23 @@ class SharePartitions:
         finally:
             for held in told:
                 held.tell_next()
+
+    def _is_short(self, keys: Sequence[SharePartitionKey], wanted: Wanted, config: ShareGroupConfig) -> bool:
+        """Whether there is less to read than `min_bytes`, also counting what others hold."""
+        missing = wanted.min_bytes
+        if missing <= 1:
+            return False
+        for held in filter(None, map(self._held.get, keys)):
+            offset, end_offset = held.machine.next_fetch_offset, held.replica.ends.visible(_level(config))
+            if offset < end_offset and held.machine.can_acquire:
+                try:
+                    found = held.replica.read(Read(offset, missing, end_offset, nowait=True))
+                except (ApiError, ColdRead):
+                    return False
+                missing -= sum(map(len, found.records))
+                if missing <= 0 or found.next_offset < end_offset:  # The next batch is more than that.
+                    return False
+        return True
 
     def _present(self, key: SharePartitionKey) -> HeldPartition | None:
         """One that is in memory; None while it is being read. Raises ApiError."""

@@ -352,3 +352,18 @@ async def test_records_that_become_free_go_to_who_has_waited_longest_and_the_oth
     given = await asyncio.gather(*waits[2:])
     assert sorted(offset for each in given for offset in each) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
     assert looks <= 3 * count
+
+
+async def test_a_fetch_waits_for_as_many_bytes_as_its_member_wants_but_not_forever(asker: Asker) -> None:
+    await with_records(asker, 1)
+    member = Member(asker)
+    await member.join()
+    more_than_one = len(make_batch(b"new")) + 1
+    waiting = asyncio.ensure_future(member.got(max_wait_ms=300_000, min_bytes=more_than_one))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await asker.produce("jobs", make_batch(b"new"))
+    assert await waiting == {0: 1, 1: 1}
+    await asker.produce("jobs", make_batch(b"new"))
+    assert await member.got(max_wait_ms=20, min_bytes=1 << 20) == {2: 1}
