@@ -121,14 +121,6 @@ def test_a_version_that_does_not_exist_is_refused(call: Callable[[], object]) ->
         call()
 
 
-def test_counts_beyond_the_bytes_are_refused_before_memory_is_taken() -> None:
-    head = b"\xff\xff\x00\x01\x00\x00\x00\x01"
-    with pytest.raises(ProtocolError, match="2147483647 elements of 6 bytes or more, 50 bytes"):
-        hot.decode_produce_request(8, memoryview(head + b"\x7f\xff\xff\xff" + bytes(50)))
-    with pytest.raises(ProtocolError, match="expected an array, got null"):
-        hot.decode_produce_request(8, memoryview(head + b"\xff\xff\xff\xff"))
-
-
 def test_a_request_has_a_budget_of_elements() -> None:
     count = MAX_REQUEST_ELEMENTS + 1
     empty_topics = count.to_bytes(4, "big") + bytes(6 * count)

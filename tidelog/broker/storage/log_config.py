@@ -109,7 +109,7 @@ class LogConfig:
         False,
         "Let share groups write records that cannot be processed to this topic.",
         broker_name="",
-        without_effect="this broker has no share groups",
+        without_effect="this broker has no dead letter queues",
     )
     flush_messages: int = int64_setting(
         _LONG,
