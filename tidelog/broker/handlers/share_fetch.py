@@ -97,11 +97,14 @@ class ShareFetchHandler(GuardedHandler):
             await asyncio.shield(self._share.end_session(session))
         elif not request.is_renew_ack and request.max_records > 0 and request.max_bytes > 0:
             readable, refused = self._readable(context, session)
+            max_bytes = min(
+                request.max_bytes, self._services.config.fetch_max_bytes, context.connection.fetch_max_bytes
+            )
             wanted = Wanted(
                 session.member_id,
                 request.max_records,
-                min(request.max_bytes, self._services.config.fetch_max_bytes),
-                min(request.min_bytes, request.max_bytes, self._services.config.fetch_max_bytes),
+                max_bytes,
+                min(request.min_bytes, max_bytes),
                 0 if refused else max(0, min(request.max_wait_ms, self._services.config.fetch_max_wait_ms)),
                 max(request.batch_size, 1),
                 request.share_acquire_mode == _RECORD_LIMIT,

@@ -44,7 +44,12 @@ if TYPE_CHECKING:
 _INT32 = struct.Struct(">i")
 _MOST_MS: Final = 2**31 - 1
 _CHARGED_AT: Final = (AuthenticationStep.AUTHENTICATED, AuthenticationStep.NOT_REQUIRED)
-_BYTE_QUOTAS: Final = {ApiKey.PRODUCE: PRODUCER_BYTE_RATE, ApiKey.FETCH: CONSUMER_BYTE_RATE}
+_BYTE_QUOTAS: Final = {
+    ApiKey.PRODUCE: PRODUCER_BYTE_RATE,
+    ApiKey.FETCH: CONSUMER_BYTE_RATE,
+    ApiKey.SHARE_FETCH: CONSUMER_BYTE_RATE,
+}
+_FETCHES: Final = (ApiKey.FETCH, ApiKey.SHARE_FETCH)
 T = TypeVar("T")
 
 
@@ -63,7 +68,7 @@ class Meter:
         buckets = self._buckets(state, header)
         if header.api_key == ApiKey.PRODUCE and buckets.produced_bytes is not None:
             buckets.produced_bytes.charge(frame_bytes, self._now())
-        elif header.api_key == ApiKey.FETCH:
+        elif header.api_key in _FETCHES:
             bucket = buckets.fetched_bytes
             state.fetch_max_bytes = sys.maxsize if bucket is None else int(bucket.burst)
 
@@ -95,7 +100,7 @@ class Meter:
         buckets = self._buckets(state, header)
         now = self._now()
         size_bytes = len(body) if isinstance(body, bytes) else sum(map(len, body))
-        if header.api_key == ApiKey.FETCH and buckets.fetched_bytes is not None:
+        if header.api_key in _FETCHES and buckets.fetched_bytes is not None:
             buckets.fetched_bytes.charge(size_bytes, now)
         delays = {
             quota: bucket.delay_seconds(now)

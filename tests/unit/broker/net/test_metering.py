@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -65,6 +66,11 @@ class Seen:
         found = FetchPartitionResult(0, 0, 1, 1, 0, None, -1, RECORDS)
         return FetchResponse(0, 0, 0, [("t", [found])])
 
+    def share_fetch(self, context: Any, request: Any) -> Any:
+        self.fetch_max_bytes = context.connection.fetch_max_bytes
+        partition = {"partition_index": 0, "records": RECORDS}
+        return {"responses": [{"topic_id": UUID(int=7), "partitions": [partition]}]}
+
 
 @pytest.fixture
 def seen() -> Seen:
@@ -76,6 +82,8 @@ async def server(seen: Seen) -> AsyncIterator[Running]:
     handlers = {
         ApiKey.PRODUCE: seen.produce,
         ApiKey.FETCH: seen.fetch,
+        ApiKey.SHARE_FETCH: seen.share_fetch,
+        ApiKey.SHARE_ACKNOWLEDGE: lambda context, request: {},
         ApiKey.API_VERSIONS: lambda context, request: {"error_code": 0},
         ApiKey.METADATA: lambda context, request: {"brokers": [], "topics": []},
     }
@@ -139,6 +147,19 @@ async def test_a_consumer_above_its_quota_waits_and_gets_at_most_its_burst(
         assert response.throttle_time_ms == (len(frame) - position - 4_000) / 2
         assert bytes(response.topics[0][1][0].records or b"") == RECORDS
         assert seen.fetch_max_bytes == 4_000
+
+
+async def test_a_member_of_a_share_group_waits_as_a_consumer_but_not_for_its_acknowledgements(
+    server: Running, seen: Seen
+) -> None:
+    set_quotas(server, {CONSUMER_BYTE_RATE: 50_000.0}, burst_seconds=0.08)
+    member = {"group_id": "g", "member_id": "m", "share_session_epoch": 0, "topics": []}
+    fetch = {"max_wait_ms": 0, "min_bytes": 0, "max_records": 1, "batch_size": 1, "forgotten_topics_data": []}
+    async with await Peer.connect(server.port) as peer:
+        answer = await peer.ask(ApiKey.SHARE_FETCH, 1, {**member, **fetch})
+        assert 20 <= answer.throttle_time_ms <= 22
+        assert seen.fetch_max_bytes == 4_000
+        assert not (await peer.ask(ApiKey.SHARE_ACKNOWLEDGE, 1, member)).throttle_time_ms
 
 
 async def test_the_time_of_the_event_loop_is_a_quota_of_every_request(
