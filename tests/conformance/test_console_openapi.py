@@ -42,6 +42,7 @@ MOST_PARTITIONS: Final = 3
 NAMES: Final[dict[str, Any]] = {
     "topic": "orders",
     "partition": 0,
+    "partitions": "0",
     "group_id": "readers",
     "transactional_id": "payments",
     "offset": 0,

@@ -76,7 +76,7 @@ def requests(key: ApiKey) -> Iterator[bytes]:
     """Of one API: one with defaults, one per list with elements, and one that ends early."""
     if key is ApiKey.PRODUCE:
         for acks in (-1, 1, 0):
-            yield produce_frame(VERSIONS[key], [("absent", [(0, batch("x", 1, 0))])], acks=acks)
+            yield produce_frame(VERSIONS[key], [(UUID(int=1), [(0, batch("x", 1, 0))])], acks=acks)
     elif key is not ApiKey.FETCH:
         # A client without an instance id gets one, which stays.
         values = {"client_instance_id": UUID(int=1)} if key is ApiKey.GET_TELEMETRY_SUBSCRIPTIONS else {}
