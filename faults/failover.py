@@ -3,17 +3,20 @@ quorum.
 
 Three brokers and three members of etcd on loopback, with the default lease; three replicas, of which two must
 be in sync. Three writers each wait for one acknowledgement after the other. A gap is the longest time without
-one at any writer, from the fault until each has one for a record that it sent after the broker's end. Exit
-code 1 where records are lost, doubled or reordered, or where nothing was written and read meanwhile.
+one at any writer, from the fault until each has one for a record that it sent after the broker's end. Of
+kills, it also prints when others led (medians). Exit code 1 where records are lost, doubled or reordered, or
+where nothing was written and read meanwhile.
 """
 
 import argparse
 import asyncio
+import statistics
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +42,8 @@ class Figures:
 
     kind: str
     gaps_s: list[float] = field(default_factory=list)
+    phases_s: list[tuple[float, float]] = field(default_factory=list)
+    """Of kills: until others led, and from then to the end."""
     errors: int = 0
     written: int = 0
     read: int = 0
@@ -46,9 +51,14 @@ class Figures:
     def __str__(self) -> str:
         gaps_s = sorted(self.gaps_s)
         p50, p99 = (gaps_s[int(share * len(gaps_s))] for share in (0.5, 0.99))
+        gaps = f"gap p50 {p50:.3f} s, p99 {p99:.3f} s, longest {gaps_s[-1]:.3f} s"
+        if self.phases_s:
+            elected, written = map(statistics.median, zip(*self.phases_s, strict=True))
+            gaps += (
+                f"; others led after {elected:.3f} s, and the last writer went on after {written:.3f} s more"
+            )
         return (
-            f"{self.kind:<6} {len(gaps_s):>3} rounds: gap p50 {p50:.3f} s, p99 {p99:.3f} s,"
-            f" longest {gaps_s[-1]:.3f} s; {self.errors} client errors;"
+            f"{self.kind:<6} {len(gaps_s):>3} rounds: {gaps}; {self.errors} client errors;"
             f" {self.written:,} records written and {self.read:,} read meanwhile"
         )
 
@@ -120,7 +130,12 @@ class Failover:
             errors = sum(writer.errors for writer in self._writers)
             for writer in self._writers:
                 writer.longest_gap_s = 0.0
-            await (self._without_quorum() if kind == "quorum" else self._without_leader(kind, number))
+            if kind == "quorum":
+                await self._without_quorum()
+            else:
+                began = datetime.now(UTC)
+                await self._without_leader(kind, number)
+                figures.phases_s += self._phases(began) if kind == "kill" else ()
             figures.gaps_s.append(max(writer.longest_gap_s for writer in self._writers))
             figures.errors += sum(writer.errors for writer in self._writers) - errors
             figures.written += self._written() - written
@@ -136,6 +151,18 @@ class Failover:
         broker = self._cluster.brokers[(await self._cluster.partitions())[number % _WRITERS].leader]
         await (broker.kill_9() if kind == "kill" else broker.terminate())
         await self._until_written()
+
+    def _phases(self, began: datetime) -> list[tuple[float, float]]:
+        """As `Figures.phases_s`, by the brokers' events; nothing if nobody was elected."""
+        times = [
+            datetime.fromisoformat(event["timestamp"])
+            for broker in self._cluster.brokers.values()
+            for event in broker.events("leaders_elected")
+        ]
+        elected = min((each for each in times if each >= began), default=None)
+        if elected is None:
+            return []
+        return [((elected - began).total_seconds(), (datetime.now(UTC) - elected).total_seconds())]
 
     async def _without_quorum(self) -> None:
         for number in range(_MEMBERS // 2 + 1):
