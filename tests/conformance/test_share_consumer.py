@@ -8,13 +8,17 @@ import asyncio
 import json
 import os
 from collections import Counter
+from contextlib import closing
 from itertools import count
+from typing import Any
 
+import confluent_kafka
 import pytest
 
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker, broker_with
-from tests.waiting import until
+from tests.deadline import deadline
+from tests.waiting import DEADLINE_SECONDS, until
 from tidelog import (
     AcknowledgementError,
     Admin,
@@ -188,3 +192,55 @@ def test_the_commands_know_share_groups(address: str, name: str, tidelog: Type) 
     _, shown, _ = tidelog("consume", name, "--share", name, "--timeout-ms", "1000")
     assert sorted(shown.split()) == [str(number) for number in range(10)]
     assert tidelog("group", "delete", name)[0] == 0
+
+
+def librdkafka(address: str, name: str) -> confluent_kafka.ShareConsumer:
+    consumer = confluent_kafka.ShareConsumer(
+        {"bootstrap.servers": address, "group.id": name, "share.acknowledgement.mode": "explicit"}
+    )
+    consumer.subscribe([name])
+    return consumer
+
+
+def polled(consumer: confluent_kafka.ShareConsumer, count: int) -> dict[int, Any]:
+    """The next so many records, by offset."""
+    found: dict[int, Any] = {}
+    with deadline("records of librdkafka's share consumer", DEADLINE_SECONDS):
+        while len(found) < count:
+            for message in consumer.poll(1.0):
+                assert message.error() is None
+                found[message.offset()] = message
+    return found
+
+
+def test_librdkafka_accepts_releases_and_rejects(address: str, name: str) -> None:
+    asyncio.run(filled(address, name, 3, partitions=1))
+    kinds = confluent_kafka.AcknowledgeType
+    with closing(librdkafka(address, name)) as consumer:
+        messages = polled(consumer, 3)
+        for offset, kind in enumerate((kinds.ACCEPT, kinds.RELEASE, kinds.REJECT)):
+            consumer.acknowledge(messages[offset], kind)
+        assert list(consumer.commit_sync().values()) == [None]
+        (again,) = polled(consumer, 1).values()
+        assert again.offset() == 1
+        consumer.acknowledge(again)
+        assert list(consumer.commit_sync().values()) == [None]
+
+
+def test_two_share_consumers_of_librdkafka_get_each_record_once(address: str, name: str) -> None:
+    asyncio.run(filled(address, name, 50))
+    seen: list[tuple[int, int]] = []
+    with (
+        closing(librdkafka(address, name)) as one,
+        closing(librdkafka(address, name)) as other,
+        deadline("two share consumers of librdkafka", DEADLINE_SECONDS),
+    ):
+        while len(seen) < 50:
+            for consumer in (one, other):
+                messages = list(consumer.poll(0.2))
+                for message in messages:
+                    seen.append((message.partition(), message.offset()))
+                    consumer.acknowledge(message)
+                if messages:
+                    assert set(consumer.commit_sync().values()) == {None}
+    assert len(set(seen)) == len(seen)
