@@ -90,8 +90,8 @@ class Client:
 @pytest.mark.parametrize(
     ("before", "request_of", "most_files", "most_returns"),
     [
-        pytest.param([fetch], produce, 34, 40, id="Produce"),
-        pytest.param([produce, produce], produce, 29, 37, id="Produce in a stream"),
+        pytest.param([fetch], produce, 34, 41, id="Produce"),
+        pytest.param([produce, produce], produce, 29, 38, id="Produce in a stream"),
         pytest.param([produce], fetch, 32, 36, id="Fetch"),
     ],
 )
