@@ -74,7 +74,9 @@ class Worker:
         writer = frame.selectExpr("offset", "LENGTH(value)").writeStream.format("noop")
         with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint, _Trickle(self._servers, topic):
             begin = time.perf_counter()
-            query = writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 s").start()
+            query = (
+                writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
+            )
             try:
                 first = 0.0
                 while (
