@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 from tests.several.brokers import Brokers, brokers
 from tests.several.test_coordinators import coordinated_by
+from tests.waiting import DEADLINE_SECONDS
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tidelog.broker.console.routes import PAGES
 from tidelog.cli.cluster import app as cluster_commands
 from tidelog.client import Admin, NewTopic, Producer, TopicPartition
 
@@ -253,3 +255,40 @@ async def _a_broker_that_does_not_answer_is_named_and_the_others_are_shown(
     assert said.exit_code == 1, said.output
     problems = {each["name"] for each in json.loads(said.output)["problems"]}
     assert {"broker_gone", "broker_not_answering"} <= problems
+
+
+async def test_two_of_three_brokers_hang_and_the_pages_wait_for_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with brokers(tmp_path, (1, 2, 3), http_port=0) as running, ClientSession() as session:
+        async with Admin(bootstrap_servers=running.bootstrap_servers) as admin:
+            await admin.create_topics([NewTopic(TOPIC, 6, 1, {})])
+        await running[1].services.groups.make_topic()
+        await running.agreed()
+        site, hanging = Site(session, running[1].http_port or 0), set[int]()
+
+        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while await reader.read(1 << 16):
+                hanging.add(writer.get_extra_info("sockname")[1])
+            writer.close()
+
+        async with AsyncExitStack() as servers, asyncio.timeout(DEADLINE_SECONDS):
+            for node_id in (2, 3):
+                port = running[node_id].port
+                await running.kill(node_id)
+                await servers.enter_async_context(await asyncio.start_server(hang, "127.0.0.1", port))
+            # Their sessions have not ended, and do not meanwhile.
+            monkeypatch.setattr(running[1].services, "is_live", lambda _: True)
+            monkeypatch.setattr("tidelog.broker.console.others._SILENT_SECONDS", 2 * DEADLINE_SECONDS)
+            while len(hanging) < 2:  # The connections of before are closed first.
+                assert "Brokers 2, 3 did not answer" in await site.page("/topics")
+            # Who would wait for them again would wait until the test has failed.
+            monkeypatch.setattr("tidelog.broker.console.others._SECONDS", 2 * DEADLINE_SECONDS)
+            for path in ("/overview", "/topics", f"/topics/{TOPIC}", "/producers", "/clients"):
+                assert "Brokers 2, 3 did not answer" in await site.page(path)
+            led = [index for index in range(6) if running.leader_of(TOPIC, index) == 1]
+            shown = await site.get(f"/topics/{TOPIC}/records")
+            assert [each["partition"] for each in shown["positions"]] == led
+            for page in PAGES:
+                if page.is_in_navigation:
+                    await site.page(page.path.removeprefix("/console"))

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from tidelog.protocol import message_types as types
     from tidelog.protocol.messages.declaration import DictOf
 
-_SECONDS: Final = 5.0
+_SECONDS: Final = 4.0
 """How long a broker may take to answer; it then counts as one that does not."""
+_SILENT_SECONDS: Final = 10.0
+"""How long a broker that did not answer is only asked for changes: so one page waits for it once."""
 _CHANGE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.25
 """Between two looks whether a stream of another broker has a value."""
@@ -86,6 +88,7 @@ class Others:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._silent_until: dict[int, float] = {}
 
     @property
     def is_alone(self) -> bool:
@@ -163,14 +166,19 @@ class Others:
             "stream_id": stream_id,
         }
         seconds = _CHANGE_SECONDS if route.is_change else _SECONDS
+        now = asyncio.get_running_loop().time()
+        message = f"broker {node_id} does not answer within {seconds:.0f} s"
+        if not route.is_change and self._silent_until.get(node_id, now) > now:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, message)
         try:
             async with asyncio.timeout(seconds):
                 answered: types.AskConsoleResponse = await self._services.peers.call(
                     node_id, ApiKey.ASK_CONSOLE, asked, _LANE
                 )
         except TimeoutError:
-            message = f"broker {node_id} does not answer within {seconds:.0f} s"
+            self._silent_until[node_id] = asyncio.get_running_loop().time() + _SILENT_SECONDS
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, message) from None
+        self._silent_until.pop(node_id, None)
         code = error_code(answered.error_code)
         if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and answered.error_message == code.message:
             # The visitor has the right here, so it is this broker that is refused.
