@@ -44,6 +44,7 @@ async def write(settings: dict[str, str]) -> None:
 
 def ask_why(page: "Page", console: Console, principal: str, operation: str, topic: str) -> None:
     page.goto(console.url("/access"))
+    expect(page.get_by_label("From the address")).to_have_value("127.0.0.1")
     page.get_by_label("Principal").fill(principal)
     page.get_by_label("Operation").select_option(operation)
     page.get_by_label("Its name").fill(topic)
