@@ -83,7 +83,7 @@ def _take(console: str) -> None:
             page.wait_for_timeout(6_000)
             _save(page, name)
         overview.wait_for_function(
-            "async count => (await (await fetch('/api/v1/overview/series')).json()).points.length >= count",
+            "async count => (await (await fetch('/api/v1/overview/series')).json()).times.length >= count",
             arg=_POINTS,
         )
         _save(overview, "overview")
