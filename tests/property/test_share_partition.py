@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import hypothesis.strategies as st
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tidelog.broker.coordinator.share_states.state import StateBatch
@@ -252,3 +253,4 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 
 TestSharePartition = SharePartitionMachine.TestCase
+TestSharePartition.settings = settings(stateful_step_count=60)
