@@ -75,6 +75,8 @@ _LOOK_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 2.0
 """A broker that hangs delays an unclean election for so long."""
+_LOGS_AT_ONCE: Final = 500
+"""Partitions whose replicas are asked together where their logs end."""
 _LEAVE_SECONDS: Final = 0.05
 """How often a broker that stops looks at who is in sync."""
 MOST_OFFLINE: Final = 1000
@@ -536,11 +538,17 @@ class Membership:
     async def elect_uncleanly(self, topic: Topic, indexes: Iterable[int]) -> None:
         """As an operator asks, let the longest live logs lead partitions that have no leader. Raises as
         `elect` does."""
+        asked = list(indexes)
         plans = []
-        for index in indexes:
-            ends = await self._ends_of_live(topic, index)
-            elect = partial(elected_uncleanly, ends=ends)
-            plans.append(partial(election_as_asked, topic_id=topic.topic_id, indexes=[index], elect=elect))
+        for first in range(0, len(asked), _LOGS_AT_ONCE):
+            some = asked[first : first + _LOGS_AT_ONCE]
+            for index, ends in zip(
+                some, await asyncio.gather(*(self._ends_of_live(topic, index) for index in some)), strict=True
+            ):
+                elect = partial(elected_uncleanly, ends=ends)
+                plans.append(
+                    partial(election_as_asked, topic_id=topic.topic_id, indexes=[index], elect=elect)
+                )
         await self._change_all(plans)
 
     async def _ends_of_live(self, topic: Topic, index: int) -> dict[int, LogEnd]:
