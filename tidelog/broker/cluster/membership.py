@@ -75,14 +75,12 @@ _LOOK_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 2.0
 """A broker that hangs delays an unclean election for so long."""
-_LOGS_AT_ONCE: Final = 500
-"""Partitions whose replicas are asked together where their logs end."""
 _LEAVE_SECONDS: Final = 0.05
 """How often a broker that stops looks at who is in sync."""
 MOST_OFFLINE: Final = 1000
 """Replicas of a broker that it reports as offline; of more it gives up only what others have in sync."""
 _AT_ONCE: Final = 100
-"""Topics whose leaders are changed in one commit."""
+"""Topics whose leaders are changed in one commit, and partitions whose logs are asked for together."""
 _STORE_ERRORS = (StoreError, StoreConflict, OSError)
 EndOfLog: TypeAlias = Callable[[int, str, int, int], Awaitable[LogEnd]]
 """Broker id, topic, partition, the epoch that the catalog has of it -> where the log ends there."""
@@ -539,17 +537,16 @@ class Membership:
         """As an operator asks, let the longest live logs lead partitions that have no leader. Raises as
         `elect` does."""
         asked = list(indexes)
-        plans = []
-        for first in range(0, len(asked), _LOGS_AT_ONCE):
-            some = asked[first : first + _LOGS_AT_ONCE]
-            for index, ends in zip(
-                some, await asyncio.gather(*(self._ends_of_live(topic, index) for index in some)), strict=True
-            ):
-                elect = partial(elected_uncleanly, ends=ends)
-                plans.append(
+        for first in range(0, len(asked), _AT_ONCE):
+            some = asked[first : first + _AT_ONCE]
+            logs = await asyncio.gather(*(self._ends_of_live(topic, index) for index in some))
+            elections = [partial(elected_uncleanly, ends=ends) for ends in logs]
+            await self._change_all(
+                [
                     partial(election_as_asked, topic_id=topic.topic_id, indexes=[index], elect=elect)
-                )
-        await self._change_all(plans)
+                    for index, elect in zip(some, elections, strict=True)
+                ]
+            )
 
     async def _ends_of_live(self, topic: Topic, index: int) -> dict[int, LogEnd]:
         """Of the replicas that say in time where their logs end."""

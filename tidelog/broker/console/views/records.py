@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, Self, TypedDict
 
@@ -230,17 +230,24 @@ class Records:
             return await self._newest(topic, offsets, limit, reading)
         return await self._oldest(topic, offsets, place, limit, reading)
 
+    def _served(
+        self, topic: str, partitions: Iterable[int], reading: Reading
+    ) -> Iterator[tuple[int, Replica, int]]:
+        """Those of the partitions that are served here, with where they end for a reader."""
+        for partition in partitions:
+            try:
+                replica = self._services.replica(topic, partition)
+            except ApiError:
+                continue
+            yield partition, replica, replica.ends.visible(reading.isolation_level)
+
     async def _oldest(
         self, topic: str, offsets: Mapping[int, int | None], place: Place, limit: int, reading: Reading
     ) -> RecordRows:
         budget = _Budget()
         lists, positions = [], []
-        for partition, wanted in offsets.items():
-            try:
-                replica = self._services.replica(topic, partition)
-            except ApiError:
-                continue
-            end = replica.ends.visible(reading.isolation_level)
+        for partition, replica, end in self._served(topic, offsets, reading):
+            wanted = offsets[partition]
             offset = await self._begin(replica, place if wanted is None else Place(wanted), end)
             found: Sequence[Seen | Unreadable] = ()
             if budget.left_bytes > 0:
@@ -256,12 +263,8 @@ class Records:
         the newest of all."""
         budget = _Budget()
         tails = []
-        for partition, until in untils.items():
-            try:
-                replica = self._services.replica(topic, partition)
-            except ApiError:
-                continue
-            end = replica.ends.visible(reading.isolation_level)
+        for partition, replica, end in self._served(topic, untils, reading):
+            until = untils[partition]
             tails.append(_Tail(replica, partition, end, end if until is None else min(until, end)))
         looked = list(tails)
         offsets = max(1, limit // (16 * max(1, len(tails))))
