@@ -1,5 +1,6 @@
 """The pages of groups in a browser: who lags, by how much over time, and a reset that moves a real group."""
 
+import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -165,7 +166,8 @@ def test_a_share_group_shows_what_its_members_hold_and_is_reset(console: Console
     flight = page.get_by_role("table", name="In flight").locator("tbody tr")
     expect(flight.locator("td")).to_have_text([f"{topic}-0", "0", "3", "3", "3", "1", "3 × 1"])
     expect(page.locator("#group")).to_contain_text("3 records, 3 of them held by members")
-    expect(page.get_by_role("table", name="Share partitions")).to_contain_text("ms")
+    age = re.compile(r"\d (ms|s|min)\b")  # A busy machine takes more than a second to show it.
+    expect(page.get_by_role("table", name="Share partitions")).to_contain_text(age)
     assert_accessible(page)
     page.locator("#reset [name=to]").select_option("latest")
     page.get_by_role("button", name="Preview").click()
