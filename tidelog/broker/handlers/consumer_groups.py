@@ -19,6 +19,7 @@ from tidelog.broker.coordinator.consumer_groups.messages import (
     HeartbeatAnswer,
     MemberHeartbeat,
 )
+from tidelog.broker.coordinator.consumer_groups.records import assignment_values
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.security.required_access import DESCRIBE_GROUP, DESCRIBE_TOPIC
@@ -73,7 +74,7 @@ class ConsumerGroupsHandler(GuardedHandler):
             "member_id": answer.member_id,
             "member_epoch": answer.member_epoch,
             "heartbeat_interval_ms": answer.heartbeat_interval_ms,
-            "assignment": None if assignment is None else {"topic_partitions": _partitions(assignment)},
+            "assignment": None if assignment is None else {"topic_partitions": assignment_values(assignment)},
         }
 
     async def _answer(self, context: RequestContext, wanted: MemberHeartbeat) -> HeartbeatAnswer:
@@ -180,15 +181,6 @@ def _heartbeat(
         request.server_assignor,
         owned,
     )
-
-
-def _partitions(
-    assignment: Assignment,
-) -> list[DictOf[types.TopicPartitions]]:
-    return [
-        {"topic_id": topic_id, "partitions": sorted(partitions)}
-        for topic_id, partitions in assignment.items()
-    ]
 
 
 def _described(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tidelog.broker.configuration.group_settings import share_group_config
-from tidelog.broker.coordinator.consumer_groups.group import Assignment
+from tidelog.broker.coordinator.consumer_groups.records import assignment_values
 from tidelog.broker.coordinator.share_groups.group import ShareGroup, StatePartitions
 from tidelog.broker.coordinator.share_groups.machine import (
     ASSIGNOR,
@@ -90,7 +90,7 @@ class ShareGroupsHandler(GuardedHandler):
             "member_id": wanted.member_id,
             "member_epoch": answer.member_epoch,
             "heartbeat_interval_ms": answer.heartbeat_interval_ms,
-            "assignment": None if assignment is None else {"topic_partitions": _partitions(assignment)},
+            "assignment": None if assignment is None else {"topic_partitions": assignment_values(assignment)},
         }
 
     async def _answer(self, wanted: ShareHeartbeat) -> ShareHeartbeatAnswer:
@@ -373,15 +373,6 @@ class ShareGroupsHandler(GuardedHandler):
         )
         await self._delete_states(group_id, topics)
         return {"error_code": ErrorCode.NONE, "responses": responses}
-
-
-def _partitions(
-    assignment: Assignment,
-) -> list[DictOf[types.TopicPartitions]]:
-    return [
-        {"topic_id": topic_id, "partitions": sorted(partitions)}
-        for topic_id, partitions in assignment.items()
-    ]
 
 
 def _described(group: DescribedShareGroup) -> DictOf[types.ShareGroupDescribeResponseGroup]:

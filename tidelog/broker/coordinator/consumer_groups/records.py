@@ -130,18 +130,15 @@ def removal_of_group(group: ConsumerGroup) -> Iterator[ConsumerGroupRecord]:
     yield GroupEpochRecord(group.group_id, None)
 
 
-def assignment_values(
-    assignment: Assignment,
-) -> list[DictOf[types.TopicPartitions]]:
+def assignment_values(assignment: Assignment) -> list[DictOf[types.TopicPartitions]]:
+    """The partitions by topic id, as records and answers have them."""
     return [
         {"topic_id": topic_id, "partitions": sorted(partitions)}
         for topic_id, partitions in assignment.items()
     ]
 
 
-def assignment_of(
-    values: Iterable[types.TopicPartitions],
-) -> Assignment:
+def assignment_of(values: Iterable[types.TopicPartitions]) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in values if each.partitions}
 
 
