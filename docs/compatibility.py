@@ -47,7 +47,6 @@ NEWER_VERSIONS: Mapping[str, str] = {
 """What Kafka's newest version of an API adds, where it is newer than the one here."""
 GROUP_REASONS: _Reasons = (
     (r"streams\..*", _STREAMS),
-    (r"errors\.deadletterqueue\..*", "dead letters of share groups (KIP-1191) come later"),
     (r"share\.assign.*", "targets are computed with the heartbeat of a member"),
     (r"consumer\.assignment\.interval\.ms", "an assignment is computed with each change of the members"),
 )
@@ -130,10 +129,7 @@ DECIDED_AGAINST = (
     ("classes of Java in the broker", "the broker is no Java program; its settings have the usual cases"),
     ("a JMX port", "all metrics are on the HTTP port for Prometheus"),
 )
-LATER = (
-    ("streams groups (KIP-1071)", "Kafka Streams runs with classic groups, which are served"),
-    ("dead letters of share groups (KIP-1191)", "archived records stay in their topic"),
-)
+LATER = (("streams groups (KIP-1071)", "Kafka Streams runs with classic groups, which are served"),)
 
 
 class Row(NamedTuple):

@@ -210,3 +210,20 @@ def test_one_target_must_be_named(tidelog: Type, group: str) -> None:
         code, _, error = tidelog("group", "reset-offsets", group, *wanted)
         assert code == 2
         assert "expected one of --to-earliest" in error
+
+
+def test_settings_of_a_group_are_changed_and_listed(tidelog: Type) -> None:
+    changes = ("--set", "share.auto.offset.reset=earliest", "--set", "share.session.timeout.ms=50000")
+    assert tidelog("group", "config", "pool", *changes) == (
+        0,
+        "set share.auto.offset.reset=earliest for pool\nset share.session.timeout.ms=50000 for pool\n",
+        "",
+    )
+    shown = "deleted share.session.timeout.ms of pool\n"
+    assert tidelog("group", "config", "pool", "--delete", "share.session.timeout.ms") == (0, shown, "")
+    found = {each[0]: each[1:] for each in cells(tidelog("group", "config", "pool")[1])}
+    assert found["share.auto.offset.reset"] == ["earliest", "this", "group"]
+    assert found["share.session.timeout.ms"] == ["45000", "all", "groups"]
+    code, _, error = tidelog("group", "config", "pool", "--set", "share.lock=1")
+    assert code == 1
+    assert "Unknown config name: share.lock" in error

@@ -10,11 +10,13 @@ import os
 from collections import Counter
 from contextlib import closing
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
+from faults.process import BrokerProcess
 from tests.conformance.commands import Type, typist
 from tests.conformance.conftest import RunningBroker, broker_with
 from tests.deadline import deadline
@@ -25,6 +27,8 @@ from tidelog import (
     BrokerError,
     ConfigResource,
     ConfigResourceType,
+    Consumer,
+    DeadLetter,
     NewTopic,
     Producer,
     ShareConsumer,
@@ -172,6 +176,90 @@ async def test_an_administrator_sees_and_moves_a_share_group(address: str, name:
         assert await admin.groups.share_offsets(name) == {}
         await admin.groups.delete([name])
         assert (await admin.groups.describe(name)).state == "Dead"
+
+
+DEAD_LETTERS = {
+    "errors.deadletterqueue.copy.record.enable": "true",
+    "share.delivery.count.limit": "2",
+}
+
+
+async def with_dead_letters(address: str, name: str, **configs: str) -> str:
+    """The topic of a group's dead letters."""
+    topic = f"dlq.{name}"
+    async with Admin(bootstrap_servers=address) as admin:
+        configs = {"errors.deadletterqueue.group.enable": "true", **configs}
+        await admin.create_topics([NewTopic(topic, 1, 1, configs)])
+        settings = {**DEAD_LETTERS, "errors.deadletterqueue.topic.name": topic}
+        await admin.alter_configs({ConfigResource(ConfigResourceType.GROUP, name): settings})
+    return topic
+
+
+async def dead_letters(address: str, topic: str, count: int) -> list[tuple[Any, ...]]:
+    """The next so many: what their headers say, and the value."""
+    found = []
+    async with Consumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+        while len(found) < count:
+            record = await consumer.getone()
+            letter = DeadLetter.of(record)
+            assert (letter.topic_partition, letter.group_id) == (TopicPartition(topic[4:], 0), topic[4:])
+            assert [each.removeprefix("__dlq.errors.") for each, _ in record.headers] == [
+                *("topic", "partition", "offset", "group", "delivery.count", "message")
+            ]
+            found.append((letter.offset, letter.delivery_count, letter.reason, record.key, record.value))
+    return found
+
+
+async def test_what_is_rejected_or_given_up_becomes_a_dead_letter(address: str, name: str) -> None:
+    await filled(address, name, 4, partitions=1)
+    topic = await with_dead_letters(address, name)
+    async with member(address, name) as consumer:
+        for _ in range(5):
+            record = await consumer.getone()
+            if record.offset == 1:
+                record.release()
+            else:
+                (record.accept if record.offset == 2 else record.reject)()
+            await consumer.commit()
+    assert sorted(await dead_letters(address, topic, 3)) == [
+        (0, 1, "Offset rejected by client.", b"0", b"0"),
+        (1, 2, "Offset delivery count exceeded the threshold.", b"1", b"1"),
+        (3, 1, "Offset rejected by client.", b"3", b"3"),
+    ]
+    async with Consumer(name, bootstrap_servers=address, auto_offset_reset="earliest") as reader:
+        with pytest.raises(ValueError, match="is no dead letter"):
+            DeadLetter.of(await reader.getone())
+
+
+@pytest.mark.one_broker
+async def test_kills_right_after_rejections_lose_no_dead_letter(tmp_path: Path) -> None:
+    """They may repeat some. What is left is written once a member reads again."""
+    process = BrokerProcess(tmp_path / "data")
+    await process.start()
+    address = f"127.0.0.1:{process.port}"
+    try:
+        await filled(address, "jobs", 0, partitions=1)
+        topic = await with_dead_letters(address, "jobs")
+        for kill in range(3):
+            await add(address, "jobs", *(b"%d" % (100 * kill + number) for number in range(100)))
+            async with member(address, "jobs", request_timeout_ms=1_000) as consumer:
+                for _ in range(100):
+                    (await consumer.getone()).reject()
+                await consumer.commit()
+                await process.kill_9()
+            await process.restart()
+        found: set[bytes] = set()
+        async with (
+            member(address, "jobs") as consumer,
+            Consumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as reader,
+        ):
+            reading = asyncio.create_task(consumer.getone())
+            while len(found) < 300:
+                found.add((await reader.getone()).value or b"")
+            reading.cancel()
+        assert found == {b"%d" % number for number in range(300)}
+    finally:
+        await process.kill_9()
 
 
 @pytest.fixture

@@ -166,6 +166,8 @@ def test_a_share_group_shows_what_its_members_hold_and_is_reset(console: Console
     flight = page.get_by_role("table", name="In flight").locator("tbody tr")
     expect(flight.locator("td")).to_have_text([f"{topic}-0", "0", "3", "3", "3", "1", "3 × 1"])
     expect(page.locator("#group")).to_contain_text("3 records, 3 of them held by members")
+    expect(page.get_by_role("link", name=f"dlq.{topic}", exact=True)).to_be_visible()
+    expect(page.locator("#group")).to_contain_text(f"not written: topic dlq.{topic} takes no dead letters")
     age = re.compile(r"\d (ms|s|min)\b")  # A busy machine takes more than a second to show it.
     expect(page.get_by_role("table", name="Share partitions")).to_contain_text(age)
     assert_accessible(page)
@@ -184,9 +186,10 @@ def test_a_share_group_shows_what_its_members_hold_and_is_reset(console: Console
 async def hold(console: Console, stack: AsyncExitStack, topic: str, group: str) -> None:
     """A member of a share group holds three records until `stack` closes."""
     async with Admin(bootstrap_servers=console.address) as admin:
-        await admin.create_topics([NewTopic(topic, 1, 1, {})])
+        await admin.create_topics([NewTopic(topic, 1, 1, {}), NewTopic(f"dlq.{topic}", 1, 1, {})])
         resource = ConfigResource(ConfigResourceType.GROUP, group)
-        await admin.alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+        named = {"errors.deadletterqueue.topic.name": f"dlq.{topic}"}
+        await admin.alter_configs({resource: {"share.auto.offset.reset": "earliest", **named}})
     async with Producer(bootstrap_servers=console.address) as producer:
         for number in range(3):
             await producer.send(topic, b"%d" % number)

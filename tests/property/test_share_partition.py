@@ -1,6 +1,7 @@
 """A share partition gives each record to one member at a time, as a model of single records does.
 
-The model is a dictionary from offset to state, delivery count, member, deadline and unsettled update."""
+The model is a dictionary from offset to state, delivery count, member, deadline, unsettled update, and
+whether it was rejected and waits for its dead letter."""
 
 from itertools import pairwise
 from typing import Any
@@ -22,16 +23,18 @@ from tidelog.protocol.errors import ApiError
 
 MEMBERS = ("first", "second")
 LOCK_MS = 100
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 DONE = (ACKNOWLEDGED, ARCHIVED)
-AFTER = (ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVED)
+AFTER = (ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVING)
 
 
 class _Model:
-    """Offset -> [state, delivery count, member, deadline, unsettled update], from the start to the end."""
+    """Offset -> [state, delivery count, member, deadline, unsettled update, is rejected], from the start to
+    the end."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, limits: Limits) -> None:
         self.start = self.end = start
+        self.limits = limits
         self.records: dict[int, list[Any]] = {}
 
     def advance(self) -> None:
@@ -40,7 +43,7 @@ class _Model:
             self.start += 1
 
     def is_settled(self, offset: int, states: tuple[RecordState, ...]) -> bool:
-        state, *_, update = self.records[offset]
+        state, *_, update, _ = self.records[offset]
         return state in states and not update
 
     def free(self, offset: int) -> bool:
@@ -48,29 +51,39 @@ class _Model:
 
     def give(self, offset: int, member: str, deadline: int) -> None:
         count = self.records[offset][1] if offset in self.records else 0
-        self.records[offset] = [ACQUIRED, count + 1, member, deadline, 0]
+        self.records[offset] = [ACQUIRED, count + 1, member, deadline, 0, False]
 
     def holds(self, member: str, offset: int) -> bool:
         return offset < self.start or (
             offset < self.end and self.is_settled(offset, (ACQUIRED,)) and self.records[offset][2] == member
         )
 
-    def release(self, offset: int, state: RecordState, limit: int, update: int) -> None:
+    def release(self, offset: int, state: RecordState, update: int) -> None:
         record = self.records[offset]
-        if state is AVAILABLE and record[1] >= limit:
+        is_rejected = state is ARCHIVING and self.limits.has_dead_letters
+        if state is AVAILABLE and record[1] >= self.limits.max_delivery_count:
+            state = ARCHIVING
+        if state is ARCHIVING and not self.limits.has_dead_letters:
             state = ARCHIVED
-        record[:] = [state, record[1], "", 0, update]
+        record[:] = [state, record[1], "", 0, update, is_rejected]
+
+    def dead_letters(self) -> dict[int, tuple[int, bool]]:
+        """Offset -> delivery count, and whether it was rejected."""
+        due = [offset for offset in self.records if self.is_settled(offset, (ARCHIVING,))]
+        return {offset: (self.records[offset][1], self.records[offset][5]) for offset in due}
 
 
 class SharePartitionMachine(RuleBasedStateMachine):
     @initialize(
         start=st.integers(0, 3),
-        limits=st.builds(Limits, st.integers(1, 3), st.integers(1, 12), st.just(LOCK_MS), st.just(True)),
+        limits=st.builds(
+            Limits, st.integers(1, 3), st.integers(1, 12), st.just(LOCK_MS), st.just(True), st.booleans()
+        ),
     )
     def begin(self, start: int, limits: Limits) -> None:
         self.limits = limits
         self.partition = SharePartition(start, (), limits)
-        self.model = _Model(start)
+        self.model = _Model(start, limits)
         self.now = 0
         self.unsettled: list[tuple[Update, dict[int, list[Any]]]] = []
         self.stored: dict[int, tuple[int, int]] = {}
@@ -104,7 +117,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             self.model.give(offset, member, self.now + LOCK_MS)
         for offset in free.difference(got, in_batches):
             if offset < self.partition.end_offset and self._is_archived(offset):
-                self.model.records[offset] = [ARCHIVED, 0, "", 0, 0]
+                self.model.records[offset] = [ARCHIVED, 0, "", 0, 0, False]
         for each in taken:
             for offset in range(each.first, each.last + 1):
                 assert self.model.records[offset][1] == each.delivery_count
@@ -143,8 +156,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 self.model.records[offset][3] = self.now + LOCK_MS
             else:
                 before[offset] = list(self.model.records[offset])
-                limit = self.limits.max_delivery_count
-                self.model.release(offset, AFTER[kind], limit, update.number)
+                self.model.release(offset, AFTER[kind], update.number)
         self._check_update(update, before)
         self.unsettled.append((update, before))
 
@@ -155,7 +167,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for offset, record in self.model.records.items():
             if record[0] is ACQUIRED and record[2] == member and not record[4]:
                 before[offset] = list(record)
-                self.model.release(offset, AVAILABLE, self.limits.max_delivery_count, update.number)
+                self.model.release(offset, AVAILABLE, update.number)
         self._check_update(update, before)
         self.unsettled.append((update, before))
 
@@ -187,7 +199,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             self.model.advance()
 
     def _is_done(self, offset: int, update: Update) -> bool:
-        state, *_, number = self.model.records[offset]
+        state, *_, number, _ = self.model.records[offset]
         return state in DONE and number in (0, update.number)
 
     def _store(self, update: Update) -> None:
@@ -207,7 +219,25 @@ class SharePartitionMachine(RuleBasedStateMachine):
         update = self.partition.expire(self.now)
         for offset, record in self.model.records.items():
             if record[0] is ACQUIRED and not record[4] and record[3] <= self.now:
-                self.model.release(offset, AVAILABLE, self.limits.max_delivery_count, 0)
+                self.model.release(offset, AVAILABLE, 0)
+        self._store(update)
+        self.model.advance()
+
+    @rule(first=st.integers(0, 20), count=st.integers(1, 5))
+    def write_dead_letters(self, first: int, count: int) -> None:
+        first += self.model.start
+        letters = list(self.partition.dead_letters(first, first + count - 1))
+        told = {
+            offset: (each.delivery_count, each.is_rejected)
+            for each in letters
+            for offset in range(each.first, each.last + 1)
+        }
+        due = self.model.dead_letters()
+        assert told == {offset: due[offset] for offset in due if first <= offset < first + count}
+        update = self.partition.archive(letters)
+        for offset in told:
+            self.model.records[offset][0] = ARCHIVED
+            self.model.records[offset][5] = False
         self._store(update)
         self.model.advance()
 
@@ -223,13 +253,18 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @rule()
     def load_again(self) -> None:
-        """Whatever was stored as done stays done after another broker leads."""
+        """Whatever was stored as done stays done after another broker leads, and dead letters stay due."""
         batches = [StateBatch(offset, offset, *each) for offset, each in self.stored.items()]
         loaded = SharePartition(self.stored_start, batches, self.limits)
         done = {offset for offset, (state, _) in self.stored.items() if state in DONE}
+        due = {offset for offset, (state, _) in self.stored.items() if state is ARCHIVING}
         for first, end, run in loaded.runs():
             offsets = range(first, end)
-            assert done.isdisjoint(offsets) if run.is_available else done.issuperset(offsets)
+            assert run.is_available or (due if run.state is ARCHIVING else done).issuperset(offsets)
+            assert not run.is_available or (due | done).isdisjoint(offsets)
+        letters = loaded.dead_letters(loaded.start_offset, loaded.end_offset)
+        found = {offset for each in letters for offset in range(each.first, each.last + 1)}
+        assert found == {offset for offset in due if offset >= loaded.start_offset}
         assert all(
             offset < loaded.start_offset or any(first <= offset < end for first, end, _ in loaded.runs())
             for offset in done
@@ -240,7 +275,14 @@ class SharePartitionMachine(RuleBasedStateMachine):
         partition, model = self.partition, self.model
         assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
         seen = {
-            offset: [run.state, run.delivery_count, run.member_id, run.deadline_ms, run.update]
+            offset: [
+                run.state,
+                run.delivery_count,
+                run.member_id,
+                run.deadline_ms,
+                run.update,
+                run.is_rejected,
+            ]
             for first, end, run in partition.runs()
             for offset in range(first, end)
         }

@@ -12,13 +12,14 @@ import pytest
 
 from tests.several.brokers import Brokers, brokers
 from tests.unit.broker.handlers.conftest import Asker, Clock
-from tests.unit.broker.handlers.sharing import ACCEPT, Member
+from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, Member
 from tests.waiting import DEADLINE_SECONDS, pause, until
 from tidelog.broker.app import Broker
 from tidelog.broker.cluster.catalog import MIN_INSYNC_REPLICAS, OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from tidelog.broker.coordinator.shards import partition_of
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
-from tidelog.client import Admin, NewTopic, Producer
+from tidelog.broker.replicas import topics
+from tidelog.client import Admin, Consumer, DeadLetter, NewTopic, Producer
 from tidelog.protocol.errors import ApiError
 
 RECORDS = 300
@@ -135,6 +136,31 @@ async def test_whichever_broker_is_killed_no_accepted_record_comes_again_and_non
     assert all(task.cancelled() for task in tasks)
     assert done.union(*(worker.unanswered for worker in workers)) == set(range(RECORDS))
     assert [worker.again for worker in workers] == [[]] * WORKERS
+
+
+async def test_a_dead_letter_goes_to_the_leader_of_its_topic_wherever_that_is(cluster: Brokers) -> None:
+    leader = cluster.leader_of("jobs", 0)
+    other = next(each for each in cluster.running if each != leader)
+    enabled = {"errors.deadletterqueue.group.enable": "true"}
+    wanted = topics.NewTopic(assignments={0: [other]}, configs={**enabled, MIN_INSYNC_REPLICAS: "1"})
+    await cluster[other].services.topics.create("dlq.jobs", wanted)
+    await cluster.agreed()
+    asker = Asker(cluster[leader].services, Clock())
+    await Member(asker).configure(
+        **{"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": "dlq.jobs"}
+    )
+    await cluster.agreed()
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait("jobs", b"poison")
+    await Worker(cluster, "worker")._join()
+    member = Member(asker, member_id="worker", epoch=0)
+    assert await member.got(max_wait_ms=5_000) == {0: 1}
+    assert await member.acknowledge((0, 0, [REJECT])) == 0
+    async with Consumer(
+        "dlq.jobs", bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        letter = DeadLetter.of(await consumer.getone())
+    assert (letter.topic_partition, letter.offset) == (("jobs", 0), 0)
 
 
 def has_more(done: set[int], count: int) -> bool:

@@ -3,7 +3,7 @@
 Owns the one table of them. A feature's version changes what clients do, beside the versions of the APIs: from
 `group.version` 1 on, there are groups of the consumer protocol (KIP-848); from `transaction.version` 2 on,
 each transaction has an epoch of its own (KIP-890); from `share.version` 1 on, there are share groups
-(KIP-932). Pure.
+(KIP-932), from 2 on with dead letters (KIP-1191). Pure.
 
 Source: KIP-584, KIP-1022.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FINALIZED_FEATURES: Final[Mapping[str, int]] = {
     "group.version": 1,
     "transaction.version": 2,
-    "share.version": 1,
+    "share.version": 2,
 }
 """Feature -> the version in force, the only one that is supported."""
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidelog.broker.configuration.settings import parse_assignment
 from tidelog.cli.failures import run_with_admin
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option
-from tidelog.protocol.settings import ConfigError
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option, read_changes
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, ConfigEntry, ConfigResource
@@ -57,11 +55,7 @@ def config(
     No restart is needed. A value for one broker overrides a value for all brokers. Both override the value
     that the broker was started with.
     """
-    try:
-        changes: dict[str, str | None] = dict(map(parse_assignment, assignments or []))
-    except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="--set") from None
-    changes |= dict.fromkeys(deletions or [])
+    changes = read_changes(assignments, deletions)
     if changes:
         _change(broker, changes, cluster)
     else:

@@ -1,4 +1,4 @@
-"""`tidelog group`: list, describe and delete groups, and move their offsets.
+"""`tidelog group`: list, describe and delete groups, change their settings, and move their offsets.
 
 Uses `client.Admin`. Lag is the number of offsets from a group's committed offset to the end of the log. A
 share group has a start offset instead, and its lag is the number of records that are not done. The offsets
@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from tidelog.cli.failures import Failure, run, run_with_admin
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, group_argument, option, read_timestamp
+from tidelog.cli.options import (
+    DEFAULT_CLUSTER,
+    AsJson,
+    ToCluster,
+    group_argument,
+    option,
+    read_changes,
+    read_timestamp,
+)
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.offsets.reset import Reset
@@ -20,13 +28,16 @@ if TYPE_CHECKING:
     from tidelog.wire.cluster_config import ClusterConfig
 
 app = typer.Typer(
-    no_args_is_help=True, help="List, describe and delete consumer groups and share groups, move offsets."
+    no_args_is_help=True,
+    help="List, describe, change and delete consumer groups and share groups, move offsets.",
 )
 
 Group: TypeAlias = Annotated[str, group_argument(help="Id of the group.")]
 Groups: TypeAlias = Annotated[list[str], group_argument(help="Ids of groups.")]
 _DEAD = "Dead"
 _SHARE = "share"
+_OWN = 8
+"""Source of a setting in DescribeConfigs: the group itself."""
 
 
 @app.command("list")
@@ -71,6 +82,46 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
             for member in members:
                 print("", *member, sep="  ")
             print_table(columns, rows)
+
+
+@app.command()
+def config(
+    group: Group,
+    assignments: Annotated[
+        list[str] | None,
+        option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set a setting, for example share.auto.offset.reset=earliest. May be repeated.",
+        ),
+    ] = None,
+    deletions: Annotated[
+        list[str] | None,
+        option(
+            "--delete",
+            metavar="NAME",
+            help="Delete a setting, so that the brokers' value applies. May be repeated.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    cluster: ToCluster = DEFAULT_CLUSTER,
+) -> None:
+    """List the settings of a group, or change them. The group need not exist yet."""
+    from tidelog.cli.tables import print_table
+    from tidelog.client import ConfigResource, ConfigResourceType
+
+    resource = ConfigResource(ConfigResourceType.GROUP, group)
+    changes = read_changes(assignments, deletions)
+    if changes:
+        run_with_admin(lambda admin: admin.alter_configs({resource: changes}), cluster)
+        for setting, value in changes.items():
+            print(f"deleted {setting} of {group}" if value is None else f"set {setting}={value} for {group}")
+        return
+    entries = run_with_admin(lambda admin: admin.describe_configs([resource]), cluster)[resource]
+    rows = [
+        (each.name, each.value, "this group" if each.source == _OWN else "all groups") for each in entries
+    ]
+    print_table(("SETTING", "VALUE", "SET FOR"), rows, as_json=as_json)
 
 
 @app.command()

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from tidelog.client.producer.record_batch import BatchBuilder
     from tidelog.client.producer.session import ProducerSession, SessionPartition
     from tidelog.client.share.consumer import ShareConsumer
+    from tidelog.client.share.dead_letters import DeadLetter
     from tidelog.client.share.held import AcknowledgeType
     from tidelog.client.share.records import ShareRecord
     from tidelog.protocol.settings import ConfigError
@@ -129,6 +130,7 @@ _HOMES = {
         "tidelog.client.producer.record_batch": "BatchBuilder",
         "tidelog.client.producer.session": "ProducerSession SessionPartition",
         "tidelog.client.share.consumer": "ShareConsumer",
+        "tidelog.client.share.dead_letters": "DeadLetter",
         "tidelog.client.share.held": "AcknowledgeType",
         "tidelog.client.share.records": "ShareRecord",
         "tidelog.protocol.settings": "ConfigError",
@@ -167,6 +169,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "CorruptRecordError",
+    "DeadLetter",
     "Delivery",
     "DeliveryError",
     "DeliveryFailedError",

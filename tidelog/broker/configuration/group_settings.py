@@ -16,7 +16,8 @@ EARLIEST, BY_DURATION = "earliest", "by_duration"
 
 
 class ShareGroupConfig(NamedTuple):
-    """What holds for a group. `reset_duration_ms`: how old the first records are with by_duration."""
+    """What holds for a group. `reset_duration_ms`: how old the first records are with by_duration.
+    `dead_letter_topic`: empty for none."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -27,6 +28,8 @@ class ShareGroupConfig(NamedTuple):
     reset_duration_ms: int
     reads_committed: bool
     may_renew: bool
+    dead_letter_topic: str
+    copies_dead_letters: bool
 
 
 def share_group_config(broker: BrokerConfig, catalog: Catalog, group_id: str) -> ShareGroupConfig:
@@ -46,4 +49,6 @@ def share_group_config(broker: BrokerConfig, catalog: Catalog, group_id: str) ->
         duration_ms(duration) or 0,
         own.get("share.isolation.level") == "read_committed",
         own.get("share.renew.acknowledge.enable") != "false",
+        own.get("errors.deadletterqueue.topic.name", ""),
+        own.get("errors.deadletterqueue.copy.record.enable") == "true",
     )

@@ -44,8 +44,8 @@ _REASONS: Final = tuple(
             NotHere(f"{_ONE_FOLDER}, so no replica moves to another one"),
         ),
         (
-            r"(group\.)?share\..+|errors\.deadletterqueue\..+",
-            NotHere("share groups (KIP-932) have one assignor, no dead letters and no threads of their own"),
+            r"(group\.)?share\..+",
+            NotHere("share groups (KIP-932) have one assignor and no threads of their own"),
         ),
         (
             r"group\.streams\..+",

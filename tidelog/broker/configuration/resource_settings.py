@@ -3,7 +3,7 @@
 Owns which settings each kind has, how they are checked and described, and the name of a resource in
 `Catalog.broker_configs`. Values are text, as on the wire. What they mean is in `coordinator` and `telemetry`.
 
-Pure. Source: Kafka's GroupConfig and ClientMetricsConfigs; KIP-714, KIP-848, KIP-1142.
+Pure. Source: Kafka's GroupConfig and ClientMetricsConfigs; KIP-714, KIP-848, KIP-1142, KIP-1191.
 """
 
 from __future__ import annotations
@@ -63,6 +63,14 @@ def _reset(value: object) -> str:
     if text in ("earliest", LATEST) or (strategy == "by_duration" and duration_ms(duration) is not None):
         return text
     raise ConfigError(f"expected earliest, latest or by_duration:<ISO 8601 duration>, got {value!r}")
+
+
+def _dead_letter_topic(value: object) -> str:
+    """Raises ConfigError."""
+    name = str(value).strip()
+    if name.startswith("__"):
+        raise ConfigError("expected a topic that is not internal: its name may not begin with __")
+    return name
 
 
 def _patterns(texts: Sequence[str]) -> tuple[str, ...]:
@@ -139,6 +147,15 @@ class GroupConfig:
     )
     share_renew_acknowledge_enable: bool = setting(
         True, "Whether members of a share group may renew the locks of records that they hold."
+    )
+    errors_deadletterqueue_topic_name: str = setting(
+        "",
+        "The topic of a share group's dead letters: of records that were rejected, or delivered as often as "
+        "the limit says. Empty: there are none.",
+        read=_dead_letter_topic,
+    )
+    errors_deadletterqueue_copy_record_enable: bool = setting(
+        False, "Whether dead letters have key, value and headers of their records."
     )
 
 

@@ -2,7 +2,7 @@
 
 Owns `ShareSettings`, a part of the table of a broker's settings (`broker_config`). Pure.
 
-Source: Kafka's ShareGroupConfig, GroupCoordinatorConfig and ShareCoordinatorConfig.
+Source: KIP-1191, Kafka's ShareGroupConfig, GroupCoordinatorConfig and ShareCoordinatorConfig.
 """
 
 from dataclasses import dataclass
@@ -73,6 +73,14 @@ class ShareSettings:
     )
     group_share_max_share_sessions: int = int32_setting(
         2_000, "Members of share groups that may fetch from this broker at a time.", dynamic=True
+    )
+    errors_deadletterqueue_auto_create_topics_enable: bool = _setting(
+        False, "Create a share group's topic of dead letters when it is needed first.", dynamic=True
+    )
+    errors_deadletterqueue_topic_name_prefix: str = _setting(
+        "dlq.",
+        "How the name of a share group's topic of dead letters has to begin. Empty: any name.",
+        dynamic=True,
     )
     share_coordinator_state_topic_num_partitions: int = _setting(
         5,

@@ -35,6 +35,10 @@ class ShareCounts:
     """By type of acknowledgement."""
     lock_timeouts: int = 0
     """Runs of records whose lock ended."""
+    dead_letters: int = 0
+    dead_letter_requests: int = 0
+    """Batches of dead letters that were to be written."""
+    dead_letter_failures: int = 0
 
     def collect(self) -> Iterator[Metric]:
         """For prometheus_client: every series as it is now."""
@@ -51,9 +55,23 @@ class ShareCounts:
         yield counter(
             f"{partitions}_acquisitionlocktimeout", "Locks on records that ended.", self.lock_timeouts
         )
+        groups = "kafka_server_sharegroupmetrics"
         yield counter(
-            "kafka_server_sharegroupmetrics_recordacknowledgements",
+            f"{groups}_recordacknowledgements",
             "Records that members of share groups acknowledged.",
             {(kind,): count for kind, count in self.acknowledged.items()},
             "ack_type",
+        )
+        yield counter(
+            f"{groups}_deadletterqueuerecordcount", "Dead letters that were written.", self.dead_letters
+        )
+        yield counter(
+            f"{groups}_deadletterqueuetotalproducerequests",
+            "Batches of dead letters that were sent to their topics.",
+            self.dead_letter_requests,
+        )
+        yield counter(
+            f"{groups}_deadletterqueuefailedproducerequests",
+            "Batches of dead letters that could not be written; most are tried again.",
+            self.dead_letter_failures,
         )

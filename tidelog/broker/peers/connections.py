@@ -34,6 +34,8 @@ ASKED_APIS: Final[AskedApis] = OWN_APIS | {
     ApiKey.DELETE_SHARE_GROUP_STATE: Versions(0, 0),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Versions(1, 1),
     ApiKey.LIST_OFFSETS: Versions(7, 7),
+    # Of dead letters, whose topics share groups name.
+    ApiKey.PRODUCE: Versions(12, 12),
     # The first with topic ids, and with the start of a follower, that needs no more than Kafka 3.7.
     ApiKey.FETCH: Versions(17, 17),
 }

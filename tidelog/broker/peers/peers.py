@@ -104,7 +104,7 @@ class Peers:
             broker_id=node_id,
             request=api_key.name,
             advice="add the user of this broker to super.users; ClusterAction on the cluster suffices for "
-            "all but AskConsole",
+            "all but AskConsole and the Produce of dead letters",
         )
         return ApiError(
             ErrorCode.NETWORK_EXCEPTION, f"broker {node_id} refuses {api_key.name} of this broker"

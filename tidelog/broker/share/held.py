@@ -1,11 +1,14 @@
 """One share partition in memory, on the broker that leads the partition.
 
 Owns the timer of its locks, who waits for its records, and its writes: one is under way at a time, and what
-changes meanwhile is joined in the next one. So the state that is stored never goes back.
+changes meanwhile is joined in the next one. So the state that is stored never goes back. Dead letters are
+written beside that, one batch at a time.
 
-Invariant: an update is settled only after it is durable, and undone if it is refused.
+Invariants: an update is settled only after it is durable, and undone if it is refused; a record whose dead
+letter is to be written is stored as such before, and as archived after it, so a crash repeats a dead letter
+and loses none.
 
-On the event loop. Source: Kafka's SharePartition and AcquisitionLockTimerTask.
+On the event loop. Source: Kafka's SharePartition and AcquisitionLockTimerTask, KIP-1191.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ from tidelog.broker.coordinator.share_states.machine import StateWrite
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, combined
 from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.share.dead_letters import DeadLetterTopics
 from tidelog.broker.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
+    DeadLetters,
+    Limits,
     SharePartition,
     Update,
 )
@@ -33,6 +39,8 @@ from tidelog.protocol.errors import ApiError, ErrorCode, again
 _ENDED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH, ErrorCode.INVALID_REQUEST)
 """Why a state cannot be written any more: another broker leads, or its offsets were altered or deleted."""
 _FOREVER_MS = 1 << 62
+_MOST_SHOWN = 10
+"""Ranges of offsets in one log line."""
 logger = structlog.get_logger(__name__)
 
 
@@ -60,8 +68,12 @@ class HeldPartition:
         states: ShareStatesClient,
         steady_ms: Callable[[], int],
         counts: ShareCounts,
+        limits: Callable[[], Limits],
+        dead_letter_topics: DeadLetterTopics,
     ) -> None:
         self._counts = counts
+        self._limits = limits
+        self._dead_letter_topics = dead_letter_topics
         self.key = key
         self.replica = replica
         self.machine = machine
@@ -74,6 +86,9 @@ class HeldPartition:
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: dict[Watcher, None] = {}
+        self._dead_letters: list[DeadLetters] = []
+        self._dead_letter_writer: asyncio.Task[None] | None = None
+        self._write_dead_letters(machine.start_offset, machine.end_offset - 1)
 
     @property
     def is_current(self) -> bool:
@@ -84,7 +99,8 @@ class HeldPartition:
     @property
     def is_idle(self) -> bool:
         """Whether no member holds a record, and no write is under way."""
-        return self._writer is None and self.machine.next_deadline_ms is None
+        is_writing = self._writer is not None or self._dead_letter_writer is not None
+        return not is_writing and self.machine.next_deadline_ms is None
 
     def watch(self, watcher: Watcher) -> None:
         """Tell it when records may have become available, after those that have waited longer."""
@@ -119,6 +135,7 @@ class HeldPartition:
         return sum(end - first for first, end, _ in self._expire(_FOREVER_MS).before)
 
     def _expire(self, now_ms: int) -> Update:
+        self.machine.limits = self._limits()
         update = self.machine.expire(now_ms)
         if update.before:
             self._counts.lock_timeouts += len(update.before)
@@ -128,6 +145,7 @@ class HeldPartition:
 
     async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Returns once it is durable. Raises ApiError."""
+        self.machine.limits = self._limits()
         await self._stored(self.machine.acknowledge(member_id, acknowledgements, self._steady_ms()))
         for first, last, types in acknowledgements:
             for kind, count in Counter(types).items():
@@ -136,6 +154,7 @@ class HeldPartition:
 
     async def release(self, member_id: str) -> None:
         """Make available what the member holds. Raises ApiError."""
+        self.machine.limits = self._limits()
         await self._stored(self.machine.release(member_id))
 
     async def _stored(self, update: Update) -> None:
@@ -170,6 +189,9 @@ class HeldPartition:
                         self.machine.settle(update)
                         if not stored.done():
                             stored.set_result(None)
+            for update, _ in group:
+                for batch in update.batches:
+                    self._write_dead_letters(batch.first, batch.last)
             self.changed()
         self._writer = None
 
@@ -191,12 +213,45 @@ class HeldPartition:
                     topic=self.replica.topic,
                     partition=self.key.partition,
                     error=str(error),
-                    advice="the delivery counts of expired locks may be lost if this broker ends now",
+                    advice="if this broker ends now, the delivery counts of expired locks may be lost, and "
+                    "dead letters may be written twice",
                 )
                 continue
             self.machine.undo(update)
             if not stored.done():
                 stored.set_exception(again(error))
+
+    def _write_dead_letters(self, first: int, last: int) -> None:
+        """Begin to write those of these records, in whose stored state they are due."""
+        if self.has_ended:
+            return
+        self._dead_letters += self.machine.dead_letters(first, last)
+        if self._dead_letters and self._dead_letter_writer is None:
+            work = self._write_all_dead_letters()
+            self._dead_letter_writer = asyncio.get_running_loop().create_task(work)
+
+    async def _write_all_dead_letters(self) -> None:
+        while self._dead_letters and not self.has_ended:
+            try:
+                count = await self._dead_letter_topics.write(self.key, self.replica, self._dead_letters)
+            except Exception as error:  # As Kafka does: else the group would come to a halt.
+                count = sum(each.last - each.first + 1 for each in self._dead_letters)
+                logger.error(
+                    "dead_letters_not_written",
+                    group_id=self.key.group_id,
+                    topic=self.replica.topic,
+                    partition=self.key.partition,
+                    offsets=[(each.first, each.last) for each in self._dead_letters[:_MOST_SHOWN]],
+                    records=count,
+                    error=str(error),
+                    advice="the records are archived without dead letters; they stay in their topic",
+                )
+            written, self._dead_letters = _first_of(self._dead_letters, count)
+            update = self.machine.archive(written)
+            if update.before:
+                self._write(_Waiting(update, None))
+            self.changed()
+        self._dead_letter_writer = None
 
     def end(self) -> None:
         """Serve nothing more: its state is read again with the next use."""
@@ -204,11 +259,26 @@ class HeldPartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._dead_letter_writer is not None:
+            self._dead_letter_writer.cancel()  # Who leads next writes them.
         for watcher in self._watchers:
             watcher.may_give(self)
 
     async def close(self) -> None:
-        """Wait for the write under way."""
+        """Wait for the writes under way."""
         self.end()
-        if self._writer is not None:
-            await asyncio.wait([self._writer])
+        under_way = [each for each in (self._writer, self._dead_letter_writer) if each is not None]
+        if under_way:
+            await asyncio.wait(under_way)
+
+
+def _first_of(letters: Sequence[DeadLetters], count: int) -> tuple[Sequence[DeadLetters], list[DeadLetters]]:
+    """The first so many, and the others."""
+    for index, each in enumerate(letters):
+        size = each.last - each.first + 1
+        if count < size:
+            cut = each.first + count
+            begun = [each._replace(last=cut - 1)] if count else []
+            return [*letters[:index], *begun], [each._replace(first=cut), *letters[index + 1 :]]
+        count -= size
+    return letters, []

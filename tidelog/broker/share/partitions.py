@@ -26,18 +26,17 @@ from tidelog.broker.coordinator.share_states.machine import StateWrite
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.share.dead_letters import DeadLetterTopics
 from tidelog.broker.share.held import HeldPartition
+from tidelog.broker.share.log_reader import LogReader, isolation_level
 from tidelog.broker.share.parts import BrokerParts
-from tidelog.broker.share.reading import Batches, batches_in
 from tidelog.broker.share.share_partition import Acquired, Limits, SharePartition
 from tidelog.broker.share.states import ShareStatesClient
 from tidelog.broker.storage.disk import ColdRead
-from tidelog.broker.storage.log_types import READ_COMMITTED, Read, ReadResult
-from tidelog.broker.storage.readable_log import RemoteRead
+from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Pace
 
-READ_UNCOMMITTED = 0
 READ_BYTES = 1 << 20
 """Most bytes of one partition that one fetch reads."""
 _MOST_READS = 64
@@ -86,6 +85,8 @@ class SharePartitions:
         self._counts = counts
         self._services = services
         self._states = states
+        self._reader = LogReader(services)
+        self.dead_letter_topics = DeadLetterTopics(services, self._reader, counts)
         self._held: dict[SharePartitionKey, HeldPartition] = {}
         self._loading: dict[SharePartitionKey, asyncio.Task[HeldPartition]] = {}
 
@@ -149,12 +150,20 @@ class SharePartitions:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         machine = SharePartition(start_offset, state.batches, _limits(config))
         return HeldPartition(
-            key, replica, state.state_epoch, machine, self._states, self._services.steady_ms, self._counts
+            key,
+            replica,
+            state.state_epoch,
+            machine,
+            self._states,
+            self._services.steady_ms,
+            self._counts,
+            lambda: _limits(self.config(key.group_id)),
+            self.dead_letter_topics,
         )
 
     async def _first_offset(self, replica: Replica, config: ShareGroupConfig) -> int:
         """Where a group begins that has read nothing, as share.auto.offset.reset says."""
-        end_offset = replica.ends.visible(_level(config))
+        end_offset = replica.ends.visible(isolation_level(config))
         if config.auto_offset_reset == EARLIEST:
             return replica.log.log_start_offset
         if config.auto_offset_reset == BY_DURATION:
@@ -181,41 +190,57 @@ class SharePartitions:
         told: dict[HeldPartition, None] = {}
         try:
             while True:
-                results: dict[SharePartitionKey, Got | ApiError] = {}
-                results.update(await self._preloaded(keys, deadline))
+                failed = await self._preloaded(keys, deadline)
                 event = _Event(told)
                 is_short = loop.time() < deadline and self._is_short(keys, wanted, config)
                 with ExitStack() as watched:
-                    records_left, bytes_left = wanted.max_records, wanted.max_bytes
-                    pace = Pace()
-                    for key in keys:
-                        if records_left <= 0 or bytes_left <= 0:
-                            break
-                        if pace.spent(_ELEMENTS_PER_PARTITION):
-                            await self._services.turns.next()
-                        try:
-                            held = self._present(key)
-                            if held is None:
-                                continue
-                            self._watch(watched, event, held, config)
-                            if is_short:
-                                held.unwatch(event)  # Others may want what becomes free.
-                                continue
-                            left = wanted._replace(max_records=records_left, max_bytes=bytes_left)
-                            got = await self._acquired(held, left, config)
-                        except ApiError as error:
-                            results[key] = error
-                            continue
-                        if got is not None:
-                            results[key] = got
-                            bytes_left -= len(got.records)
-                            records_left -= sum(each.last - each.first + 1 for each in got.acquired)
-                    if results or loop.time() >= deadline:
-                        return results
+                    found = await self._taken(keys, wanted, config, event, watched, is_short=is_short)
+                    if failed or found or loop.time() >= deadline:
+                        return {**failed, **found}
                     await event.wait_until(deadline)
         finally:
             for held in told:
                 held.tell_next()
+
+    async def _taken(
+        self,
+        keys: Sequence[SharePartitionKey],
+        wanted: Wanted,
+        config: ShareGroupConfig,
+        event: _Event,
+        watched: ExitStack,
+        *,
+        is_short: bool,
+    ) -> Mapping[SharePartitionKey, Got | ApiError]:
+        """What the member gets at once; nothing if that `is_short`. `event` watches as long as `watched`."""
+        results: dict[SharePartitionKey, Got | ApiError] = {}
+        pace = Pace()
+        for key in keys:
+            if wanted.max_records <= 0 or wanted.max_bytes <= 0:
+                break
+            if pace.spent(_ELEMENTS_PER_PARTITION):
+                await self._services.turns.next()
+            try:
+                held = self._present(key)
+                if held is None:
+                    continue
+                held.replica.watch(event, isolation_level(config))
+                watched.callback(held.replica.unwatch, event)
+                if is_short:  # It waits for bytes: others may want records that become free.
+                    continue
+                held.watch(event)
+                watched.callback(held.unwatch, event)
+                got = await self._acquired(held, wanted, config)
+            except ApiError as error:
+                results[key] = error
+                continue
+            if got is not None:
+                results[key] = got
+                wanted = wanted._replace(
+                    max_bytes=wanted.max_bytes - len(got.records),
+                    max_records=wanted.max_records - sum(each.last - each.first + 1 for each in got.acquired),
+                )
+        return results
 
     def _is_short(self, keys: Sequence[SharePartitionKey], wanted: Wanted, config: ShareGroupConfig) -> bool:
         """Whether there is less to read than `min_bytes`, also counting what others hold."""
@@ -223,7 +248,8 @@ class SharePartitions:
         if missing <= 1:
             return False
         for held in filter(None, map(self._held.get, keys)):
-            offset, end_offset = held.machine.next_fetch_offset, held.replica.ends.visible(_level(config))
+            offset = held.machine.next_fetch_offset
+            end_offset = held.replica.ends.visible(isolation_level(config))
             if offset < end_offset and held.machine.can_acquire:
                 try:
                     found = held.replica.read(Read(offset, missing, end_offset, nowait=True))
@@ -265,31 +291,17 @@ class SharePartitions:
                 raise error
         return failed
 
-    @staticmethod
-    def _watch(watched: ExitStack, event: _Event, held: HeldPartition, config: ShareGroupConfig) -> None:
-        held.watch(event)
-        watched.callback(held.unwatch, event)
-        held.replica.watch(event, _level(config))
-        watched.callback(held.replica.unwatch, event)
-
     async def _acquired(self, held: HeldPartition, wanted: Wanted, config: ShareGroupConfig) -> Got | None:
         """What the member gets of one partition; None for nothing. Raises ApiError."""
         machine, replica = held.machine, held.replica
         for _ in range(_MOST_READS):
             machine.limits = _limits(config)
             machine.log_begins_at(replica.log.log_start_offset)
-            offset, end_offset = machine.next_fetch_offset, replica.ends.visible(_level(config))
+            offset, end_offset = machine.next_fetch_offset, replica.ends.visible(isolation_level(config))
             if not machine.can_acquire or offset >= end_offset:
                 return None
-            read = Read(offset, min(wanted.max_bytes, READ_BYTES), end_offset, nowait=True)
-            try:
-                found = self._read(replica, read, config)
-            except ColdRead:
-                found = await asyncio.to_thread(self._read, replica, read._replace(nowait=False), config)
-            except ApiError as error:
-                if error.code != ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
-                    raise
-                found = await self._read_remote(replica, read._replace(nowait=False), config)
+            read = Read(offset, min(wanted.max_bytes, READ_BYTES), end_offset)
+            found = await self._reader.read(replica, read, config)
             if not held.is_current:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             taken = machine.acquire(
@@ -309,29 +321,6 @@ class SharePartitions:
                 return None
         return None
 
-    @staticmethod
-    def _read(replica: Replica, read: Read, config: ShareGroupConfig) -> Batches:
-        """Raises ApiError, and ColdRead with `nowait`."""
-        found = replica.read(read)
-        aborted: Sequence[tuple[int, int]] = ()
-        if config.reads_committed:
-            aborted = replica.aborted_transactions(read, found)
-        return batches_in(read.offset, found, aborted)
-
-    async def _read_remote(self, replica: Replica, read: Read, config: ShareGroupConfig) -> Batches:
-        tiering = self._services.tiering
-        is_committed = config.reads_committed
-        remote = RemoteRead(replica.log, read, is_committed)
-        if tiering is not None:
-            results = await tiering.fetches.fetch([remote], self._services.config.remote_fetch_max_wait_ms)
-            result = results.get(remote.place)
-            if isinstance(result, ApiError):
-                raise again(result)
-            if result is not None:
-                found, aborted = result
-                return batches_in(read.offset, found, aborted or ())
-        return batches_in(read.offset, ReadResult([], read.offset), ())
-
     async def close(self) -> None:
         """Wait for the writes under way."""
         for task in self._loading.values():
@@ -342,12 +331,12 @@ class SharePartitions:
 
 def _limits(config: ShareGroupConfig) -> Limits:
     return Limits(
-        config.max_delivery_count, config.max_record_locks, config.lock_duration_ms, config.may_renew
+        config.max_delivery_count,
+        config.max_record_locks,
+        config.lock_duration_ms,
+        config.may_renew,
+        bool(config.dead_letter_topic),
     )
-
-
-def _level(config: ShareGroupConfig) -> int:
-    return READ_COMMITTED if config.reads_committed else READ_UNCOMMITTED
 
 
 class _Event:

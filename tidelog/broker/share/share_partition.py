@@ -10,10 +10,12 @@ Invariants:
 - an acknowledgement holds as a whole or not at all. Until its `Update` is settled, its records have their new
   state but are neither acquired nor acknowledged by anyone; an update that is undone gives them back;
 - a record that was delivered as often as the limit says is archived instead of made available;
+- in a group with dead letters, what is rejected, and what reached that limit, is archived in two steps, both
+  stored: a leader that begins between them finds which dead letters are to be written;
 - offsets without a record to deliver (compaction, markers, aborted transactions) are archived when they are
   read.
 
-Pure. Source: KIP-932, KIP-1222, Kafka's SharePartition and InFlightState.
+Pure. Source: KIP-932, KIP-1191, KIP-1222, Kafka's SharePartition and InFlightState.
 """
 
 from bisect import bisect_right
@@ -26,11 +28,12 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 
 
 class RecordState(IntEnum):
-    """The value is the one in the records of the state's topic."""
+    """The value is the one in the records of the state's topic. ARCHIVING: its dead letter is not written."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 
@@ -50,7 +53,7 @@ _STATE_AFTER = {
     AcknowledgeType.GAP: RecordState.ARCHIVED,
     AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
-    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+    AcknowledgeType.REJECT: RecordState.ARCHIVING,
 }
 
 
@@ -70,6 +73,16 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
+class DeadLetters(NamedTuple):
+    """Records of which dead letters are to be written; `last` is inclusive. Not rejected: delivered as often
+    as the limit says."""
+
+    first: int
+    last: int
+    delivery_count: int
+    is_rejected: bool
+
+
 class Limits(NamedTuple):
     """What the settings of the group and the broker say."""
 
@@ -77,6 +90,7 @@ class Limits(NamedTuple):
     max_record_locks: int
     lock_duration_ms: int
     may_renew: bool = True
+    has_dead_letters: bool = False
 
 
 class _Run(NamedTuple):
@@ -87,6 +101,7 @@ class _Run(NamedTuple):
     member_id: str = ""
     deadline_ms: int = 0
     update: int = 0
+    is_rejected: bool = False
 
     @property
     def is_available(self) -> bool:
@@ -130,7 +145,9 @@ class SharePartition:
                 continue
             self._extend(first, _NEW)
             state = RecordState(batch.state) if batch.state in _STORED_STATES else RecordState.ARCHIVED
-            self._extend(end, _Run(state, batch.delivery_count))
+            # As Kafka guesses: the reason is not stored.
+            is_rejected = state is RecordState.ARCHIVING and batch.delivery_count < limits.max_delivery_count
+            self._extend(end, _Run(state, batch.delivery_count, is_rejected=is_rejected))
         self._advance()
 
     # Queries
@@ -300,9 +317,12 @@ class SharePartition:
                 )
 
     def _released(self, run: _Run, state: RecordState, number: int) -> _Run:
+        is_rejected = state is RecordState.ARCHIVING
         if state is RecordState.AVAILABLE and run.delivery_count >= self.limits.max_delivery_count:
-            state = RecordState.ARCHIVED
-        return _Run(state, run.delivery_count, update=number)
+            state = RecordState.ARCHIVING
+        if state is RecordState.ARCHIVING and not self.limits.has_dead_letters:
+            state, is_rejected = RecordState.ARCHIVED, False
+        return _Run(state, run.delivery_count, update=number, is_rejected=is_rejected)
 
     def release(self, member_id: str) -> Update:
         """The member's session ended: what it holds becomes available; then as `acknowledge`."""
@@ -318,6 +338,28 @@ class SharePartition:
         before = [each for each in self.runs() if each[2].is_locked and each[2].deadline_ms <= now_ms]
         for first, end, run in before:
             self._set(first, end, self._released(run, RecordState.AVAILABLE, number))
+        update = self._update(number, before)
+        self.settle(update)
+        return update
+
+    # Dead letters
+
+    def dead_letters(self, first: int, last: int) -> Iterator[DeadLetters]:
+        """Those that are to be written of these records; of an update, once it is stored."""
+        for run_first, run_end, run in self._between(first, last + 1):
+            if run.state is RecordState.ARCHIVING and not run.update:
+                low, high = max(run_first, first), min(run_end - 1, last)
+                yield DeadLetters(low, high, run.delivery_count, run.is_rejected)
+
+    def archive(self, written: Iterable[DeadLetters]) -> Update:
+        """Their dead letters are written, or cannot be; then as `expire`."""
+        number = self._last_update + 1
+        before = []
+        for letters in written:
+            for first, last, delivery_count, _ in list(self.dead_letters(letters.first, letters.last)):
+                run = _Run(RecordState.ARCHIVED, delivery_count, update=number)
+                before.append((first, last + 1, run))
+                self._set(first, last + 1, run)
         update = self._update(number, before)
         self.settle(update)
         return update
@@ -460,7 +502,7 @@ class SharePartition:
             self._drop_before(start_offset)
 
 
-_STORED_STATES = frozenset((RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED))
+_STORED_STATES = frozenset(RecordState) - {RecordState.ACQUIRED}
 
 
 def _append(taken: list[Acquired], found: Acquired, batch_size: int) -> None:

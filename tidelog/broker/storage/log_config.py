@@ -107,9 +107,8 @@ class LogConfig:
     )
     errors_deadletterqueue_group_enable: bool = setting(
         False,
-        "Let share groups write records that cannot be processed to this topic.",
+        "Let share groups write their dead letters to this topic.",
         broker_name="",
-        without_effect="this broker has no dead letter queues",
     )
     flush_messages: int = int64_setting(
         _LONG,

@@ -2,6 +2,7 @@
 
 - `config`: the share consumer's own settings, checked once
 - `consumer`: the share consumer: it reads records that no other member has, and acknowledges them
+- `dead_letters`: what the headers of a dead letter say
 - `decoding`: converts what a broker answered to ShareFetch into records
 - `fetcher`: one share session per broker: it fetches records and sends their acknowledgements
 - `group`: one consumer's membership in a share group: it carries out its steps

@@ -54,7 +54,7 @@ def test_what_lies_between_stored_batches_is_available_again() -> None:
 
 
 def test_a_state_that_this_version_does_not_know_is_not_delivered() -> None:
-    partition = SharePartition(0, [StateBatch(0, 3, 3, 1), StateBatch(4, 4, 0, 1)], LIMITS)
+    partition = SharePartition(0, [StateBatch(0, 3, 5, 1), StateBatch(4, 4, 0, 1)], LIMITS)
     assert partition.start_offset == 4
 
 

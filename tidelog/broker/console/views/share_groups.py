@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
+from tidelog.broker.configuration.group_settings import share_group_config
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
@@ -42,6 +43,10 @@ class ShareOffsets(TypedDict):
 
     group_id: str
     rows: list[ShareOffset]
+    dead_letter_topic: str
+    """Where records go that no member accepted. Empty: there is none, or the caller may not describe it."""
+    dead_letter_problem: str
+    """Why it cannot have them; empty if it can."""
 
 
 class InFlight(TypedDict):
@@ -102,7 +107,20 @@ async def share_offsets(
     for row in rows:
         at = times.get((row["topic"], row["partition"]))
         row["oldest_ms"] = 0 if row["lag"] == 0 else None if at is None else max(0, now_ms - at)
-    return {"group_id": group_id, "rows": rows}
+    topic, problem = _dead_letters(services, caller, group_id)
+    return {
+        "group_id": group_id,
+        "rows": rows,
+        "dead_letter_topic": topic,
+        "dead_letter_problem": problem,
+    }
+
+
+def _dead_letters(services: Services, caller: Caller, group_id: str) -> tuple[str, str]:
+    name = share_group_config(services.config, services.catalog, group_id).dead_letter_topic
+    if not name or not caller.may(DESCRIBE_TOPIC, name):
+        return "", ""
+    return name, services.share.partitions.dead_letter_topics.refusal(group_id, name) or ""
 
 
 def in_flight(services: Services, caller: Caller, group_id: str) -> InFlightRows:
