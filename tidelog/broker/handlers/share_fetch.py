@@ -126,7 +126,7 @@ class ShareFetchHandler(GuardedHandler):
                     for first, last, count in got.acquired
                 ]
                 name = self._services.catalog.name_of(key.topic_id)
-                if name is not None:
+                if name:
                     self._services.metrics.bytes_out(name, len(got.records))
             if refusal is not None:
                 answer["acknowledge_error_code"] = refusal.code
@@ -156,13 +156,12 @@ class ShareFetchHandler(GuardedHandler):
         return readable, refused
 
     def _refusal(self, context: RequestContext, key: SharePartitionKey) -> ApiError | None:
-        name = self._services.catalog.name_of(key.topic_id)
-        if name is None:
+        topic = self._services.catalog.topic_by_id(key.topic_id)
+        if topic is None:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        topic = self._services.catalog.topic(name)
-        if not self._access.allows(context, READ_TOPIC, name):
+        if not self._access.allows(context, READ_TOPIC, topic.name):
             return ApiError(READ_TOPIC.refusal)
-        if topic is None or not topic.has_partition(key.partition):
+        if not topic.has_partition(key.partition):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return None
 

@@ -127,10 +127,10 @@ class SharePartitions:
             self._held[key] = task.result()
 
     def _led(self, key: SharePartitionKey) -> Replica:
-        name = self._services.catalog.name_of(key.topic_id)
-        if name is None:
+        topic = self._services.catalog.topic_by_id(key.topic_id)
+        if topic is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self._services.replica(name, key.partition)
+        return self._services.replica(topic.name, key.partition)
 
     async def _load(self, key: SharePartitionKey) -> HeldPartition:
         replica = self._led(key)

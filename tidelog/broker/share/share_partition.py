@@ -265,18 +265,12 @@ class SharePartition:
         """
         number = self._last_update + 1
         changes: list[tuple[int, int, _Run, _Run]] = []
-        seen_end = -1
-        for asked in acknowledgements:
-            if asked.first <= seen_end:
-                raise ApiError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"offset {asked.first} is acknowledged twice, or after a later one",
-                )
-            seen_end = asked.last
-            for first, end, kind in _stretches(asked):
-                changes += self._acknowledged(
-                    member_id, max(first, self.start_offset), end, kind, now_ms, number
-                )
+        seen_end = 0
+        for first, end, kind in list(_stretches(acknowledgements)):
+            if first < seen_end:
+                raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"offset {first} is acknowledged twice")
+            seen_end = end
+            changes += self._acknowledged(member_id, max(first, self.start_offset), end, kind, now_ms, number)
         before = []
         for first, end, old, new in changes:
             self._set(first, end, new)
@@ -523,8 +517,20 @@ def _append_state(batches: list[StateBatch], found: StateBatch) -> None:
         batches.append(found)
 
 
-def _stretches(asked: Acknowledgement) -> Iterator[tuple[int, int, int]]:
-    """(first, end, type) of neighbours of one type. Raises ApiError(INVALID_REQUEST)."""
+def _stretches(acknowledgements: Iterable[Acknowledgement]) -> Iterator[tuple[int, int, int]]:
+    """(first, end, type) of neighbours of one type. Raises ApiError(INVALID_REQUEST); as in Kafka not if an
+    acknowledgement begins at the last offset of the one before."""
+    last = -1
+    for asked in acknowledgements:
+        if asked.first < last:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, f"offset {asked.first} is acknowledged after a later one, {last}"
+            )
+        last = asked.last
+        yield from _stretches_of(asked)
+
+
+def _stretches_of(asked: Acknowledgement) -> Iterator[tuple[int, int, int]]:
     count = asked.last - asked.first + 1
     if asked.first < 0 or count < 1:
         raise ApiError(

@@ -140,7 +140,12 @@ async def test_the_last_request_of_a_session_releases_what_it_does_not_acknowled
         ([(0, 1, [ACCEPT, 9])], ErrorCode.INVALID_REQUEST),
         ([(0, 2, [ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
         ([(0, 0, [])], ErrorCode.INVALID_REQUEST),
-        ([(2, 2, [ACCEPT]), (2, 2, [RELEASE])], ErrorCode.INVALID_REQUEST),
+        ([(2, 2, [ACCEPT]), (2, 2, [RELEASE])], ErrorCode.INVALID_RECORD_STATE),
+        ([(1, 2, [ACCEPT]), (2, 2, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
+        ([(0, 2, [ACCEPT]), (1, 2, [ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(0, 2, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),
+        ([(1, 2, [ACCEPT, ACCEPT, ACCEPT])], ErrorCode.INVALID_REQUEST),
+        ([(1, 1, [-1])], ErrorCode.INVALID_REQUEST),
         ([(2, 2, [ACCEPT]), (1, 1, [ACCEPT])], ErrorCode.INVALID_REQUEST),
         ([(2, 2, [RENEW])], ErrorCode.INVALID_REQUEST),
         ([(2, 2, [ACCEPT]), (0, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
@@ -150,7 +155,7 @@ async def test_the_last_request_of_a_session_releases_what_it_does_not_acknowled
 async def test_a_bad_acknowledgement_is_refused_and_changes_nothing(
     asker: Asker, batches: list[tuple[int, int, list[int]]], code: ErrorCode
 ) -> None:
-    """The member holds 1 and 2, another one holds 0."""
+    """The member holds 1 and 2, another one holds 0. Kafka 4.4 answers with these codes."""
     await with_records(asker)
     member, other = Member(asker), Member(asker, member_id="other", epoch=0)
     await member.join()
@@ -160,6 +165,38 @@ async def test_a_bad_acknowledgement_is_refused_and_changes_nothing(
     assert await member.acknowledge((1, 2, [RELEASE])) == 0
     assert await member.got() == {1: 2, 2: 2}
     assert await other.acknowledge((0, 0, [ACCEPT])) == 0
+
+
+async def test_a_topic_that_is_gone_is_refused_by_its_id(asker: Asker) -> None:
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    assert await member.got() == {0: 1, 1: 1, 2: 1}
+    known = asker.topic("jobs").topic_id
+    await asker.services.topics.delete(known)
+    batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [ACCEPT]}]
+    partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+    asked = {"group_id": "pool", "member_id": "first", "share_session_epoch": member.epoch}
+    topics = [{"topic_id": known, "partitions": partitions}]
+    answer = await asker.ask(ApiKey.SHARE_FETCH, 2, **asked, max_records=1, max_bytes=1, topics=topics)
+    (partition,) = answer.responses[0].partitions
+    assert partition.error_code == partition.acknowledge_error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    answer = await asker.ask(
+        ApiKey.SHARE_ACKNOWLEDGE, 2, **{**asked, "share_session_epoch": member.epoch + 1}, topics=topics
+    )
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_session_that_begins_anew_keeps_what_its_member_holds(asker: Asker) -> None:
+    """As in Kafka 4.4: only a last request, or a lost connection, releases it."""
+    await with_records(asker)
+    member, other = Member(asker), Member(asker, member_id="other", epoch=0)
+    await member.join()
+    assert await member.got() == {0: 1, 1: 1, 2: 1}
+    member.epoch = 0
+    assert await member.got() == {}
+    assert await other.got() == {}
+    assert await member.acknowledge((0, 2, [ACCEPT])) == 0
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 7])

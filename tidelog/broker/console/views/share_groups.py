@@ -131,7 +131,7 @@ def in_flight(services: Services, caller: Caller, group_id: str) -> InFlightRows
         held_partitions = services.share.partitions.of_group(group_id)
     for held in held_partitions:
         name = services.catalog.name_of(held.key.topic_id)
-        if name is None or not caller.may(DESCRIBE_TOPIC, name):
+        if not name or not caller.may(DESCRIBE_TOPIC, name):
             continue
         machine = held.machine
         deliveries: Counter[int] = Counter()
