@@ -78,7 +78,7 @@ class Asker:
         header = RequestHeader(key, version, 1, "test")
         return finish(self.handlers[key](RequestContext(header, self.connection), request))
 
-    async def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
+    async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         request = decode_request(key, version, encode_request(key, version, values))
         answer = self.call(key, version, request)
         if inspect.isawaitable(answer):

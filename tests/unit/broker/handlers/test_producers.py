@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, Clock, make_batch
+from tests.unit.broker.handlers.conftest import Asker, Clock
 from tidelog.broker.cluster.catalog import ProducerIdsReserved
 from tidelog.broker.coordinator.producer_ids import MAX_PRODUCER_ID
 from tidelog.protocol.errors import ErrorCode
@@ -18,21 +18,6 @@ Open = Callable[..., Awaitable[Asker]]
 async def init(asker: Asker, version: int = 4, **values: Any) -> tuple[int, int, int]:
     answer = await asker.ask(ApiKey.INIT_PRODUCER_ID, version, **{"transactional_id": None, **values})
     return answer.error_code, answer.producer_id, answer.producer_epoch
-
-
-@pytest.mark.parametrize("version", range(6))
-async def test_every_version_gets_a_fresh_id_at_epoch_0(asker: Asker, version: int) -> None:
-    assert await init(asker, version) == (0, 0, 0)
-    assert await init(asker, version) == (0, 1, 0)
-
-
-async def test_the_id_and_epoch_of_an_old_producer_are_ignored(asker: Asker) -> None:
-    assert await init(asker) == (0, 0, 0)
-    assert await init(asker, producer_id=0, producer_epoch=0) == (0, 1, 0)
-
-
-async def test_half_an_identity_is_an_invalid_request(asker: Asker) -> None:
-    assert await init(asker, producer_id=5) == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
 async def test_many_at_once_all_get_different_ids(asker: Asker) -> None:
@@ -69,20 +54,3 @@ async def test_no_id_left_in_int64_is_an_error_and_not_a_wrap(asker: Asker) -> N
     cluster = asker.services.cluster
     await cluster.change(lambda catalog: ProducerIdsReserved(MAX_PRODUCER_ID - 5))
     assert await init(asker) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1)
-
-
-async def test_a_partitions_producers_are_described(asker: Asker) -> None:
-    await asker.create("t")
-    _, producer_id, _ = await init(asker)
-    await asker.produce("t", make_batch(b"a", b"b", producer_id=producer_id, epoch=0, sequence=0))
-    answer = await asker.ask(
-        ApiKey.DESCRIBE_PRODUCERS,
-        0,
-        topics=[{"name": "t", "partition_indexes": [0, 1]}, {"name": "no", "partition_indexes": [0]}],
-    )
-    known, missing = answer.topics[0].partitions
-    (producer,) = known.active_producers
-    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (producer_id, 0, 1)
-    assert (producer.last_timestamp, producer.current_txn_start_offset) == (NOW_MS, -1)
-    assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert answer.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

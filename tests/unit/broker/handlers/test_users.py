@@ -57,44 +57,6 @@ async def test_a_user_has_the_credentials_that_were_set_last_until_they_are_dele
     assert await described(asker, "alice") == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
 
 
-@pytest.mark.parametrize(
-    ("changed", "code"),
-    [
-        ({"name": ""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"mechanism": 3}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
-        ({"mechanism": 0}, ErrorCode.UNSUPPORTED_SASL_MECHANISM),
-        ({"iterations": 4095}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"iterations": 16_385}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"salt": b""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"salt": bytes(1025)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"salted_password": b""}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ({"salted_password": bytes(1025)}, ErrorCode.UNACCEPTABLE_CREDENTIAL),
-    ],
-)
-async def test_a_credential_that_kafka_refuses_or_that_has_no_bounds_changes_nothing(
-    asker: Asker, changed: dict[str, object], code: ErrorCode
-) -> None:
-    wanted = {**upsertion("alice"), **changed}
-    assert await altered(asker, wanted, upsertion("bob")) == {wanted["name"]: code, "bob": 0}
-    assert await described(asker) == {"bob": {1: 4096}}
-
-
-@pytest.mark.parametrize("size", [1, 31, 64])
-async def test_a_salted_password_may_have_another_length_than_the_hash_as_in_kafka(
-    asker: Asker, size: int
-) -> None:
-    assert await altered(asker, {**upsertion("alice"), "salted_password": bytes(size)}) == {"alice": 0}
-
-
-async def test_one_bad_alteration_of_a_user_refuses_all_of_that_user(asker: Asker) -> None:
-    await altered(asker, upsertion("alice"))
-    changes = upsertion("alice", mechanism=SHA_512), upsertion("alice", iterations=1)
-    assert await altered(asker, *changes) == {"alice": ErrorCode.UNACCEPTABLE_CREDENTIAL}
-    missing = await altered(asker, upsertion("alice"), delete=(("alice", 2),))
-    assert missing == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
-    assert await described(asker) == {"alice": {1: 4096}}
-
-
 async def test_a_password_is_checked_against_the_strongest_mechanism_and_an_unknown_user_has_none(
     asker: Asker,
 ) -> None:

@@ -168,5 +168,5 @@ def _yes(value: bool) -> str:
 
 
 @cases(Path(__file__).parent / "state.txt")
-def test_state(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_state(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)

@@ -286,15 +286,15 @@ def _classic(answer: Any) -> str:
 
 
 @cases(_FOLDER / "heartbeats.txt")
-def test_heartbeats(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_heartbeats(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
 
 
 @cases(_FOLDER / "classic_members.txt")
-def test_classic_members(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_classic_members(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
 
 
 @cases(_FOLDER / "migration.txt")
-def test_migration(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_migration(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)

@@ -187,18 +187,18 @@ def _short(data: bytes) -> str:
 
 
 @cases(Path(__file__).parent / "joining.txt")
-def test_joining(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_joining(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
 
 
 @cases(Path(__file__).parent / "generations.txt")
-def test_generations(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_generations(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
 
 
 @cases(Path(__file__).parent / "offsets.txt")
-def test_offsets(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_offsets(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)
 
 
 def test_what_is_counted_is_no_less_than_the_memory_that_is_held() -> None:

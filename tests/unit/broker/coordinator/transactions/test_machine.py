@@ -163,11 +163,11 @@ def _partition(word: str) -> TopicPartition:
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
 @cases(_FOLDER / "machine.txt")
-def test_machine(case: Case, restarts: bool, rewrite: bool) -> None:
+async def test_machine(case: Case, restarts: bool, rewrite: bool) -> None:
     script = Script()
-    case.play(script, rewrite, script.restart if restarts else lambda: None)
+    await case.play(script, rewrite, script.restart if restarts else lambda: None)
 
 
 @cases(_FOLDER / "unconfirmed.txt")
-def test_unconfirmed(case: Case, rewrite: bool) -> None:
-    case.play(Script(), rewrite)
+async def test_unconfirmed(case: Case, rewrite: bool) -> None:
+    await case.play(Script(), rewrite)

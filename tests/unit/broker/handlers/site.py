@@ -1,0 +1,457 @@
+"""A broker that scripts ask: APIs of Kafka by their names, and what happens to the broker meanwhile.
+
+A command with the name of an API asks it: `Metadata 9 topics: [{name: t}]`; then a version or a range of
+them, and the request's fields as YAML. Below it stands the whole answer, without fields that have their
+default. Answers of several versions that differ stand each below its versions. Numbers with names in Kafka
+are written as names, an id as `<topic>`, other random ids as `<1>`, `<2>`; `x * 9` is a text of nine x, `%v` the version.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import IntEnum
+from itertools import groupby
+from textwrap import indent
+from typing import Any
+from uuid import UUID
+
+import yaml
+
+from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tests.unit.broker.handlers.transactional import transactional_batch
+from tests.waiting import until
+from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
+from tidelog.broker.configuration.broker_settings import ConfigSource
+from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
+from tidelog.broker.configuration.topic_settings import ConfigType
+from tidelog.broker.coordinator.transactions.transaction import Producer
+from tidelog.broker.handlers.configs import ConfigOperation
+from tidelog.broker.handlers.connection_state import Principal
+from tidelog.broker.observability import log_events
+from tidelog.broker.storage.log_types import READ_COMMITTED
+from tidelog.protocol.acls import Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.hot import ProduceRequest
+from tidelog.protocol.messages.declaration import ZERO, Field
+from tidelog.protocol.records import iter_batches
+from tidelog.protocol.schema import APIS, ApiKey
+
+_KEYS = {api.name: key for key, api in APIS.items()}
+_ACL_APIS = (ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS)
+_DEFAULT = ConfigSource.DEFAULT_CONFIG
+_LONGEST_LINE = 105
+_UUID = re.compile(r"(?!0{8}-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SAME = re.compile(r"(\w)\1{199,}")
+_REPEATED = re.compile(r"(.) \* (\d+)")
+
+
+class ConfigResource(IntEnum):
+    """What settings are of."""
+
+    TOPIC = 2
+    BROKER = 4
+    LOGGERS = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+_SIGNS = {
+    "=": ConfigOperation.SET,
+    "+=": ConfigOperation.APPEND,
+    "-=": ConfigOperation.SUBTRACT,
+    "-": ConfigOperation.DELETE,
+}
+_CHANGE = re.compile(r"([^=]+?)([+-]?=)(.*)")
+_NAMES: Mapping[str, type[IntEnum]] = {
+    "partition_error_code": ErrorCode,
+    "error_code": ErrorCode,
+    "resource_type": ConfigResource,
+    "resource_types": ConfigResource,
+    "resource_type_filter": ResourceType,
+    "pattern_type": PatternType,
+    "resource_pattern_type": PatternType,
+    "pattern_type_filter": PatternType,
+    "operation": Operation,
+    "permission_type": Permission,
+    "config_source": ConfigSource,
+    "source": ConfigSource,
+    "config_type": ConfigType,
+    "config_operation": ConfigOperation,
+}
+
+
+_SUPER_USERS = "super.users: 'User:admin; User:operator'"
+_ACL = {
+    "resource_type": "TOPIC",
+    "resource_name": "t",
+    "resource_pattern_type": "LITERAL",
+    "principal": "User:alice",
+    "host": "*",
+    "operation": "READ",
+    "permission_type": "ALLOW",
+}
+_ALL_ACLS = (
+    "resource_type_filter: ANY, resource_name_filter: null, pattern_type_filter: ANY, "
+    "principal_filter: null, host_filter: null, operation: ANY, permission_type: ANY"
+)
+
+
+class Site:
+    def __init__(self, open_asker: Callable[..., Awaitable[Asker]]) -> None:
+        self._open = open_asker
+        self._settings: Mapping[str, Any] = {}
+        self._ids: dict[str, str] = {}
+        self.asker: Asker
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[str]]:
+        """The command that asks an API of this name."""
+        key = _KEYS[name]
+
+        async def ask(versions: str, *words: str) -> str:
+            first, _, last = versions.partition("-")
+            answers = []
+            for version in range(int(first), int(last or first) + 1):
+                answers.append((version, await self._asked(key, version, " ".join(words))))
+            groups = [(answer, list(group)) for answer, group in groupby(answers, lambda each: each[1])]
+            if len(groups) == 1:
+                return groups[0][0]
+            return "\n".join(
+                f"{'-'.join(dict.fromkeys((str(group[0][0]), str(group[-1][0]))))}:\n{indent(answer, '  ')}"
+                for answer, group in groups
+            )
+
+        return ask
+
+    async def _asked(self, key: ApiKey, version: int, text: str) -> str:
+        values = yaml.safe_load(f"{{{self._with_ids(text.replace('%v', str(version)))}}}")
+        enums = {**_NAMES, "resource_type": ResourceType} if key in _ACL_APIS else _NAMES
+        request = _meant(values, APIS[key].request.fields, enums)
+        response = await self.asker.ask(key, version, **request)
+        if key is ApiKey.CREATE_TOPICS:  # The settings that a topic does not have itself say nothing.
+            for topic in response.topics:
+                topic.configs[:] = (each for each in topic.configs if each.config_source != _DEFAULT)
+        answer = self._without_ids(_shown(response, APIS[key].response.fields, enums))
+        answer = _SAME.sub(lambda found: f"{found[1]} * {len(found[0])}", answer)
+        for word in re.findall(r"[\w-]*%v", text):
+            answer = re.sub(rf"\b{word.replace('%v', str(version))}\b", word, answer)
+        return answer
+
+    def _with_ids(self, text: str) -> str:
+        for topic in self.asker.services.catalog.topics():
+            self._ids.setdefault(str(topic.topic_id), f"<{topic.name}>")
+        for uuid, name in self._ids.items():
+            text = text.replace(name, uuid)
+        return text
+
+    def _without_ids(self, text: str) -> str:
+        self._with_ids("")
+        text = text.replace(self.asker.services.catalog.cluster_id, "<cluster>")
+        for uuid in _UUID.findall(text):
+            self._ids.setdefault(uuid, f"<{sum(name[1:-1].isdigit() for name in self._ids.values()) + 1}>")
+        return _UUID.sub(lambda found: self._ids[found[0]], text)
+
+    async def open(self, *settings: str) -> None:
+        """Start the broker on its folder, with these settings."""
+        self._settings = {
+            name.replace(".", "_"): value
+            for name, value in (yaml.safe_load(f"{{{' '.join(settings)}}}") or {}).items()
+        }
+        self.asker = await self._open(**self._settings)
+
+    async def open_secured(self, *settings: str) -> None:
+        """Start a broker with ACLs, whose super users are admin and operator, with a topic `t`."""
+        await self.open(f'authorizer.class.name: "{STANDARD_AUTHORIZER}", {_SUPER_USERS},', *settings)
+        self.act_as("admin")
+        await self.asker.create("t")
+
+    async def restart(self) -> None:
+        await self.asker.services.close()
+        self.asker = await self._open(**self._settings)
+
+    async def crash(self) -> None:
+        await self.asker.services.close(clean=False)
+        self.asker = await self._open(**self._settings)
+
+    def act_as(self, name: str) -> None:
+        """The principal of the following requests."""
+        self.asker.connection.principal = Principal("User", name)
+
+    def wait(self, milliseconds: str) -> None:
+        self.asker.clock.now_ms += int(milliseconds)
+
+    async def sweep(self) -> None:
+        """Forget what has expired of groups."""
+        await self.asker.services.groups.sweep()
+
+    async def create(self, name: str, partitions: str = "1", *settings: str) -> None:
+        configs = dict(each.split("=", 1) for each in settings)
+        await self.asker.create(name, int(partitions), **configs)
+
+    async def delete(self, name: str) -> None:
+        """As an operator does."""
+        topic = self.asker.topic(name)
+        self._with_ids("")
+        await self.asker.services.topics.delete(topic.topic_id)
+
+    def fail(self, topic: str, partition: str = "0") -> None:
+        """The disk of a partition is gone."""
+        self.asker.replica(topic, int(partition)).fail(OSError("the disk is gone"))
+
+    async def register(self, node_id: str, *listeners: str) -> None:
+        """Another broker of the cluster, with listeners like `NAME://HOST:PORT`."""
+        parts = (re.fullmatch(r"(\w+)://(.+):(\d+)", each) for each in listeners)
+        other = BrokerRegistration(
+            int(node_id), tuple(Listener(each[1], each[2], int(each[3])) for each in parts if each)
+        )
+        await self.asker.services.cluster.change(lambda _: BrokerRegistered(other))
+
+    def set_leader_epoch(self, topic: str, epoch: str) -> None:
+        self.asker.replica(topic).leader_epoch = int(epoch)
+
+    async def set(self, kind: str, name: str, *changes: str) -> str:
+        """IncrementalAlterConfigs. A change is `NAME=VALUE`, `NAME+=VALUE`, `NAME-=VALUE` or `-NAME`; the
+        word `validate-only` validates them only."""
+        return await self._altered(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, kind, name, changes)
+
+    async def replace(self, kind: str, name: str, *changes: str) -> str:
+        """AlterConfigs."""
+        return await self._altered(ApiKey.ALTER_CONFIGS, 2, kind, name, changes)
+
+    async def _altered(self, key: ApiKey, version: int, kind: str, name: str, changes: Sequence[str]) -> str:
+        configs = []
+        for change in (each for each in changes if each != "validate-only"):
+            setting, sign, value = (
+                (change[1:], "-", "null") if change[0] == "-" else _CHANGE.fullmatch(change).groups()
+            )
+            configs.append(
+                {
+                    "name": setting,
+                    "value": None if value == "null" else value,
+                    "config_operation": _SIGNS[sign],
+                }
+            )
+        resource = {"resource_type": _kind(kind), "resource_name": name.strip('"'), "configs": configs}
+        if key == ApiKey.ALTER_CONFIGS:
+            for config in configs:
+                del config["config_operation"]
+        answer = await self.asker.ask(
+            key, version, resources=[resource], validate_only="validate-only" in changes
+        )
+        (response,) = answer.responses
+        code = ErrorCode(response.error_code).name
+        return f"{code}: {response.error_message}" if response.error_code else code
+
+    async def describe(self, kind: str, name: str, *settings: str) -> str:
+        """DescribeConfigs: value, source, and the synonyms in their order."""
+        resource = {
+            "resource_type": _kind(kind),
+            "resource_name": name.strip('"'),
+            "configuration_keys": settings,
+        }
+        answer = await self.asker.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True)
+        (result,) = answer.results
+        if result.error_code:
+            return f"{ErrorCode(result.error_code).name}: {result.error_message}"
+        return "\n".join(
+            f"{each.name}={each.value} {ConfigSource(each.config_source).name} {ConfigType(each.config_type).name}"
+            + " read only" * each.read_only
+            + " secret" * each.is_sensitive
+            + "".join(
+                f", {held.name}={held.value} {ConfigSource(held.source).name}" for held in each.synonyms
+            )
+            for each in result.configs
+        )
+
+    async def allow(self, user: str, operation: str, kind: str, name: str, pattern: str = "LITERAL") -> None:
+        """Create an ACL, as a super user."""
+        fields = f"operation: {operation}, resource_type: {kind}, resource_name: '{name}'"
+        answer = await self.create_acl(
+            f"{fields}, principal: 'User:{user}', resource_pattern_type: {pattern}"
+        )
+        assert answer == "results: [{error_message: null}]", answer
+
+    async def create_acl(self, *words: str) -> str:
+        """Create an ACL, as a super user; the words are the fields that differ from `READ TOPIC t`."""
+        creation = {**_ACL, **(yaml.safe_load(f"{{{' '.join(words)}}}") or {})}
+        return await self._as_admin(ApiKey.CREATE_ACLS, f"creations: [{json.dumps(creation)}]")
+
+    async def acls(self, *words: str) -> str:
+        """DescribeAcls, as a super user; the words are the fields of a filter that differ from all."""
+        answer = await self._as_admin(ApiKey.DESCRIBE_ACLS, f"{_ALL_ACLS}, {' '.join(words)}")
+        return answer.replace("error_message: null", "").strip(", ")
+
+    async def _as_admin(self, key: ApiKey, text: str) -> str:
+        before = self.asker.connection.principal
+        self.act_as("admin")
+        try:
+            return await self._asked(key, 3, text)
+        finally:
+            self.asker.connection.principal = before
+
+    def revision(self) -> str:
+        """Of the catalog."""
+        return str(self.asker.services.catalog.revision)
+
+    def quotas_of(self, user: str) -> str:
+        quotas = self.asker.services.quotas.of_clients
+        return "none at all" if quotas.is_empty else str(quotas.buckets(user, "").produced_bytes is not None)
+
+    def levels(self) -> str:
+        """The loggers that have a level of their own."""
+        return " ".join(f"{name}={level}" for name, level in sorted(log_events.own_levels().items()))
+
+    def topics(self) -> str:
+        return " ".join(
+            f"{topic.name}:{len(topic.partitions)}" for topic in self.asker.services.catalog.topics()
+        )
+
+    def settings_of(self, name: str) -> str:
+        """What is stored for a topic."""
+        return " ".join(f"{key}={value}" for key, value in sorted(self.asker.topic(name).configs.items()))
+
+    def stored_settings(self) -> str:
+        """What is stored for brokers, groups and client metrics."""
+        return "\n".join(
+            f"{name or 'all'}: " + " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
+            for name, configs in sorted(self.asker.services.catalog.broker_configs.items())
+        )
+
+    def in_force(self, *names: str) -> str:
+        config = self.asker.services.config
+        return " ".join(f"{name}={getattr(config, name.replace('.', '_'))}" for name in names)
+
+    def in_force_of(self, topic: str, *names: str) -> str:
+        config = self.asker.replica(topic).log.config
+        return " ".join(f"{name}={getattr(config, name.replace('.', '_'))}" for name in names)
+
+    def log(self, *topics: str) -> str:
+        """Where the logs of partition 0 begin and end."""
+        logs = [self.asker.replica(topic).log for topic in topics]
+        return " ".join(f"{log.start_offset}..{log.end_offset}" for log in logs)
+
+    async def produce(self, topic: str, *words: str) -> str:
+        """Words: `version=`, `acks=`, `partition=`, `size=`, `at=MS` after the beginning, `transaction=ID`,
+        and `ID:EPOCH/SEQUENCE` of a producer."""
+        options = dict(word.split("=") for word in words if "=" in word)
+        partition, version = int(options.get("partition", 0)), int(options.get("version", 9))
+        producer = [tuple(map(int, re.split("[:/]", word))) for word in words if "/" in word]
+        producer_id, epoch, sequence = producer[0] if producer else (-1, -1, -1)
+        value = b"v" * int(options.get("size", 1))
+        name = options.get("transaction")
+        if name:
+            batch = transactional_batch(Producer(producer_id, epoch), sequence, value)
+        else:
+            more = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence}
+            batch = make_batch(value, timestamp_ms=NOW_MS + int(options.get("at", 0)), **more)
+        request = ProduceRequest(name, int(options.get("acks", -1)), 30_000, [(topic, [(partition, batch)])])
+        answer = self.asker.call(ApiKey.PRODUCE, version, request)
+        ((_, (result,)),) = await answer if inspect.isawaitable(answer) else answer
+        if result.error_code:
+            return ErrorCode(result.error_code).name
+        return str(result.base_offset)
+
+    async def fetch(self, topic: str, offset: str, *words: str) -> str:
+        """The offsets of the batches; words: `committed`, `partition=`, `version=`."""
+        options = dict(word.split("=") for word in words if "=" in word)
+        partition, version = int(options.get("partition", 0)), int(options.get("version", 11))
+        level = READ_COMMITTED if "committed" in words else 0
+        request = fetch_request((topic, partition, int(offset)), isolation_level=level)
+        answer = self.asker.call(ApiKey.FETCH, version, request)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        ((_, (result,)),) = answer.topics
+        if result.error_code:
+            return ErrorCode(result.error_code).name
+        offsets = [
+            str(header.base_offset) for part in result.records or () for _, header in iter_batches(part)
+        ]
+        ends = f"high watermark {result.high_watermark}, stable {result.last_stable_offset}"
+        aborted = "".join(
+            f", {producer} aborted from {first}" for producer, first in result.aborted_transactions or ()
+        )
+        return f"{' '.join(offsets) or 'nothing'} ({ends}{aborted})"
+
+    async def ended(self, *names: str) -> str:
+        """The states of these transactions, once their markers are written."""
+        transactions = self.asker.services.transactions
+        for name in names:
+
+            async def is_ended(name: str = name) -> bool:
+                return not (await transactions.describe(name)).state.is_decided
+
+            while not await is_ended():
+                await until(lambda: True)
+        return " ".join([(await transactions.describe(name)).state.name for name in names])
+
+
+def _kind(name: str) -> int:
+    return int(name) if name.isdigit() else ConfigResource[name]
+
+
+def _meant(values: Any, fields: Sequence[Field], enums: Mapping[str, type[IntEnum]]) -> dict[str, Any]:
+    """The values of a request as its codec takes them."""
+    known = {field.name: field for field in fields}
+    return {name: _value(value, known[name], enums) for name, value in values.items()}
+
+
+def _value(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_value(each, field, enums) for each in value]
+    kind = field.element_type
+    if kind == "struct":
+        return _meant(value, field.fields, enums)
+    if kind == "string" and not isinstance(value, str):
+        return str(value)
+    if kind == "bytes":
+        return bytes(value) if isinstance(value, int) else value.encode()
+    if isinstance(value, str) and kind == "uuid":
+        return UUID(value)
+    if isinstance(value, str) and kind == "string":
+        found = _REPEATED.fullmatch(value)
+        return found[1] * int(found[2]) if found else value
+    return enums[field.name][value] if isinstance(value, str) else value
+
+
+def _shown(answer: Any, fields: Sequence[Field], enums: Mapping[str, type[IntEnum]]) -> str:
+    """An answer in a line, or each of its fields, or the elements of a long one each in a line."""
+    whole = _element(answer, Field("", "struct", fields=tuple(fields)), enums)
+    if len(whole) < _LONGEST_LINE:
+        return whole[1:-1] or "NONE"
+    lines = []
+    for field in fields:
+        text = _text(answer[field.name], field, enums)
+        if text is None:
+            continue
+        if len(text) + len(field.name) > _LONGEST_LINE and field.is_array:
+            lines += [f"{field.name}:", *(f"- {_element(each, field, enums)}" for each in answer[field.name])]
+        else:
+            lines.append(f"{field.name}: {text}")
+    return "\n".join(lines)
+
+
+def _text(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> str | None:
+    """None of a value that is the field's default."""
+    if value is None:
+        return None if field.default is None else "null"
+    if field.is_array:
+        return f"[{', '.join(_element(each, field, enums) for each in value)}]" if value else None
+    is_zero = not value or value == UUID(int=0)
+    if (is_zero if field.default is ZERO else value == field.default) and field.element_type != "struct":
+        return None
+    return _element(value, field, enums)
+
+
+def _element(value: Any, field: Field, enums: Mapping[str, type[IntEnum]]) -> str:
+    if field.element_type == "struct":
+        parts = ((each.name, _text(value[each.name], each, enums)) for each in field.fields)
+        return f"{{{', '.join(f'{name}: {text}' for name, text in parts if text is not None)}}}"
+    if field.name.endswith("authorized_operations"):
+        return f"[{', '.join(each.name for each in Operation if value >> each & 1)}]"
+    if field.name in enums:
+        kind = enums[field.name]
+        return kind(value).name if value in set(kind) else str(value)
+    if isinstance(value, bytes):
+        value = value.decode() if len(value) < 40 else f"{len(value)} bytes"
+    return str(value) if value != "" else '""'

@@ -1,0 +1,27 @@
+"""What clients are answered, and what is then so: the scripts of this folder."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripts import Case, cases
+from tests.unit.broker.handlers.site import Site
+from tidelog.broker.observability import log_events
+
+
+@pytest.fixture(autouse=True)
+def _levels() -> Iterator[None]:
+    yield
+    for logger in log_events.own_levels():
+        log_events.unset_level(logger)
+    log_events.set_level("INFO")
+
+
+@cases(*sorted(Path(__file__).parent.glob("*.txt")))
+async def test_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
+    site = Site(open_asker)
+    if not any(line.startswith("open") for line in case.lines):
+        await site.open()
+    await case.play(site, rewrite)
