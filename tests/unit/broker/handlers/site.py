@@ -3,9 +3,11 @@
 A command with the name of an API asks it: `Metadata 9 topics: [{name: t}]`; then a version or a range of
 them, and the request's fields as YAML. Below it stands the whole answer, without fields that have their
 default. Answers of several versions that differ stand each below its versions. Numbers with names in Kafka
-are written as names, an id as `<topic>`, other random ids as `<1>`, `<2>`; `x * 9` is a text of nine x, `%v` the version.
+are written as names, an id as `<topic>`, other random ids as `<1>`, `<2>`; `x * 9` is a text of nine x, `%v`
+the version.
 """
 
+import asyncio
 import inspect
 import json
 import re
@@ -20,7 +22,6 @@ import yaml
 
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
 from tests.unit.broker.handlers.transactional import transactional_batch
-from tests.waiting import until
 from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.configuration.broker_settings import ConfigSource
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
@@ -34,7 +35,7 @@ from tidelog.protocol.acls import Operation, PatternType, Permission, ResourceTy
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import ProduceRequest
 from tidelog.protocol.messages.declaration import ZERO, Field
-from tidelog.protocol.records import iter_batches
+from tidelog.protocol.records import TransactionMarker, iter_batches
 from tidelog.protocol.schema import APIS, ApiKey
 
 _KEYS = {api.name: key for key, api in APIS.items()}
@@ -102,6 +103,7 @@ class Site:
         self._open = open_asker
         self._settings: Mapping[str, Any] = {}
         self._ids: dict[str, str] = {}
+        self._known_ids = 0
         self.asker: Asker
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[str]]:
@@ -110,9 +112,10 @@ class Site:
 
         async def ask(versions: str, *words: str) -> str:
             first, _, last = versions.partition("-")
-            answers = []
-            for version in range(int(first), int(last or first) + 1):
-                answers.append((version, await self._asked(key, version, " ".join(words))))
+            # Ids that are new in the answers of several versions have the same numbers.
+            self._known_ids = sum(name[1:-1].isdigit() for name in set(self._ids.values()))
+            asked = range(int(first), int(last or first) + 1)
+            answers = [(version, await self._asked(key, version, " ".join(words))) for version in asked]
             groups = [(answer, list(group)) for answer, group in groupby(answers, lambda each: each[1])]
             if len(groups) == 1:
                 return groups[0][0]
@@ -140,15 +143,15 @@ class Site:
     def _with_ids(self, text: str) -> str:
         for topic in self.asker.services.catalog.topics():
             self._ids.setdefault(str(topic.topic_id), f"<{topic.name}>")
-        for uuid, name in self._ids.items():
+        for uuid, name in reversed(self._ids.items()):
             text = text.replace(name, uuid)
         return text
 
     def _without_ids(self, text: str) -> str:
         self._with_ids("")
         text = text.replace(self.asker.services.catalog.cluster_id, "<cluster>")
-        for uuid in _UUID.findall(text):
-            self._ids.setdefault(uuid, f"<{sum(name[1:-1].isdigit() for name in self._ids.values()) + 1}>")
+        new = (uuid for uuid in dict.fromkeys(_UUID.findall(text)) if uuid not in self._ids)
+        self._ids |= {uuid: f"<{number}>" for number, uuid in enumerate(new, self._known_ids + 1)}
         return _UUID.sub(lambda found: self._ids[found[0]], text)
 
     async def open(self, *settings: str) -> None:
@@ -179,6 +182,93 @@ class Site:
 
     def wait(self, milliseconds: str) -> None:
         self.asker.clock.now_ms += int(milliseconds)
+
+    async def join(self, instance: str = "") -> None:
+        """A member of the classic group `g` that leads it, and assigns `all` to itself."""
+        asked = f"group_id: g, group_instance_id: {instance or 'null'}, session_timeout_ms: 10000, "
+        asked += "rebalance_timeout_ms: 60000, protocol_type: consumer, "
+        asked += "protocols: [{name: range, metadata: topics}]"
+        answer = await self.JoinGroup("5", f'{asked}, member_id: ""')
+        member = answer.split("member_id: ")[-1].split("\n")[0].split(",")[0].rstrip("}]")
+        if answer.startswith("error_code: MEMBER_ID_REQUIRED"):
+            await self.JoinGroup("5", f"{asked}, member_id: {member}")
+        generation = f"group_id: g, generation_id: 1, member_id: {member}"
+        answer = await self.SyncGroup(
+            "5", f"{generation}, assignments: [{{member_id: {member}, assignment: all}}]"
+        )
+        assert "assignment: all" in answer, answer
+
+    async def commit(self, group: str, topic: str, *offsets: str) -> None:
+        """Commit these offsets of the partitions from 0 on."""
+        partitions = ", ".join(
+            f"{{partition_index: {index}, committed_offset: {offset}}}"
+            for index, offset in enumerate(offsets)
+        )
+        answer = await self.OffsetCommit(
+            "9", f"group_id: {group}, topics: [{{name: {topic}, partitions: [{partitions}]}}]"
+        )
+        assert "error_code" not in answer, answer
+
+    async def commit_often(self, group: str, topic: str, count: str) -> None:
+        for offset in range(int(count)):
+            await self.commit(group, topic, str(offset))
+
+    async def committed(self, group: str) -> str:
+        """All that a group has committed, to a reader that wants what is stable."""
+        asked = {"groups": [{"group_id": group, "topics": None}], "require_stable": True}
+        (answer,) = (await self.asker.ask(ApiKey.OFFSET_FETCH, 9, **asked)).groups
+        if answer.error_code:
+            return ErrorCode(answer.error_code).name
+        return " ".join(
+            f"{topic.name}-{part.partition_index}="
+            + (ErrorCode(part.error_code).name if part.error_code else str(part.committed_offset))
+            for topic in answer.topics
+            for part in topic.partitions
+        )
+
+    async def begin(self, name: str) -> str:
+        """A producer with this transactional id: `ID:EPOCH`."""
+        await self.FindCoordinator("4", f"key_type: 1, coordinator_keys: [{name}]")
+        asked = {"transactional_id": name, "transaction_timeout_ms": 60_000}
+        answer = await self.asker.ask(ApiKey.INIT_PRODUCER_ID, 5, **asked)
+        return f"{answer.producer_id}:{answer.producer_epoch}"
+
+    async def write_marker(self, topic: str, producer: str, outcome: str) -> None:
+        """As a coordinator ends a transaction on partition 0."""
+        producer_id, epoch = map(int, producer.split(":"))
+        marker = TransactionMarker(producer_id, epoch, 0, outcome == "commit")
+        await self.asker.replica(topic).append_marker(marker, self.asker.clock.now_ms)
+
+    async def fill(self, topic: str) -> None:
+        """A topic with offsets 0 to 4, whose timestamps are 0, 10, 40, 20 and 30 ms after the beginning."""
+        await self.asker.create(topic)
+        for later in (0, 10, 40, 20, 30):
+            await self.produce(topic, f"at={later}")
+
+    async def offset_at(self, topic: str, timestamp: str, *words: str) -> str:
+        """The answer of ListOffsets for partition 0; words: `version=`, `committed`."""
+        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": int(timestamp)}]}]
+        version = int(next((word[8:] for word in words if word.startswith("version=")), 7))
+        level = READ_COMMITTED if "committed" in words else 0
+        asked = {"replica_id": -1, "isolation_level": level, "topics": asked}
+        answer = await self.asker.ask(ApiKey.LIST_OFFSETS, version, **asked)
+        (part,) = answer.topics[0].partitions
+        if part.error_code:
+            return ErrorCode(part.error_code).name
+        return f"offset {part.offset}, timestamp {part.timestamp}, leader epoch {part.leader_epoch}"
+
+    async def compact(self) -> None:
+        services = self.asker.services
+        await services.maintenance.checkpoint()
+        for _ in range(2):
+            await services.cleaner.clean_dirtiest()
+            await services.maintenance.checkpoint()
+
+    def is_small(self, topic: str, size_bytes: str) -> str:
+        return str(self.asker.replica(topic).log.size_bytes < 2 * int(size_bytes))
+
+    def make_folder(self, *words: str) -> None:
+        (self.asker.services.config.data_dir / " ".join(words)).mkdir(parents=True)
 
     async def sweep(self) -> None:
         """Forget what has expired of groups."""
@@ -254,7 +344,8 @@ class Site:
         if result.error_code:
             return f"{ErrorCode(result.error_code).name}: {result.error_message}"
         return "\n".join(
-            f"{each.name}={each.value} {ConfigSource(each.config_source).name} {ConfigType(each.config_type).name}"
+            f"{each.name}={each.value} {ConfigSource(each.config_source).name}"
+            + f" {ConfigType(each.config_type).name}"
             + " read only" * each.read_only
             + " secret" * each.is_sensitive
             + "".join(
@@ -340,6 +431,7 @@ class Site:
         value = b"v" * int(options.get("size", 1))
         name = options.get("transaction")
         if name:
+            name = None if name == "null" else name
             batch = transactional_batch(Producer(producer_id, epoch), sequence, value)
         else:
             more = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence}
@@ -375,12 +467,8 @@ class Site:
         """The states of these transactions, once their markers are written."""
         transactions = self.asker.services.transactions
         for name in names:
-
-            async def is_ended(name: str = name) -> bool:
-                return not (await transactions.describe(name)).state.is_decided
-
-            while not await is_ended():
-                await until(lambda: True)
+            while (await transactions.describe(name)).state.is_decided:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
         return " ".join([(await transactions.describe(name)).state.name for name in names])
 
 

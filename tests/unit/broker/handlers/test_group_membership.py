@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from tests.unit.broker.handlers.conftest import Asker
 from tests.waiting import until
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.served_apis import SERVED_APIS
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
@@ -54,34 +53,6 @@ def is_parked(asker: Asker) -> bool:
     return any(shard.runtime._parked for shard in asker.services.groups._shards._shards.values())
 
 
-@versions(ApiKey.JOIN_GROUP)
-async def test_a_member_alone_leads_in_every_version(asker: Asker, version: int) -> None:
-    answer = await joined(asker, version)
-    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (0, 1, "range")
-    assert answer.leader == answer.member_id
-    assert [(member.member_id, member.metadata) for member in answer.members] == [
-        (answer.member_id, b"topics")
-    ]
-    assert answer.protocol_type == ("consumer" if version >= 7 else None)
-
-
-@versions(ApiKey.JOIN_GROUP)
-async def test_from_version_4_on_a_dynamic_member_is_given_its_id_first(asker: Asker, version: int) -> None:
-    answer = await join(asker, version)
-    required = answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert required is (version >= 4)
-    assert answer.member_id.startswith("test-")
-    if required:
-        assert answer.protocol_name == (None if version >= 7 else "")
-
-
-async def test_a_static_member_is_named_after_its_instance_and_needs_no_second_join(asker: Asker) -> None:
-    answer = await join(asker, 9, group_instance_id="worker 1")
-    assert answer.error_code == 0
-    assert answer.member_id.startswith("worker 1-")
-    assert [member.group_instance_id for member in answer.members] == ["worker 1"]
-
-
 async def test_version_0_has_one_timeout_for_both(asker: Asker) -> None:
     first = await join(asker, 0)
     assert (await sync(asker, first, 0)).error_code == 0
@@ -97,21 +68,6 @@ async def test_without_time_to_join_a_member_has_its_session_timeout(asker: Aske
     machine = asker.services.groups._shards.of("g").machine
     assert machine.groups.classic._groups["g"].rebalance_timeout_ms == 10_000
     assert (await sync(asker, answer)).error_code == ErrorCode.NONE
-
-
-@versions(ApiKey.SYNC_GROUP)
-async def test_a_leader_assigns_in_every_version(asker: Asker, version: int) -> None:
-    answer = await joined(asker)
-    synced = await sync(asker, answer, version)
-    assert (synced.error_code, synced.assignment) == (0, b"all")
-    if version >= 5:
-        assert (synced.protocol_type, synced.protocol_name) == ("consumer", "range")
-
-
-async def test_a_sync_that_names_another_protocol_is_refused(asker: Asker) -> None:
-    answer = await joined(asker)
-    refused = await sync(asker, answer, protocol_type="consumer", protocol_name="sticky")
-    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @versions(ApiKey.HEARTBEAT)
@@ -134,53 +90,11 @@ async def test_heartbeats_tell_who_is_a_member(asker: Asker, version: int) -> No
     joining.cancel()
 
 
-@versions(ApiKey.LEAVE_GROUP)
-async def test_a_member_leaves_in_every_version(asker: Asker, version: int) -> None:
-    answer = await joined(asker)
-
-    async def leave(member_id: str) -> Any:
-        if version < 3:
-            return await asker.ask(ApiKey.LEAVE_GROUP, version, group_id="g", member_id=member_id)
-        return await asker.ask(ApiKey.LEAVE_GROUP, version, group_id="g", members=[{"member_id": member_id}])
-
-    for code in (ErrorCode.NONE, UNKNOWN):
-        left = await leave(answer.member_id)
-        if version < 3:
-            assert left.error_code == code
-        else:
-            assert left.error_code == 0
-            assert [(each.member_id, each.error_code) for each in left.members] == [(answer.member_id, code)]
-
-
 async def test_more_members_than_one_step_leaves_are_each_answered(asker: Asker) -> None:
     await asker.services.groups.make_topic()
     ids = [f"m{number}" for number in range(1_234)]
     left = await asker.ask(ApiKey.LEAVE_GROUP, 5, group_id="g", members=[{"member_id": each} for each in ids])
     assert [each.member_id for each in left.members] == ids
-
-
-async def test_an_empty_group_id_is_refused_by_all_four(asker: Asker) -> None:
-    refusal = ErrorCode.INVALID_GROUP_ID
-    assert (await join(asker, group_id="")).error_code == refusal
-    empty = {"group_id": "", "generation_id": 1, "member_id": "m"}
-    assert (await asker.ask(ApiKey.SYNC_GROUP, 3, **empty, assignments=[])).error_code == refusal
-    assert (await asker.ask(ApiKey.HEARTBEAT, 3, **empty)).error_code == refusal
-    assert (await asker.ask(ApiKey.LEAVE_GROUP, 3, group_id="", members=[])).error_code == refusal
-    assert (await asker.ask(ApiKey.LEAVE_GROUP, 2, group_id="", member_id="m")).error_code == refusal
-
-
-async def test_the_first_join_makes_the_topic_of_the_groups(asker: Asker) -> None:
-    assert asker.services.catalog.topic(OFFSETS_TOPIC) is None
-    await joined(asker)
-    assert asker.services.catalog.topic(OFFSETS_TOPIC) is not None
-
-
-async def test_session_timeouts_have_the_limits_of_the_settings(open_asker: Callable[..., Any]) -> None:
-    asker = await open_asker(group_min_session_timeout_ms=100, group_max_session_timeout_ms=200)
-    answers = [await join(asker, session_timeout_ms=timeout_ms) for timeout_ms in (99, 100, 200, 201)]
-    refused = ErrorCode.INVALID_SESSION_TIMEOUT
-    required = ErrorCode.MEMBER_ID_REQUIRED
-    assert [answer.error_code for answer in answers] == [refused, required, required, refused]
 
 
 async def test_a_group_has_the_size_limit_of_the_settings_and_a_refused_member_is_named(
@@ -204,17 +118,6 @@ async def test_an_assignment_that_no_record_holds_is_refused_and_the_leader_may_
     assert refused.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "group_assignment_too_large" in {event["event"] for event in events}
     assert (await sync(asker, answer)).assignment == b"all"
-
-
-async def test_a_group_and_its_members_outlive_a_restart(open_asker: Callable[..., Any]) -> None:
-    first = await open_asker()
-    answer = await joined(first)
-    await sync(first, answer)
-    await first.services.close()
-    second = await open_asker()
-    member = {"group_id": "g", "generation_id": 1, "member_id": answer.member_id}
-    assert (await second.ask(ApiKey.HEARTBEAT, 4, **member)).error_code == 0
-    assert (await sync(second, answer)).assignment == b"all"
 
 
 async def test_requests_that_wait_when_the_broker_stops_make_clients_look_for_the_coordinator_again(

@@ -2,22 +2,19 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
+from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request
 from tests.waiting import until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FetchPartitionResult, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker, iter_batches
 from tidelog.protocol.schema import ApiKey
 
-Open = Callable[..., Awaitable[Asker]]
 LONG_MS = 60_000
-PLAIN = 9
 
 
 @dataclass
@@ -116,40 +113,6 @@ async def test_what_the_coordinator_refuses_is_not_appended(
     assert "transactional id app" in (result.error_message or "")
 
 
-async def test_without_a_transactional_id_no_transaction_begins(
-    asker: Asker, coordinator: Coordinator
-) -> None:
-    result = await produce(asker, transactional(3, 0), name=None)
-    assert result.error_code == ErrorCode.INVALID_TXN_STATE
-    assert not coordinator.asked
-
-
-async def test_read_committed_gets_what_is_stable_and_the_aborted_transactions_in_it(
-    asker: Asker, coordinator: Coordinator
-) -> None:
-    await produce(asker, transactional(3, 0))  # 0
-    await produce(asker, transactional(4, 0))  # 1
-    await produce(asker, make_batch(b"plain", producer_id=PLAIN, epoch=0, sequence=0))  # 2
-    result = await fetch(asker, 0)
-    assert (offsets(result), result.high_watermark, result.last_stable_offset) == ([], 3, 0)
-    await end(asker, 3, commit=False)  # 3
-    result = await fetch(asker, 0)
-    assert (offsets(result), result.last_stable_offset, result.aborted_transactions) == ([0], 1, [(3, 0)])
-    await end(asker, 4, commit=True)  # 4
-    result = await fetch(asker, 0)
-    assert (offsets(result), result.last_stable_offset) == ([0, 1, 2, 3, 4], 5)
-    assert result.aborted_transactions == [(3, 0)]
-    assert (await fetch(asker, 4)).aborted_transactions == []
-    assert (await fetch(asker, 5)).aborted_transactions == []
-
-
-async def test_read_uncommitted_gets_everything_and_no_list(asker: Asker, coordinator: Coordinator) -> None:
-    await produce(asker, transactional(3, 0))
-    result = await fetch(asker, 0, isolation_level=0)
-    assert (offsets(result), result.last_stable_offset) == ([0], 0)
-    assert result.aborted_transactions is None
-
-
 async def test_a_session_of_committed_reads_names_aborted_transactions_too(
     asker: Asker, coordinator: Coordinator
 ) -> None:
@@ -195,58 +158,3 @@ async def test_a_long_poll_counts_the_bytes_that_became_stable(
     assert not reading.done()
     await end(asker, 4, commit=True)
     assert offsets(await reading) == [0, 1, 2, 3]
-
-
-async def test_list_offsets_ends_for_committed_reads_where_they_end(
-    asker: Asker, coordinator: Coordinator
-) -> None:
-    await produce(
-        asker, make_batch(b"plain", producer_id=PLAIN, epoch=0, sequence=0, timestamp_ms=NOW_MS - 5)
-    )
-    await produce(asker, transactional(3, 0))
-
-    async def at(timestamp: int, isolation_level: int) -> int:
-        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
-        answer = await asker.ask(ApiKey.LIST_OFFSETS, 7, isolation_level=isolation_level, topics=wanted)
-        return int(answer.topics[0].partitions[0].offset)
-
-    assert [await at(-1, level) for level in (0, 1)] == [2, 1]
-    assert [await at(NOW_MS, level) for level in (0, 1)] == [1, -1]
-    assert [await at(NOW_MS - 9, level) for level in (0, 1)] == [0, 0]
-    await end(asker, 3, commit=False)
-    assert [await at(-1, level) for level in (0, 1)] == [3, 3]
-
-
-async def test_an_open_transaction_survives_a_restart_and_holds_back_what_is_stable(open_asker: Open) -> None:
-    asker = await open_asker()
-    await asker.create("t")
-    asker.services.transaction_verifier = Coordinator()
-    for _ in range(4):
-        await asker.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)
-    await produce(asker, transactional(2, 0))
-    await end(asker, 2, commit=False)
-    await produce(asker, transactional(3, 0))
-    await asker.services.close()
-    again = await open_asker()
-    result = await fetch(again, 0)
-    assert (offsets(result), result.last_stable_offset) == ([0, 1], 2)
-    assert result.aborted_transactions == [(2, 0)]
-    reading = asyncio.ensure_future(fetch(again, 2, max_wait_ms=LONG_MS, min_bytes=100))
-    await until(lambda: again.replica("t")._watchers)
-    await end(again, 3, commit=True)
-    assert offsets(await reading) == [2, 3]
-
-
-async def test_a_transaction_that_began_below_the_log_start_holds_back_what_is_left(
-    asker: Asker, coordinator: Coordinator
-) -> None:
-    await produce(asker, transactional(3, 0, b"a", b"b"))
-    await produce(asker, make_batch(b"plain", producer_id=PLAIN, epoch=0, sequence=0))
-    wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
-    answer = await asker.ask(ApiKey.DELETE_RECORDS, 2, topics=wanted, timeout_ms=1000)
-    assert answer.topics[0].partitions[0].low_watermark == 1
-    result = await fetch(asker, 1)
-    assert (result.error_code, result.last_stable_offset, offsets(result)) == (ErrorCode.NONE, 1, [])
-    await end(asker, 3, commit=False)
-    result = await fetch(asker, 1)
-    assert (result.last_stable_offset, result.aborted_transactions) == (4, [(3, 0)])

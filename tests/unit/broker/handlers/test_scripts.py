@@ -1,4 +1,4 @@
-"""What clients are answered, and what is then so: the scripts of this folder."""
+"""What clients are answered, and what is then so: `scripts/`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def _levels() -> Iterator[None]:
     log_events.set_level("INFO")
 
 
-@cases(*sorted(Path(__file__).parent.glob("*.txt")))
+@cases(*sorted((Path(__file__).parent / "scripts").glob("*.txt")))
 async def test_script(case: Case, rewrite: bool, open_asker: Callable[..., Any]) -> None:
     site = Site(open_asker)
     if not any(line.startswith("open") for line in case.lines):

@@ -60,35 +60,6 @@ async def test_a_marker_is_durable_when_it_is_answered(asker: Asker, version: in
         assert read_marker(log.read(Read(0, 1000, 1)).records[0]) == (False, 3)
 
 
-async def test_each_partition_fails_alone(asker: Asker) -> None:
-    await asker.create("t", 3)
-    await write(asker, marker_of(("t", [1]), epoch=5), marker_of(("t", [2]), epoch=4, coordinator=9))
-    answers = await write(asker, marker_of(("t", [0, 1, 2, 3]), ("missing", [0]), epoch=4))
-    assert answers == [
-        [
-            ("t", 0, ErrorCode.NONE),
-            ("t", 1, ErrorCode.INVALID_PRODUCER_EPOCH),
-            ("t", 2, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
-            ("t", 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            ("missing", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
-    ]
-
-
-async def test_a_marker_that_is_named_or_sent_again_is_answered_each_time_and_changes_nothing(
-    asker: Asker,
-) -> None:
-    await asker.create("t")
-    assert await write(asker, marker_of(("t", [0, 0])), marker_of(("t", [0]))) == [
-        [("t", 0, ErrorCode.NONE)] * 2,
-        [("t", 0, ErrorCode.NONE)],
-    ]
-    assert asker.replica("t").log.end_offset == 1
-    assert await write(asker, marker_of(("t", [0]))) == [[("t", 0, ErrorCode.NONE)]]
-    (entry,) = asker.replica("t").log.producers.entries()
-    assert (entry.producer_epoch, entry.coordinator_epoch, entry.current_txn_start_offset) == (0, 3, -1)
-
-
 async def test_a_marker_that_arrives_late_ends_no_later_transaction(asker: Asker) -> None:
     """Its first request was given up and asked again, and the producer goes on in the epoch of the marker."""
     await asker.create("t")
