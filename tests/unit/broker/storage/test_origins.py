@@ -18,56 +18,12 @@ from tests.unit.broker.storage.support import (
     outcome,
     state,
 )
-from tidelog.broker.storage.partition_log import PartitionLog, Read
+from tidelog.broker.storage.partition_log import Read
 from tidelog.broker.storage.truncation import apply_cut, find_cut
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records import RecordBatchBuilder, decode_batch
+from tidelog.protocol.records import RecordBatchBuilder
 
 PRODUCER = 7
-
-
-def is_next(log: PartitionLog, epoch: int, sequence: int) -> bool:
-    """Whether the producer may send this sequence next; appends it then."""
-    return (
-        outcome(append, log, batch(PRODUCER, epoch, sequence)) is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    )
-
-
-def test_a_coordinators_records_lie_at_the_end_of_the_log_and_know_no_producer(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    append(log, batch(PRODUCER, 0, 0, 3))
-    before = state(log)
-    assert append_own(log, batch(count=2, value=b"offsets"))[:2] == (3, 4)
-    assert append(log, batch(PRODUCER, 0, 3)).base_offset == 5
-    records = [record for part in log.read(Read(3, 200, 5)).records for record in decode_batch(part)]
-    assert [(record.offset, record.value) for record in records] == [(3, b"offsets"), (4, b"offsets")]
-    assert before.keys() == state(log).keys()
-
-
-@pytest.mark.parametrize(("epoch", "kept"), [(0, True), (1, False)], ids=["the-same-epoch", "a-newer-epoch"])
-def test_a_marker_keeps_the_batches_of_its_epoch_and_forgets_those_of_an_older_one(
-    tmp_path: Path, epoch: int, kept: bool
-) -> None:
-    log = open_log(tmp_path)
-    sent = batch(PRODUCER, 0, 0, 3)
-    append(log, sent)
-    assert append_own(log, marker(PRODUCER, epoch, 5))[:2] == (3, 3)
-    entry = state(log)[PRODUCER]
-    assert (entry.producer_epoch, entry.coordinator_epoch, len(entry.batches)) == (epoch, 5, int(kept))
-    if kept:
-        assert append(log, sent).duplicate
-    else:
-        assert outcome(append, log, sent) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert not is_next(log, epoch, 4)
-    assert is_next(log, epoch, 3 if kept else 0)
-
-
-def test_a_producer_known_by_a_marker_alone_begins_at_sequence_0(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    append_own(log, marker(PRODUCER, 2))
-    assert not is_next(log, 2, 1)
-    assert outcome(append, log, batch(PRODUCER, 1, 0)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert is_next(log, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -102,28 +58,6 @@ def test_what_a_coordinator_may_not_write_changes_nothing(
     assert (state(log), log.end_offset, log.size_bytes) == before
 
 
-@pytest.mark.parametrize("with_snapshot", [False, True])
-@pytest.mark.parametrize("clean", [False, True])
-def test_what_markers_changed_is_known_after_a_restart(
-    tmp_path: Path, clean: bool, with_snapshot: bool
-) -> None:
-    log = open_log(tmp_path)
-    append(log, batch(PRODUCER, 0, 0, 2))
-    append_own(log, marker(PRODUCER, 0, 3))
-    append(log, batch(PRODUCER, 0, 2))
-    if with_snapshot:
-        log.take_snapshot()
-    append_own(log, marker(PRODUCER, 1, 4))
-    append_own(log, marker(PRODUCER + 1, 6, 4))
-    flush(log)
-    expected = state(log)
-    log.close(clean)
-    again = open_log(tmp_path, clean=clean)
-    assert state(again) == expected
-    assert not is_next(again, 1, 1)
-    assert is_next(again, 1, 0)
-
-
 def test_a_marker_that_a_truncation_took_is_forgotten(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(PRODUCER, 0, 0, 2))
@@ -148,29 +82,6 @@ def own_batch(producer_id: int, epoch: int, sequence: int = -1, *, transactional
             is_transactional=transactional,
         )
     )
-
-
-@pytest.mark.parametrize("clean", [False, True])
-def test_a_coordinators_records_open_a_transaction_and_leave_the_sequences_as_they_are(
-    tmp_path: Path, clean: bool
-) -> None:
-    log = open_log(tmp_path)
-    append(log, batch(PRODUCER, 1, 0, 2))
-    append_own(log, own_batch(PRODUCER, 1))
-    append_own(log, own_batch(PRODUCER, 1))
-    append_own(log, own_batch(PRODUCER + 1, 5))
-    flush(log)
-    expected = state(log)
-    assert expected[PRODUCER].current_txn_start_offset == 2
-    assert expected[PRODUCER + 1].current_txn_start_offset == 4
-    log.close(clean)
-    again = open_log(tmp_path, clean=clean)
-    assert (state(again), again.transactions.first_unstable) == (expected, 2)
-    append_own(again, marker(PRODUCER, 1, commits=False))
-    append_own(again, marker(PRODUCER + 1, 5))
-    assert again.aborted_transactions(0, again.end_offset) == [(PRODUCER, 2)]
-    assert not is_next(again, 1, 3)
-    assert is_next(again, 1, 2)
 
 
 @pytest.mark.parametrize(

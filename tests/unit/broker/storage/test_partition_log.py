@@ -17,10 +17,9 @@ from tests.unit.broker.storage.support import (
 from tidelog.broker.storage.disk import ColdRead
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
-from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.records import decode_batch, read_batch_header, set_producer
+from tidelog.protocol.records import decode_batch, read_batch_header
 from tidelog.protocol.records.header import write_header
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -54,16 +53,6 @@ def test_the_batch_is_stored_as_it_came_but_for_offset_and_leader_epoch(log: Par
     assert (found.base_offset, found.partition_leader_epoch) == (1, 7)
     assert bytes(records[16:]) == sent[16:]
     assert [record.offset for record in decode_batch(records)] == [1, 2, 3, 4]
-
-
-def test_a_duplicate_answers_the_first_offset_and_leaves_the_log_alone(log: PartitionLog) -> None:
-    for number in range(5):
-        append(log, batch(1, 0, number * 2, 2, timestamp=NOW_MS + number))
-    size = log.size_bytes
-    for number in range(5):
-        again = append(log, batch(1, 0, number * 2, 2, timestamp=NOW_MS + number))
-        assert again == (number * 2, number * 2 + 1, NOW_MS + number + 1, 0, True)
-    assert log.size_bytes == size
 
 
 @pytest.mark.parametrize(
@@ -103,11 +92,6 @@ def test_the_crc_is_checked_before_the_producer(log: PartitionLog) -> None:
     assert refused(log, bytes(damaged)) == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=SMALL)
-    assert refused(log, batch(value=b"v" * 1000)) == ErrorCode.RECORD_LIST_TOO_LARGE
-
-
 def test_log_append_time_is_the_brokers_and_the_crc_still_right(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(message_timestamp_type="LogAppendTime"))
     result = append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 9)
@@ -115,17 +99,6 @@ def test_log_append_time_is_the_brokers_and_the_crc_still_right(tmp_path: Path) 
     (records,) = log.read(Read(0, 1 << 20, 2)).records
     assert {record.timestamp for record in decode_batch(records)} == {NOW_MS + 9}
     assert append(log, batch(1, 0, 0, 2, timestamp=5), now_ms=NOW_MS + 50).log_append_time_ms == NOW_MS + 9
-
-
-def test_a_read_gives_whole_batches_from_the_one_that_holds_the_offset(log: PartitionLog) -> None:
-    for _ in range(10):
-        append(log, batch(count=3))
-    size = len(batch(count=3))
-    result = log.read(Read(4, 2 * size + 10, 30))
-    (records,) = result.records
-    assert len(records) == 2 * size
-    assert read_batch_header(records).base_offset == 3
-    assert result.next_offset == 9
 
 
 def test_the_first_batch_comes_even_when_it_is_larger_than_asked(log: PartitionLog) -> None:
@@ -136,22 +109,6 @@ def test_the_first_batch_comes_even_when_it_is_larger_than_asked(log: PartitionL
     assert log.read(Read(0, 1, 4, at_least_one=False)) == ([], 0)
 
 
-def test_a_read_stops_at_the_upper_offset(log: PartitionLog) -> None:
-    for _ in range(5):
-        append(log, batch(count=2))
-    assert log.read(Read(0, 1 << 20, 6)).next_offset == 6
-    assert log.read(Read(6, 1 << 20, 6)) == ([], 6)
-    assert log.read(Read(8, 1 << 20, 6)) == ([], 8)
-
-
-def test_a_read_at_the_end_is_empty_and_beyond_it_out_of_range(log: PartitionLog) -> None:
-    append(log, batch())
-    assert log.read(Read(1, 100, 1)) == ([], 1)
-    for offset in (-1, 2):
-        with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.OFFSET_OUT_OF_RANGE):
-            log.read(Read(offset, 100, 1))
-
-
 def test_cold_pages_are_signalled_and_can_be_read_without_nowait(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = open_log(tmp_path, disk=disk)
@@ -160,23 +117,6 @@ def test_cold_pages_are_signalled_and_can_be_read_without_nowait(tmp_path: Path)
     with pytest.raises(ColdRead):
         log.read(Read(0, 100, 1, nowait=True))
     assert log.read(Read(0, 100, 1)).next_offset == 1
-
-
-def test_segments_roll_by_size(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=SMALL)
-    for _ in range(30):
-        append(log, batch())
-    for path in tmp_path.glob("*.log"):
-        assert path.stat().st_size <= 1000
-
-
-def test_segments_roll_by_the_age_of_their_first_batch(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(segment_ms=1000))
-    append(log, batch(timestamp=NOW_MS))
-    append(log, batch(timestamp=NOW_MS + 1000))
-    assert log.segment_count == 1
-    append(log, batch(timestamp=NOW_MS + 1001))
-    assert log.segment_count == 2
 
 
 def test_segments_roll_earlier_by_a_part_of_the_jitter_that_is_their_own(tmp_path: Path) -> None:
@@ -243,41 +183,6 @@ def test_a_timestamp_finds_the_first_record_that_is_not_older(tmp_path: Path, co
             assert found.timestamp == timestamps[found.offset]
 
 
-def test_a_timestamp_finds_nothing_before_the_start_offset(log: PartitionLog) -> None:
-    append(log, batch(count=4, timestamp=NOW_MS))
-    flush(log)
-    log.delete_records_before(2)
-    assert log.offset_for_timestamp(0) == (2, NOW_MS + 2, 0)
-    assert log.max_timestamp_offset() == (3, NOW_MS + 3, 0)
-
-
-def test_the_largest_timestamp_is_found_to_the_record(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=SMALL)
-    assert log.max_timestamp_offset() is None
-    for number in range(40):
-        append(log, batch(count=3, timestamp=NOW_MS + (100 if number == 17 else 0), step_ms=-1))
-    assert log.max_timestamp_offset() == (51, NOW_MS + 100, 0)
-    flush(log)
-    log.delete_records_before(52)
-    assert log.max_timestamp_offset() == (52, NOW_MS + 99, 0)
-    log.delete_records_before(54)
-    assert log.max_timestamp_offset() == (54, NOW_MS, 0)
-
-
-def test_leader_epochs_tell_where_each_ended(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    for epoch in (0, 0, 2, 5, 5):
-        append(log, batch(count=2), leader_epoch=epoch)
-    flush(log)
-    assert [log.leader_epoch_for(offset) for offset in (0, 3, 4, 9)] == [0, 0, 2, 5]
-    expected = {-1: (-1, -1), 0: (0, 4), 1: (0, 4), 2: (2, 6), 4: (2, 6), 5: (5, 10), 6: (-1, -1)}
-    assert {epoch: log.end_offset_for_epoch(epoch) for epoch in expected} == expected
-    log.close(clean=False)
-    (tmp_path / "leader-epoch-checkpoint").unlink()
-    again = open_log(tmp_path)
-    assert {epoch: again.end_offset_for_epoch(epoch) for epoch in expected} == expected
-
-
 def test_nothing_is_durable_until_a_flush_is_finished(log: PartitionLog) -> None:
     assert log.begin_flush() is None
     append(log, batch(count=3))
@@ -303,18 +208,3 @@ def test_a_flush_covers_every_segment_that_was_rolled_since_the_last(tmp_path: P
     append(log, batch())
     flush(log)
     assert disk.synced == [log._segments.active.log.fd]
-
-
-def test_settings_can_change_while_the_log_is_open(log: PartitionLog) -> None:
-    rules = ProducerRules(reject_unknown_sequence=False)
-    log.reconfigure(LogConfig(max_message_bytes=100, producers=rules))
-    assert append(log, batch(1, 0, 77)).base_offset == 0
-    assert refused(log, batch(value=b"v" * 100)) == ErrorCode.MESSAGE_TOO_LARGE
-
-
-def test_an_epoch_bump_is_the_producers_own_affair(log: PartitionLog) -> None:
-    data = bytearray(batch(1, 0, 0))
-    append(log, bytes(data))
-    set_producer(data, 1, 1, 0)
-    assert append(log, bytes(data)).base_offset == 1
-    assert refused(log, batch(1, 0, 1)) == ErrorCode.INVALID_PRODUCER_EPOCH

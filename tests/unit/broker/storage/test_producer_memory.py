@@ -98,15 +98,6 @@ def test_what_a_producer_wrote_since_anybody_looked_is_bounded() -> None:
     assert len(log.machine._recent) <= 1_024
 
 
-def test_replayed_headers_of_several_epochs_leave_the_window_of_the_last() -> None:
-    machine = states()
-    for offset, (epoch, sequence) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1), (3, 0), (3, 1)]):
-        machine.apply(header(1, epoch, sequence), offset, NOW_MS)
-    entry = machine.entry(1)
-    assert entry is not None
-    assert (entry.producer_epoch, [batch.last_offset for batch in entry.batches]) == (3, [4, 5])
-
-
 def test_an_epoch_that_begins_between_two_looks_at_the_table_forgets_the_older_batches() -> None:
     log = Log(states())
     log.send(1, 0, 0)

@@ -164,16 +164,6 @@ def test_segments_behind_the_first_bad_batch_leave_the_log(tmp_path: Path) -> No
     assert sequences(log) == [(number, 1, 0, number) for number in range(log.end_offset)]
 
 
-def test_a_segment_that_does_not_follow_the_one_before_leaves_the_log(tmp_path: Path) -> None:
-    crash(written(tmp_path, 40))
-    first, second = sorted(tmp_path.glob("*.log"))[:2]
-    one = len(batch(1, 0, 0))
-    with first.open("r+b") as file:
-        file.truncate(first.stat().st_size - one)
-    log = open_log(tmp_path, config=SMALL)
-    assert log.end_offset == int(second.stem) - 1
-
-
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "odd", "short", "zeroed"])

@@ -1,7 +1,6 @@
 """What retention and DeleteRecords take from a log, and what they leave."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,16 +47,6 @@ def test_retention_by_age_lets_even_the_active_segment_go(tmp_path: Path) -> Non
     assert (log.segment_count, log.size_bytes) == (1, 0)
 
 
-@pytest.mark.parametrize("policy", [("compact",), ()])
-def test_retention_takes_nothing_without_the_policy_to_delete(
-    tmp_path: Path, policy: tuple[str, ...]
-) -> None:
-    config = LogConfig(segment_bytes=1000, retention_bytes=0, retention_ms=0)
-    log = filled(tmp_path, config)
-    log.reconfigure(replace(config, cleanup_policy=policy))
-    assert log.apply_retention(NOW_MS + 5000) == 0
-
-
 def test_records_that_were_old_when_written_are_distinguished_from_those_that_became_old(
     tmp_path: Path,
 ) -> None:
@@ -75,24 +64,6 @@ def test_records_that_were_old_when_written_are_distinguished_from_those_that_be
     assert found(latest + hour_ms + 1, latest + 3 * hour_ms) is None, "stayed for retention.ms after that"
     log.reconfigure(LogConfig(segment_bytes=1000, retention_ms=-1))
     assert found(latest + hour_ms + 1, latest + hour_ms + 2) is None, "nothing is deleted"
-
-
-def test_retention_never_takes_what_is_not_durable(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(retention_ms=1))
-    append(log, batch())
-    assert log.apply_retention(NOW_MS + 100) == 0
-
-
-def test_files_stay_until_a_snapshot_knows_their_producers(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(segment_bytes=1000, retention_ms=1000))
-    for number in range(60):
-        append(log, batch(1, 0, number))
-    flush(log)
-    log.apply_retention(NOW_MS + 5000)
-    assert log.start_offset == 60
-    assert log.take_deleted_files() == []
-    checkpoint(log)
-    assert log.take_deleted_files() != []
 
 
 def newest_snapshot(folder: Path) -> Path:

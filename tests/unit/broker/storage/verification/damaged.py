@@ -1,16 +1,20 @@
 """A sound data folder, and the ways in which a test damages a copy of it."""
 
 import asyncio
+import os
 import re
+import shutil
 from pathlib import Path
 from struct import Struct
 
-from tests.conformance.raw import batch, connected
+from tests.conformance.raw import NOW_MS, batch, connected
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.data_folder.verification import Finding, FolderTotals, verify_folder
 from tidelog.broker.storage.checkpoints import BOOT_ID
 from tidelog.broker.storage.disk import Disk
+from tidelog.broker.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from tidelog.broker.storage.integrity import RESERVED_BYTES
 from tidelog.broker.storage.manager import CLEAN_SHUTDOWN
 from tidelog.broker.storage.producer_table import FrozenTable, ProducerTable
 from tidelog.broker.storage.snapshot import decode_snapshot, snapshot_path, snapshots, write_snapshot
@@ -137,3 +141,111 @@ def has(folder: Folder, pattern: str) -> list[str]:
     lines = folder.lines()
     assert any(re.fullmatch(pattern, line) for line in lines), lines
     return lines
+
+
+class Site:
+    """The commands of scripts over a folder. A file is named by its path, or by its number: `0.log` is the
+    first of its kind in `t-0`, `-1.log` the last."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def _file(self, name: str) -> Path:
+        number, _, suffix = name.partition(".")
+        if number.lstrip("-").isdigit() and len(number) < 4:
+            return sorted(self.folder.partition.glob(f"*.{suffix}"))[int(number)]
+        return self.folder.path / name
+
+    def crash(self, *words: str) -> None:
+        """Words: `same-boot`, of the machine."""
+        self.folder.crash(same_boot="same-boot" in words)
+
+    def remove(self, *names: str) -> None:
+        for path in [self._file(name) for name in names]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def write(self, name: str, *lines: str) -> None:
+        """One line each, with `_` for a space."""
+        path = self._file(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines).replace("_", " "))
+
+    def copy(self, name: str, to: str) -> None:
+        source, target = self._file(name), self.folder.path / to
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+
+    def rename(self, name: str, to: str) -> None:
+        self._file(name).rename(self.folder.path / to)
+
+    def cut(self, name: str, size: str) -> None:
+        """To so many bytes, or by so many if negative."""
+        path = self._file(name)
+        os.truncate(path, int(size) if int(size) >= 0 else path.stat().st_size + int(size))
+
+    def cut_at_batch(self, name: str, number: str, more: str = "0") -> None:
+        """Before a batch, but for so many bytes."""
+        path = self._file(name)
+        os.truncate(path, self.folder.places(path)[int(number)][0] + int(more))
+
+    def reserve(self, name: str, more: str = "0") -> None:
+        """Zeros behind the batches, as a broker reserves them, and so many more."""
+        path = self._file(name)
+        path.write_bytes(path.read_bytes().ljust(RESERVED_BYTES + int(more), b"\0"))
+
+    def flip(self, name: str, position: str) -> None:
+        self.folder.flip(self._file(name), int(position))
+
+    def flip_in_batch(self, name: str, number: str, position: str) -> None:
+        path = self._file(name)
+        self.folder.flip(path, self.folder.places(path)[int(number)][0] + int(position))
+
+    def without_batch(self, name: str, number: str) -> None:
+        path = self._file(name)
+        position, header = self.folder.places(path)[int(number)]
+        data = path.read_bytes()
+        path.write_bytes(data[:position] + data[position + header.size_bytes :])
+
+    def change(self, name: str, number: str, *fields: str) -> None:
+        """Fields of a batch's header as `NAME=NUMBER`, with a right CRC."""
+        self.folder.change(self._file(name), int(number), **_numbers(fields))
+
+    def append_copy(self, number: str, *fields: str) -> None:
+        """A batch of the last segment, again at the end of the log."""
+        self.folder.append_copy(int(number), **_numbers(fields))
+
+    def entry(self, name: str, number: str, *more: str) -> None:
+        """Add numbers to the two of an entry of an index."""
+        path = self._file(name)
+        kind = OFFSET_ENTRY if path.suffix == ".index" else TIME_ENTRY
+        data = bytearray(path.read_bytes())
+        if int(number) * kind.size == len(data):
+            data += bytes(kind.size)
+        entry = kind.unpack_from(data, int(number) * kind.size)
+        changed = (known + int(added) for known, added in zip(entry, more, strict=True))
+        kind.pack_into(data, int(number) * kind.size, *changed)
+        path.write_bytes(data)
+
+    def snapshot(self, offset: str, *changes: str) -> None:
+        """A valid snapshot in place of all: `push=ID,EPOCH,SEQUENCE,DELTA,OFFSET`, `add=` them, `remove=ID`."""
+        _, table = self.folder.table()
+        for name, text in (change.split("=") for change in changes):
+            numbers = list(map(int, text.split(",")))
+            if name == "remove":
+                table.remove(numbers[0])
+                continue
+            slot = table.add(numbers[0], 0) if name == "add" else table.find(numbers[0])
+            table.push(slot, numbers[1], (*numbers[2:], NOW_MS), NOW_MS)
+        self.folder.write_table(int(offset), table)
+
+    def verify(self) -> str:
+        lines = "\n".join(self.folder.lines())
+        lines = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<id>", lines.replace(str(self.folder.path), "<folder>"))
+        return re.sub(r"\b[0-9a-f]{8}\b", "<crc>", re.sub(r"\b0+(?=\d+\.)", "", lines))
+
+    def totals(self) -> str:
+        totals = self.folder.totals
+        return f"{totals.batches} batches, {totals.records} records, {totals.damage} damage"
+
+
+def _numbers(fields: tuple[str, ...]) -> dict[str, int]:
+    return {name: int(number) for name, number in (field.split("=") for field in fields)}
