@@ -226,7 +226,7 @@ class Site:
         path.write_bytes(data)
 
     def snapshot(self, offset: str, *changes: str) -> None:
-        """A valid snapshot in place of all: `push=ID,EPOCH,SEQUENCE,DELTA,OFFSET`, `add=` them, `remove=ID`."""
+        """A valid snapshot in place of all: `push=ID,EPOCH,SEQUENCE,DELTA,OFFSET`, `add=` so, `remove=ID`."""
         _, table = self.folder.table()
         for name, text in (change.split("=") for change in changes):
             numbers = list(map(int, text.split(",")))
