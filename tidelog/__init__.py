@@ -10,6 +10,7 @@
 - `schemas/`: schema registries, and values that name a schema there
 - `serializers/`: keys and values as text, JSON, Avro and Protobuf
 - `testcontainers`: a broker in a container for tests: `TidelogContainer`, for testcontainers
+- `tracing`: spans of OpenTelemetry for records that are sent and processed
 - `version`: the version, which hatch and the images take from here
 - `wire/`: a client's side of the wire: connections to brokers, their security and settings, the view of a
   cluster

@@ -69,6 +69,19 @@ def test_every_link_leads_to_a_file() -> None:
     assert [(document, link) for document, link in links if not (document.parent / link).exists()] == []
 
 
+def test_a_page_has_one_name_in_all_links_that_begin_with_a_capital_letter() -> None:
+    titles = {
+        page.name: re.findall(r"^# (.*)", page.read_text(), re.MULTILINE)[0]
+        for page in _DOCUMENTS
+        if page.parent.name == "docs" and page.name != "index.md"
+    }
+    named = re.compile(r"\[([A-Z][^\]]+)\]\((?:docs/)?([a-z-]+\.md)\)")
+    links = [
+        (document.name, *each) for document in _DOCUMENTS for each in named.findall(document.read_text())
+    ]
+    assert [link for link in links if link[1] != titles.get(link[2], link[1])] == []
+
+
 def test_every_make_target_is_explained_or_a_part_of_one_that_is() -> None:
     makefile = (ROOT / "Makefile").read_text()
     explained = set(re.findall(r"^([a-z]+):.*##", makefile, re.MULTILINE))

@@ -7,14 +7,19 @@ Each deserializer gives None for None. With a `SchemaRegistry` values name their
 Confluent's serializers.
 
 - `avro`: Avro with a schema registry
-- `json_values`: JSON of plain values, dataclasses, msgspec's structs and pydantic's models
+- `json_values`: JSON of plain values, dataclasses, msgspec's structs and pydantic's models; JSON Schema
 - `protobuf`: Protobuf with a schema registry
 - `text`: strings
 """
 
 from tidelog.schemas.registry import RegistryError, SchemaRegistry
 from tidelog.serializers.avro import AvroDeserializer, AvroSerializer
-from tidelog.serializers.json_values import JsonDeserializer, JsonSerializer
+from tidelog.serializers.json_values import (
+    JsonDeserializer,
+    JsonSchemaDeserializer,
+    JsonSchemaSerializer,
+    JsonSerializer,
+)
 from tidelog.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer
 from tidelog.serializers.text import deserialize_text, serialize_text
 
@@ -22,6 +27,8 @@ __all__ = [
     "AvroDeserializer",
     "AvroSerializer",
     "JsonDeserializer",
+    "JsonSchemaDeserializer",
+    "JsonSchemaSerializer",
     "JsonSerializer",
     "ProtobufDeserializer",
     "ProtobufSerializer",

@@ -1,5 +1,6 @@
 """Keys and values as text, JSON, Avro and Protobuf, through a broker and a schema registry on loopback."""
 
+import json
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from tidelog.serializers import (
     AvroDeserializer,
     AvroSerializer,
     JsonDeserializer,
+    JsonSchemaDeserializer,
+    JsonSchemaSerializer,
     JsonSerializer,
     ProtobufDeserializer,
     ProtobufSerializer,
@@ -98,6 +101,25 @@ def test_json_that_does_not_fit_is_a_value_error(data: bytes) -> None:
         JsonDeserializer(Order)(data)
     with pytest.raises(TypeError):
         JsonSerializer()(object())
+
+
+@pytest.mark.parametrize("kind", [Order, Model])
+async def test_json_schema_values_name_the_schema_of_their_class(registry: Registry, kind: type) -> None:
+    serialize = await JsonSchemaSerializer.register(SchemaRegistry(registry.url), "orders-value", kind)
+    [registered] = registry.registered
+    assert registered["schemaType"] == "JSON"
+    written = serialize(kind(number=7))
+    schema = json.loads(registered["schema"])
+    schema = schema["$defs"]["Order"] if "$defs" in schema else schema
+    assert (schema["properties"]["number"]["type"], schema["required"]) == ("integer", ["number"])
+    assert written == b'\0\0\0\0\1{"number":7}'
+    read = JsonSchemaDeserializer(kind)
+    assert (read(written), read(None), serialize(None)) == (kind(number=7), None, None)
+    for wrong in (b"", b'{"number":7}', written[:7], b'\0\0\0\0\1{"number":"x"}'):
+        with pytest.raises(ValueError):
+            read(wrong)
+    with pytest.raises(TypeError, match=f"expected {kind.__name__}, got str"):
+        serialize("7")
 
 
 async def test_avro_values_name_their_schema_which_a_reader_asks_for_once(

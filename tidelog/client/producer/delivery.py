@@ -5,14 +5,16 @@ Owns: `Delivery`, which is a batch and an index in it; the batch has one outcome
 Invariants: any number of tasks may await it any number of times, before or after the outcome.
 """
 
-from asyncio import Future, get_running_loop
-from collections.abc import Generator, Sequence
+from asyncio import Future, InvalidStateError, get_running_loop
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Self
 
-from tidelog.client.producer.batch import Outcome, ProducerBatch
+from tidelog.client.producer.batch import ProducerBatch
 from tidelog.client.types import RecordMetadata, TimestampType
 from tidelog.protocol.sequences import increment_sequence
+
+_NOT_KNOWN = "the outcome is not known yet: await the delivery"
 
 
 class Delivery:
@@ -45,25 +47,14 @@ class Delivery:
 
     def done(self) -> bool:
         """Whether the outcome is known, so awaiting returns at once."""
-        return self._find()[0].outcome is not None
+        return self._open_batch() is None
 
-    def exception(self) -> BaseException | None:
-        """Why the record was given up; None if the outcome is not known yet or the record was stored."""
-        outcome = self._find()[0].outcome
-        return None if outcome is None else outcome.error
-
-    def __await__(self) -> Generator["Future[None]", None, RecordMetadata]:
-        while True:
-            batch, index = self._find()
-            if batch.outcome is not None:
-                return self._metadata(batch, index, batch.outcome)
-            yield from _change_of(batch)
-
-    def _find(self) -> tuple[ProducerBatch, int]:
-        self._batch, self._index = found = self._batch.part_of(self._index)
-        return found
-
-    def _metadata(self, batch: ProducerBatch, index: int, outcome: Outcome) -> RecordMetadata:
+    def result(self) -> RecordMetadata:
+        """The metadata of the stored record. Raises its DeliveryError, or InvalidStateError while the outcome
+        is not known."""
+        batch, index = self._find()
+        if (outcome := batch.outcome) is None:
+            raise InvalidStateError(_NOT_KNOWN)
         if outcome.error is not None:
             # Each waiter raises its own copy, so tracebacks do not accumulate on the shared error.
             raise outcome.error.with_traceback(None)
@@ -83,6 +74,33 @@ class Delivery:
             increment_sequence(sequence, index) if sequence >= 0 else -1,
         )
 
+    def add_done_callback(self, callback: "Callable[[Self], object]") -> None:
+        """Have the event loop call `callback` with this delivery once its outcome is known."""
+        batch = self._open_batch()
+        if batch is None:
+            get_running_loop().call_soon(callback, self)
+        else:
+            batch.when_changed(partial(self.add_done_callback, callback))
+
+    def exception(self) -> BaseException | None:
+        """Why the record was given up; None if the outcome is not known yet or the record was stored."""
+        outcome = self._find()[0].outcome
+        return None if outcome is None else outcome.error
+
+    def __await__(self) -> Generator["Future[None]", None, RecordMetadata]:
+        while (batch := self._open_batch()) is not None:
+            yield from _change_of(batch)
+        return self.result()
+
+    def _open_batch(self) -> ProducerBatch | None:
+        """A batch whose outcome is not known, and on which this delivery depends."""
+        batch, _ = self._find()
+        return batch if batch.outcome is None else None
+
+    def _find(self) -> tuple[ProducerBatch, int]:
+        self._batch, self._index = found = self._batch.part_of(self._index)
+        return found
+
 
 class BatchDelivery(Delivery):
     """`await` it for the metadata of the batch's first record, once all its records are stored. Raises the
@@ -100,20 +118,19 @@ class BatchDelivery(Delivery):
         delivery._batches = list(dict.fromkeys(each._batch for each in records))
         return delivery
 
-    def done(self) -> bool:
-        return all(batch.first_open() is None for batch in self._batches)
-
     def exception(self) -> BaseException | None:
         errors = (batch.first_error() for batch in self._batches)
         return next((error for error in errors if error is not None), None)
 
-    def __await__(self) -> Generator["Future[None]", None, RecordMetadata]:
-        for batch in self._batches:
-            while (part := batch.first_open()) is not None:
-                yield from _change_of(part)
-            if (error := batch.first_error()) is not None:
-                raise error.with_traceback(None)
-        return (yield from super().__await__())
+    def result(self) -> RecordMetadata:
+        if self._open_batch() is not None:
+            raise InvalidStateError(_NOT_KNOWN)
+        if (error := self.exception()) is not None:
+            raise error.with_traceback(None)
+        return super().result()
+
+    def _open_batch(self) -> ProducerBatch | None:
+        return next((part for batch in self._batches if (part := batch.first_open()) is not None), None)
 
 
 def _change_of(batch: ProducerBatch) -> "Future[None]":

@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.client import Delivery, DeliveryFailedError, RecordMetadata, TimestampType, TopicPartition
 from tidelog.client.producer.batch import Identity, Outcome, ProducerBatch
+from tidelog.client.producer.delivery import BatchDelivery
 from tidelog.protocol.compression import Compression
 
 KEY = TopicPartition("t", 3)
@@ -49,6 +50,38 @@ async def test_it_may_be_awaited_before_and_after_and_more_than_once() -> None:
     made.resolve(Outcome(9, -1))
     assert {(await task).offset for task in tasks} == {9}
     assert (await delivery).offset == 9
+
+
+async def test_a_callback_is_called_once_when_the_outcome_is_known_also_of_a_split_batch() -> None:
+    whole, known = batch(), batch()
+    called: asyncio.Queue[RecordMetadata] = asyncio.Queue()
+    Delivery.of(whole, 2, 1_002).add_done_callback(lambda done: called.put_nowait(done.result()))
+    whole.encode(Compression.NONE)
+    parts = whole.split()
+    await asyncio.sleep(0)
+    assert called.empty()
+    for number, part in enumerate(parts):
+        part.resolve(Outcome(100 * number, -1))
+    assert (await called.get()).offset == 100 * (len(parts) - 1)
+    known.resolve(Outcome(9, -1))
+    Delivery.of(known, 0, 1_000).add_done_callback(lambda done: called.put_nowait(done.result()))
+    assert (await called.get()).offset == 9
+    assert called.empty()
+
+
+async def test_a_result_raises_the_error_or_that_it_is_not_known_yet() -> None:
+    first, second = batch(), batch()
+    one = Delivery.of(first, 0, 1_000)
+    both = BatchDelivery.of_records([one, Delivery.of(second, 0, 1_000)])
+    with pytest.raises(asyncio.InvalidStateError):
+        one.result()
+    first.resolve(Outcome(9, -1))
+    assert one.result().offset == 9
+    with pytest.raises(asyncio.InvalidStateError):
+        both.result()
+    second.resolve(Outcome(-1, -1, DeliveryFailedError("gone", *KEY)))
+    with pytest.raises(DeliveryFailedError, match="gone"):
+        both.result()
 
 
 async def test_cancelling_one_that_waits_leaves_the_others_waiting() -> None:
