@@ -2,12 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError, unknown_variables
+from tidelog.broker.configuration.broker_config import BrokerConfig, ConfigError
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.configuration.coarse_settings import COARSE_SETTINGS
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.configuration.settings import flatten, parse_assignment, variable_of
 from tidelog.broker.configuration.topic_configs import TopicConfigs
@@ -15,22 +15,6 @@ from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS
 from tidelog.broker.opening import _base_log_config
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.protocol.settings import settings_of
-
-
-def test_a_flag_wins_over_the_environment_which_wins_over_the_file_which_wins_over_the_default(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "tidelog.toml"
-    file.write_text('port = 1\nnode.id = 1\nlog.segment.bytes = 1000\n"max.connections" = 7\n')
-    environ = {"TIDELOG_PORT": "2", "TIDELOG_NODE_ID": "2"}
-    config = BrokerConfig.load({"port": "3"}, environ=environ, file=file)
-    assert (config.port, config.node_id, config.log_segment_bytes) == (3, 2, 1000)
-    assert (config.max_connections, config.message_max_bytes) == (7, 1_048_588)
-    sources = {line.name: line.source for line in config.describe()}
-    assert sources["port"] == "the command line"
-    assert sources["node.id"] == "TIDELOG_NODE_ID"
-    assert sources["log.segment.bytes"] == str(file)
-    assert sources["message.max.bytes"] == "default"
 
 
 def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
@@ -58,55 +42,12 @@ def test_every_value_survives_being_written_as_text() -> None:
         assert getattr(again, setting.attribute) == getattr(default, setting.attribute), setting.name
 
 
-def test_an_unknown_setting_is_refused_with_the_one_that_was_probably_meant() -> None:
-    with pytest.raises(
-        ConfigError, match=r"unknown setting log\.segmnt\.bytes.*did you mean log\.segment\.bytes\?"
-    ):
-        BrokerConfig.load({"log.segmnt.bytes": "1"})
-    with pytest.raises(ConfigError, match="`tidelog config` lists all settings"):
-        BrokerConfig.load({"frobnicate": "1"})
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "complaint"),
-    [
-        ("port", "abc", "port: expected a whole number from 0 to 65535, got 'abc' (from the command line)"),
-        ("port", "65536", "port: expected a whole number from 0 to 65535"),
-        ("log.segment.bytes", "1.5", "log.segment.bytes: expected a whole number"),
-        ("auto.create.topics.enable", "perhaps", "expected true or false, got 'perhaps'"),
-        ("log.message.timestamp.type", "Sometime", "expected CreateTime or LogAppendTime"),
-        ("producer.id.unknown.sequence", "guess", "expected reject or accept"),
-        ("host", "", "host: expected an address"),
-        ("data.dir", "", "data.dir: expected a path"),
-    ],
-)
-def test_a_value_out_of_bounds_is_refused_with_what_was_expected(
-    name: str, value: str, complaint: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        BrokerConfig.load({name: value})
-    assert complaint in str(caught.value)
-
-
 def test_the_constructor_checks_as_the_outward_sources_do() -> None:
     with pytest.raises(ConfigError, match="port: expected"):
         BrokerConfig(port=-1)
     with pytest.raises(ConfigError, match="port: expected"):
         BrokerConfig(port=True)
     assert BrokerConfig(data_dir="somewhere").data_dir == Path("somewhere")  # type: ignore[arg-type]
-
-
-def test_booleans_numbers_and_choices_are_read_as_people_write_them() -> None:
-    config = BrokerConfig.load(
-        {
-            "auto.create.topics.enable": "No",
-            "log.segment.bytes": "1_048_576",
-            "log.message.timestamp.type": "logappendtime",
-        }
-    )
-    assert config.auto_create_topics_enable is False
-    assert config.log_segment_bytes == 1 << 20
-    assert config.log_message_timestamp_type == "LogAppendTime"
 
 
 def test_a_config_is_changed_only_by_copying_it() -> None:
@@ -123,26 +64,6 @@ def test_topic_defaults_are_text_under_the_topic_settings_names() -> None:
     assert defaults["segment.ms"] == "5"
     assert defaults["retention.bytes"] == "-1"
     assert defaults["max.message.bytes"] == "1048588"
-
-
-def test_a_variable_that_is_no_setting_is_named_and_not_refused() -> None:
-    environ = {
-        "TIDELOG_SERVICE_HOST": "10.0.0.1",
-        "TIDELOG_PORT": "1",
-        "TIDELOG_CONFIG_FILE": "",
-        "TIDELOG_LOG_SEGMENT_BYTE": "1",
-        "HOME": "/",
-    }
-    assert unknown_variables(environ) == {
-        "TIDELOG_LOG_SEGMENT_BYTE": "did you mean TIDELOG_LOG_SEGMENT_BYTES?",
-        "TIDELOG_SERVICE_HOST": "`tidelog config` lists all",
-    }
-    assert BrokerConfig.load(environ=environ).port == 1
-
-
-def test_the_port_that_kubernetes_sets_is_explained() -> None:
-    with pytest.raises(ConfigError, match="enableServiceLinks"):
-        BrokerConfig.load(environ={"TIDELOG_PORT": "tcp://10.0.0.1:9092"})
 
 
 def test_a_file_that_cannot_be_read_or_is_not_toml_is_named(tmp_path: Path) -> None:
@@ -191,61 +112,6 @@ def test_a_log_without_settings_is_the_log_of_a_broker_without_settings() -> Non
     assert TopicConfigs(BrokerSettings(BrokerConfig())).log_config({}, base) == base == LogConfig()
 
 
-def test_the_memory_of_all_connections_holds_the_largest_request() -> None:
-    BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=100)
-    with pytest.raises(ConfigError, match=r"queued\.max\.bytes: expected at least twice.*\(101\).*got 200"):
-        BrokerConfig(queued_max_bytes=200, socket_request_max_bytes=101)
-
-
-@pytest.mark.parametrize("name", ["session_timeout_ms", "heartbeat_interval_ms"])
-def test_timeouts_of_consumer_groups_lie_within_their_own_bounds(name: str) -> None:
-    default: int = getattr(BrokerConfig(), f"group_consumer_{name}")
-    BrokerConfig(**{f"group_consumer_{name}": default - 1, f"group_consumer_min_{name}": 1})  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=rf"group.consumer.{name.replace('_', '.')}: expected"):
-        BrokerConfig(**{f"group_consumer_{name}": default - 1})  # type: ignore[arg-type]
-
-
-def test_consumer_groups_have_an_assignor() -> None:
-    assert BrokerConfig(group_consumer_assignors=("range",)).group_consumer_assignors == ("range",)
-    with pytest.raises(ConfigError, match=r"group.consumer.assignors must have an assignor"):
-        BrokerConfig(group_consumer_assignors=())
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"sasl_enabled_mechanisms": ()},
-        {"sasl_enabled_mechanisms": ("GSSAPI",)},
-        {"sasl_oauthbearer_jwks_endpoint_url": "ftp://host/keys"},
-        {"sasl_oauthbearer_jwks_endpoint_url": "https://"},
-        {"sasl_oauthbearer_jwks_endpoint_url": "/etc/keys.json"},
-        {"sasl_oauthbearer_jwks_endpoint_url": "https://user:hidden@host/keys"},
-    ],
-)
-def test_settings_of_sasl_that_cannot_work_are_refused_without_showing_a_password(
-    settings: dict[str, Any],
-) -> None:
-    with pytest.raises(ConfigError, match="sasl") as caught:
-        BrokerConfig(**settings)
-    assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "problem"),
-    [
-        ("http://user:secret@127.0.0.1:8081", "must not hold a user or a password"),
-        ("file:///etc/passwd", "must be a URL that begins with"),
-        ("127.0.0.1:8081", "must be a URL that begins with"),
-        ("http://", "must be a URL that begins with"),
-    ],
-)
-def test_a_schema_registry_is_an_address_without_a_password(url: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem) as caught:
-        BrokerConfig(console_schema_registry_url=url)
-    assert "secret" not in str(caught.value)
-    assert BrokerConfig(console_schema_registry_url="https://registry:8081/a").console_schema_registry_url
-
-
 @pytest.mark.parametrize(
     ("settings", "is_open"),
     [
@@ -262,3 +128,12 @@ def test_an_etcd_without_password_and_tls_is_open_where_a_listener_is_not(
     assert BrokerConfig.load(settings).has_open_store is is_open
     file = {"TIDELOG_CLUSTER_STORE_PASSWORD": "secret"}
     assert not BrokerConfig.load(settings, environ=file).has_open_store
+
+
+def test_each_coarse_setting_sets_the_one_that_it_stands_for_and_is_not_listed_itself() -> None:
+    names = {line.name for line in BrokerConfig().describe()}
+    for name, (stands_for, unit_ms) in COARSE_SETTINGS.items():
+        assert stands_for in names
+        assert name not in names
+        config = BrokerConfig.load({name: "3"})
+        assert getattr(config, stands_for.replace(".", "_")) == 3 * unit_ms

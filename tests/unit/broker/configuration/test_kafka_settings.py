@@ -26,9 +26,3 @@ def test_it_is_refused_with_what_to_do(name: str, advice: str) -> None:
     with pytest.raises(ApiError) as changed:
         BrokerSettings(BrokerConfig()).check("1", {name: "1"})
     assert advice in str(changed.value)
-
-
-def test_the_reason_comes_before_a_similar_setting() -> None:
-    with pytest.raises(ConfigError) as refused:
-        BrokerConfig.load({"log.dir": "/kafka"})
-    assert "did you mean" not in str(refused.value)

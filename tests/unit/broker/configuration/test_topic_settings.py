@@ -1,15 +1,12 @@
 """The table of topic settings: all of Kafka 4's, checked as Kafka checks them."""
 
-import pytest
-
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.coarse_settings import FINE_SETTINGS
 from tidelog.broker.configuration.topic_configs import ConfigSource, TopicConfigs
 from tidelog.broker.configuration.topic_settings import TOPIC_SETTINGS, ConfigType, config_type
 from tidelog.broker.storage.log_config import LogConfig
-from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.settings import ConfigError, as_text, settings_of
+from tidelog.protocol.settings import as_text, settings_of
 
 # Name: type, default, broker's setting; of Kafka's LogConfig and ServerTopicConfigSynonyms.
 KAFKA = {
@@ -74,70 +71,6 @@ def test_every_value_in_force_can_be_set_again_as_text() -> None:
         value = CONFIGS.value({}, name)
         assert CONFIGS.check({name: value}) == {name: value}
         assert CONFIGS.log_config({name: value}, LogConfig()) == LogConfig(), name
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "kept"),
-    [
-        ("preallocate", " TRUE ", "true"),
-        ("min.cleanable.dirty.ratio", "1", "1.0"),
-        ("cleanup.policy", " delete ", "delete"),
-        ("cleanup.policy", "", ""),
-        ("leader.replication.throttled.replicas", "0:1, 1:1", "0:1,1:1"),
-        ("follower.replication.throttled.replicas", "*", "*"),
-        ("compression.gzip.level", "9", "9"),
-        ("compression.zstd.level", "-131072", "-131072"),
-        ("compression.lz4.level", "17", "17"),
-        ("min.insync.replicas", "2147483647", "2147483647"),
-        ("local.retention.ms", "-1", "-1"),
-    ],
-)
-def test_a_value_that_kafka_takes_is_kept_as_kafka_would_describe_it(
-    name: str, given: str, kept: str
-) -> None:
-    assert CONFIGS.check({name: given}) == {name: kept}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("preallocate", "yes"),
-        ("min.cleanable.dirty.ratio", "1.1"),
-        ("min.cleanable.dirty.ratio", "nan"),
-        ("cleanup.policy", "delete,shred"),
-        ("leader.replication.throttled.replicas", "0-1"),
-        ("leader.replication.throttled.replicas", "*,0:1"),
-        ("compression.gzip.level", "0"),
-        ("compression.gzip.level", "10"),
-        ("compression.lz4.level", "0"),
-        ("compression.zstd.level", "23"),
-        ("flush.messages", "0"),
-        ("flush.ms", "-1"),
-        ("max.compaction.lag.ms", "0"),
-        ("min.insync.replicas", "0"),
-        ("local.retention.bytes", "-3"),
-        ("segment.jitter.ms", "-1"),
-        ("file.delete.delay.ms", str(2**63)),
-        ("remote.storage.enable", "true"),
-        ("message.downconversion.enable", "true"),
-    ],
-)
-def test_a_value_that_kafka_refuses_is_refused_and_named(name: str, value: str) -> None:
-    with pytest.raises(ApiError, match=name.replace(".", r"\.")) as caught:
-        CONFIGS.check({name: value})
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
-
-
-@pytest.mark.parametrize("own", [{"min.compaction.lag.ms": "11"}, {"max.compaction.lag.ms": "4"}])
-def test_the_shortest_compaction_lag_is_not_longer_than_the_longest_from_any_source(
-    own: dict[str, str],
-) -> None:
-    limits = {"log_cleaner_min_compaction_lag_ms": 5, "log_cleaner_max_compaction_lag_ms": 10}
-    configs = TopicConfigs(BrokerSettings(BrokerConfig(**limits)))  # type: ignore[arg-type]
-    with pytest.raises(ApiError, match=r"min\.compaction\.lag\.ms \(\d+\) > max"):
-        configs.check(own)
-    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(5\) > max"):
-        BrokerConfig(log_cleaner_min_compaction_lag_ms=5, log_cleaner_max_compaction_lag_ms=4)
 
 
 def test_a_setting_that_no_broker_setting_stands_for_is_its_own_synonym() -> None:
