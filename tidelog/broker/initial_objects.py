@@ -21,6 +21,7 @@ from tidelog.broker.configuration.initial_objects import InitialTopic, initial_t
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.security.users import check_name, new_credentials
 from tidelog.broker.services import Services
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.settings import ConfigError
@@ -58,18 +59,16 @@ class TopicMaking:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def begin(self) -> None:
         """Return when each topic was tried once."""
         left = await self._try(initial_topics(self._services.config.topics))
         if left:
-            self._task = asyncio.get_running_loop().create_task(self._go_on(left))
+            self._tasks.begin(self._go_on(left))
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._tasks.cancel()
 
     async def _go_on(self, left: dict[InitialTopic, str]) -> None:
         for topic, error in left.items():

@@ -39,6 +39,7 @@ from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
+from tidelog.broker.coordinator.shards import CoordinatorParts
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -193,9 +194,15 @@ class _Opening:
                 metrics.store = lambda: store.view
             await topics.report_gone()
         metrics.producer_ids = lambda: logs.producer_id_count
-        groups = self._groups(topics)
+        parts = CoordinatorParts(
+            settings, cluster.catalog, topics, partitions.replicas, self._clock_ms, self._steady_ms
+        )
+        groups, remote = GroupCoordinator(parts), RemoteTransactions(peers)
+        transactions = TransactionCoordinator(parts, groups, self._producer_ids, remote, self._events)
+        for coordinator in (groups, transactions):
+            coordinator.start()
+            cluster.follow(coordinator.follow)
         cluster.follow(peers.follow)
-        remote = RemoteTransactions(peers)
         return Services(
             settings=settings,
             metrics=metrics,
@@ -207,8 +214,9 @@ class _Opening:
             partitions=partitions,
             reconciler=self._reconciler,
             topics=topics,
+            coordinator_parts=parts,
             groups=groups,
-            transactions=self._transactions(topics, groups, remote),
+            transactions=transactions,
             remote=remote,
             peers=peers,
             membership=self._membership,
@@ -284,26 +292,6 @@ class _Opening:
         made.start()
         return made
 
-    def _transactions(
-        self, topics: Topics, groups: GroupCoordinator, remote: RemoteTransactions
-    ) -> TransactionCoordinator:
-        made = TransactionCoordinator(
-            self._settings,
-            self._cluster.catalog,
-            topics,
-            self._partitions.replicas,
-            groups,
-            self._producer_ids,
-            self._clock_ms,
-            self._steady_ms,
-            self._partitions.node_id,
-            remote,
-            self._events,
-        )
-        made.start()
-        self._cluster.follow(made.follow)
-        return made
-
     def _cleaner(self) -> LogCleaner:
         def earlier_ms() -> int:
             return min(self._clock_ms(), self._steady_ms())
@@ -312,21 +300,6 @@ class _Opening:
             self._partitions, earlier_ms, lambda: self._settings.config, self._metrics.cleaner, self._disk
         )
         made.start()
-        return made
-
-    def _groups(self, topics: Topics) -> GroupCoordinator:
-        partitions = self._partitions
-        made = GroupCoordinator(
-            self._settings,
-            self._cluster.catalog,
-            topics,
-            partitions.replicas,
-            self._clock_ms,
-            self._steady_ms,
-            partitions.node_id,
-        )
-        made.start()
-        self._cluster.follow(made.follow)
         return made
 
     async def _registered(

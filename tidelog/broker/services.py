@@ -26,6 +26,7 @@ from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.participation import TransactionParticipation
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
+from tidelog.broker.coordinator.shards import CoordinatorParts
 from tidelog.broker.coordinator.transaction_coordinator import TransactionCoordinator
 from tidelog.broker.limits.handle_budget import HandleBudget
 from tidelog.broker.limits.peer_events import PeerEvents
@@ -88,6 +89,7 @@ class Services:
     partitions: Partitions
     reconciler: Reconciler
     topics: Topics
+    coordinator_parts: CoordinatorParts
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     remote: InitVar[RemoteTransactions]

@@ -21,8 +21,8 @@ On the event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar, cast
 from uuid import UUID, uuid4
 
 import structlog
@@ -38,6 +38,7 @@ from tidelog.broker.cluster.store import (
     StoreConflict,
     StoreError,
 )
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 logger = structlog.get_logger(__name__)
@@ -88,7 +89,7 @@ class Cluster:
         self._store = store
         self._lock = asyncio.Lock()
         self._batcher = Batcher(self._change_all, self._lock)
-        self._changes: set[asyncio.Task[object]] = set()
+        self._changes = Tasks()
         self._doubt: _InDoubt | None = None
         self._followers: list[Callable[[Change], None]] = []
         self._moved = asyncio.Event()
@@ -178,19 +179,8 @@ class Cluster:
         that it lacks the delta.
         """
         work = self._batcher.run(_Wanted(plan, dropped or _nothing, without_session))
-        return cast(_D, await asyncio.shield(self._begin_task(work)))
-
-    def _begin_task(self, change: Coroutine[Any, Any, _D]) -> asyncio.Task[_D]:
-        # Not in `change`: an error would refer to its frame, the frame to the task, the task to the error.
-        task = asyncio.get_running_loop().create_task(change)
-        self._changes.add(task)
-        task.add_done_callback(self._change_ended)
-        return task
-
-    def _change_ended(self, task: asyncio.Task[Any]) -> None:
-        self._changes.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved: the caller may be cancelled.
+        # No variable is the task: an error would refer to this frame, the frame to the task, it to the error.
+        return cast(_D, await asyncio.shield(self._changes.task(work, is_awaited=True)))
 
     async def change_as_asked(
         self, plan: Callable[[Catalog], _D], *, without_session: int | None = None
@@ -336,8 +326,7 @@ class Cluster:
 
     async def close(self) -> None:
         """Let changes that are in progress finish, then close the store."""
-        if self._changes:
-            await asyncio.wait(self._changes)
+        await self._changes.ended()
         try:
             await self._store.close()
         finally:

@@ -31,6 +31,7 @@ from tidelog.broker.cluster.catalog import Catalog, Delta
 from tidelog.broker.cluster.facts import delta_fields, delta_of, encoded, list_of, text_of, whole_number
 from tidelog.broker.cluster.image_lines import first_line, other_lines, read_image
 from tidelog.broker.cluster.store import BrokerSession, Commit, StoreError
+from tidelog.protocol.steps import finish
 
 FORMAT: Final = 1
 CHUNK_BYTES: Final = 512 << 10
@@ -255,10 +256,5 @@ def chunks_of(catalog: Catalog) -> list[bytes]:
 def image_of(chunks: Sequence[bytes]) -> Catalog:
     """The catalog of which these are all chunks. Raises ValueError, KeyError, TypeError."""
     first, *others = b"".join(chunks).split(b"\n")
-    reading = read_image(json.loads(first), map(json.loads, others))
-    try:
-        while True:
-            next(reading)
-    except StopIteration as end:
-        catalog: Catalog = end.value
-        return catalog
+    catalog: Catalog = finish(read_image(json.loads(first), map(json.loads, others)))
+    return catalog

@@ -43,6 +43,7 @@ from tidelog.broker.cluster.store import (
     StoreView,
     new_cluster_id,
 )
+from tidelog.broker.tasks import Tasks
 
 logger = structlog.get_logger(__name__)
 _PAGE: Final = 200
@@ -117,7 +118,7 @@ class EtcdStore:
         self._sessions_changed = asyncio.Event()
         self._guard: asyncio.Task[None] | None = None
         self._health = EtcdHealth(client)
-        self._looking: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._is_lost = False
         self._image_writing: asyncio.Task[None] | None = None
         self._since_image = 0
@@ -381,9 +382,8 @@ class EtcdStore:
 
     def _begin_guard(self) -> None:
         if self._guard is None and not self._is_closed:
-            loop = asyncio.get_running_loop()
-            self._guard = loop.create_task(self._keep_guard())
-            self._looking = loop.create_task(self._health.run())
+            self._guard = self._tasks.task(self._keep_guard())
+            self._tasks.begin(self._health.run())
 
     @property
     def view(self) -> StoreView:
@@ -451,7 +451,7 @@ class EtcdStore:
             IMAGE_AFTER_BYTES, 2 * self._image_bytes
         )
         if is_due and (self._image_writing is None or self._image_writing.done()):
-            self._image_writing = asyncio.get_running_loop().create_task(self._write_image())
+            self._image_writing = self._tasks.task(self._write_image())
 
     async def _write_image(self) -> None:
         try:
@@ -480,10 +480,7 @@ class EtcdStore:
         for watch in self._watches:
             watch.stale.set()
         self._sessions_changed.set()
-        tasks = [each for each in (self._guard, self._looking, self._image_writing) if each is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
         try:
             await self._session.end()
         finally:

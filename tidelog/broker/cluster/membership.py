@@ -66,6 +66,7 @@ from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_oth
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
 from tidelog.broker.cluster.unclean_recovery import LogEnd, eligible_by_logs, is_unknown
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError
 
 logger = structlog.get_logger(__name__)
@@ -135,8 +136,7 @@ class Membership:
         self._are_all_due = True
         self._is_due = asyncio.Event()
         self._logs_are_due = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._giving_up: set[asyncio.Task[None]] = set()
+        self._tasks, self._giving_up = Tasks(), Tasks()
         cluster.follow(self._follow)
 
     @property
@@ -234,10 +234,10 @@ class Membership:
         """Be live from now on, and do the controller's part when it is this broker's."""
         await self._unfence()
         await self._elect_all()
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._watch_sessions()), loop.create_task(self._run())]
+        self._tasks.begin(self._watch_sessions())
+        self._tasks.begin(self._run())
         if self._end_of_log is not None:
-            self._tasks.append(loop.create_task(self._elect_by_logs(self._end_of_log)))
+            self._tasks.begin(self._elect_by_logs(self._end_of_log))
 
     async def leave(self) -> None:
         """Be fenced, so that clients learn from others that the partitions have no leader.
@@ -258,11 +258,7 @@ class Membership:
         """Do nothing more."""
         if self._exit_watcher is not None:
             await self._exit_watcher.stop()
-        tasks, self._tasks = self._tasks, []
-        for each in tasks:
-            each.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.cancel()
 
     def _follow(self, change: Change) -> None:
         match change.delta:
@@ -590,10 +586,7 @@ class Membership:
     def give_up_soon(self, topic_id: UUID, index: int) -> asyncio.Task[None]:
         """Let another broker lead a partition that this one cannot write any more, if another one can. The
         task ends with the store's answer."""
-        task = asyncio.get_running_loop().create_task(self._give_up(topic_id, index))
-        self._giving_up.add(task)
-        task.add_done_callback(self._giving_up.discard)
-        return task
+        return self._giving_up.task(self._give_up(topic_id, index))
 
     async def _give_up(self, topic_id: UUID, index: int) -> None:
         node_id, least = self._broker.node_id, self._least_in_sync

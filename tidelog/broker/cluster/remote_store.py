@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Catalog, Delta
@@ -27,6 +27,8 @@ from tidelog.broker.cluster.image_lines import read_image
 from tidelog.broker.cluster.store import BrokerSession, Commit, SessionHeld, StoreError
 from tidelog.broker.cluster.store_frames import VERSION, BadFrame, raise_error, read_frame, write_frame
 from tidelog.broker.cluster.unix_sockets import connect_to
+from tidelog.broker.tasks import Tasks
+from tidelog.protocol.steps import finish
 
 PATIENCE_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 0.02
@@ -62,9 +64,9 @@ class RemoteStore:
         self._calls: _Connection | None = None
         self._session: _Connection | None = None
         self._session_revision = 0
-        self._session_task: asyncio.Task[None] | None = None
+        self._keeping_session = Tasks()
         self._open: set[_Connection] = set()
-        self._work: set[asyncio.Task[Any]] = set()
+        self._work = Tasks()
         """Calls that are in progress."""
         self._is_closed = False
 
@@ -113,17 +115,14 @@ class RemoteStore:
     async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
         """A session ends with the connection of its process, so none of `ended` is left."""
         self._session = await self._connected_session(session)
-        self._session_task = asyncio.get_running_loop().create_task(self._keep_session(session))
+        self._keeping_session.begin(self._keep_session(session))
 
     @property
     def session_revision(self) -> int:
         return self._session_revision
 
     async def end_session(self) -> None:
-        if self._session_task is not None:
-            self._session_task.cancel()
-            await asyncio.wait([self._session_task])
-            self._session_task = None
+        await self._keeping_session.cancel()
         held, self._session = self._session, None
         if held is not None:
             with suppress(OSError, StoreError):
@@ -185,7 +184,8 @@ class RemoteStore:
         while len(lines) < whole_number(first["topics"]) + whole_number(first["users"]):
             lines += list_of((await connection.answer())["lines"])
         self.is_newest = bool(fields["is_newest"])
-        return _image(first, lines)
+        catalog: Catalog = finish(read_image(first, iter(lines)))
+        return catalog
 
     async def _asked(self, request: Mapping[str, object]) -> Mapping[str, Any]:
         connection = await self._caller()
@@ -203,10 +203,7 @@ class RemoteStore:
     async def _to_the_end(self, call: Callable[[], Coroutine[Any, Any, _T]], *, is_repeatable: bool) -> _T:
         """The result of a call, which continues if its caller is cancelled, so that answers fit their
         requests."""
-        work = asyncio.get_running_loop().create_task(self._in_turn(call, is_repeatable))
-        self._work.add(work)
-        work.add_done_callback(self._work.discard)
-        return await asyncio.shield(work)
+        return await asyncio.shield(self._work.task(self._in_turn(call, is_repeatable)))
 
     async def _in_turn(self, call: Callable[[], Coroutine[Any, Any, _T]], is_repeatable: bool) -> _T:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -245,17 +242,7 @@ class RemoteStore:
 
     async def close(self) -> None:
         await self.end_session()
-        if self._work:
-            await asyncio.wait(self._work)
+        await self._work.ended()
         self._is_closed = True
         for connection in list(self._open):
             self._drop(connection)
-
-
-def _image(first: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Catalog:
-    reading = read_image(first, iter(lines))
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            return cast(Catalog, end.value)

@@ -21,7 +21,6 @@ from tidelog.broker.cluster.catalog import (
     TopicDeleted,
 )
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.configuration.resource_settings import GROUPS
 from tidelog.broker.coordinator.consumer_groups.group import ResolvedRegex, SubscribedTopic
 from tidelog.broker.coordinator.consumer_groups.messages import ConsumerGroupSettings
@@ -29,10 +28,9 @@ from tidelog.broker.coordinator.consumer_groups.regexes import matching
 from tidelog.broker.coordinator.decision import Decision, ResponseT
 from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, GroupMachine, GroupRules
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
-from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_once
+from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards, some_at_once
 from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
-from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.replicas.topics import Topics
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 
@@ -52,19 +50,10 @@ Operation = Callable[[int], Decision[Any, ResponseT]]
 class GroupCoordinator:
     """Coordinates the groups of one broker."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        catalog: Catalog,
-        topics: Topics,
-        replicas: Mapping[tuple[str, int], Replica],
-        clock_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        node_id: int,
-    ) -> None:
-        self._settings = settings
-        self._catalog = catalog
-        self._clock_ms = clock_ms
+    def __init__(self, parts: CoordinatorParts) -> None:
+        self._settings = parts.settings
+        self._catalog = parts.catalog
+        self._clock_ms = parts.clock_ms
         kind = ShardKind(
             OFFSETS_TOPIC,
             GROUP_RECORD_FORMATS,
@@ -73,7 +62,7 @@ class GroupCoordinator:
             ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
             _ADVICE,
         )
-        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms, node_id)
+        self._shards = Shards(kind, parts)
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
         self.leader_of = self._shards.leader_of
@@ -83,14 +72,14 @@ class GroupCoordinator:
         self._topics_changed = asyncio.Event()
         self._viewers: dict[str, _Sees] | None = None
         """Group -> which topics the member may describe that sent its newest heartbeat."""
-        self._tasks: list[asyncio.Task[None]] = []
-        settings.when_changed(self._settings_changed)
+        self._tasks = Tasks()
+        parts.settings.when_changed(self._settings_changed)
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to remove offsets that expire."""
         self._shards.start()
-        create_task = asyncio.get_running_loop().create_task
-        self._tasks = [create_task(self._sweep_repeatedly()), create_task(self._refresh_repeatedly())]
+        self._tasks.begin(self._sweep_repeatedly())
+        self._tasks.begin(self._refresh_repeatedly())
 
     def follow(self, change: Change) -> None:
         """Remove the offsets of a topic that is deleted, and refresh the groups that read a changed topic."""
@@ -272,10 +261,7 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Wait until the operations that began are done."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()
         await self._shards.close()
 
 

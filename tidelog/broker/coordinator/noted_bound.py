@@ -19,6 +19,7 @@ from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.storage.checkpoints import PRODUCER_IDS_BOUND, CheckpointError, read_number, write_number
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import DataFolderError
+from tidelog.broker.tasks import Tasks
 
 logger = structlog.get_logger(__name__)
 
@@ -32,7 +33,7 @@ class ProducerIdCheckpoint:
         self._path = data_dir / PRODUCER_IDS_BOUND
         self._noted = 0
         self._lock = asyncio.Lock()
-        self._notes: set[asyncio.Task[None]] = set()
+        self._notes = Tasks()
         self._is_closed = False
 
     async def begin(self) -> None:
@@ -55,9 +56,7 @@ class ProducerIdCheckpoint:
 
     def _follow(self, change: Change) -> None:
         if isinstance(change.delta, ProducerIdsReserved):
-            task = asyncio.get_running_loop().create_task(self._note_seen(change.delta.next_producer_id))
-            self._notes.add(task)
-            task.add_done_callback(self._notes.discard)
+            self._notes.begin(self._note_seen(change.delta.next_producer_id))
 
     async def _note_seen(self, bound: int) -> None:
         try:
@@ -76,5 +75,4 @@ class ProducerIdCheckpoint:
     async def close(self) -> None:
         """Write nothing more. A write that runs is awaited."""
         self._is_closed = True
-        if self._notes:
-            await asyncio.wait(self._notes)
+        await self._notes.ended()

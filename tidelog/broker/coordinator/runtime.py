@@ -27,6 +27,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import structlog
 
 from tidelog.broker.coordinator.decision import Decision, Parked, RecordT, ResponseT, Timer
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Pace
 
@@ -88,7 +89,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         self._failure: ApiError | None = None
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._parked: dict[Hashable, asyncio.Future[Any]] = {}
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running = Tasks()
         self._closed = False
 
     async def start(self) -> None:
@@ -98,9 +99,7 @@ class CoordinatorRuntime(Generic[RecordT]):
 
     async def run(self, operation: Callable[[int], Decision[RecordT, ResponseT]]) -> ResponseT:
         """Decide `operation(now_ms)` and return its response once it may be sent. Raises ApiError."""
-        task = asyncio.get_running_loop().create_task(self._run(operation))
-        self._running.add(task)
-        task.add_done_callback(self._ended)
+        task = self._running.task(self._run(operation), is_awaited=True)
         try:
             response = await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -197,11 +196,6 @@ class CoordinatorRuntime(Generic[RecordT]):
             if pace.spent():
                 await asyncio.sleep(0)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved: the caller may be cancelled.
-
     def _set_timers(self, timers: Mapping[Hashable, Timer | None]) -> None:
         for key, timer in timers.items():
             present = self._timers.pop(key, None)
@@ -214,9 +208,7 @@ class CoordinatorRuntime(Generic[RecordT]):
                 )
 
     def _fire(self, key: Hashable, timer: Timer) -> None:
-        task = asyncio.get_running_loop().create_task(self._run_timer(key, timer, self._timers[key]))
-        self._running.add(task)
-        task.add_done_callback(self._ended)
+        self._running.begin(self._run_timer(key, timer, self._timers[key]))
 
     async def _run_timer(self, key: Hashable, timer: Timer, fired: asyncio.TimerHandle) -> None:
         """Run its operation, unless an operation before it has replaced or ended the timer; run it again
@@ -244,8 +236,7 @@ class CoordinatorRuntime(Generic[RecordT]):
         for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
-        if self._running:
-            await asyncio.wait(self._running)
+        await self._running.ended()
 
 
 def _stopping() -> ApiError:

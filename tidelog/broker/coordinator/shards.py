@@ -18,20 +18,21 @@ On the event loop. Source: Kafka's CoordinatorRuntime and CoordinatorOperationEx
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import structlog
 
 from tidelog.broker.cluster.catalog import NO_LEADER, Catalog, Change
+from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.record_formats import RecordFormats
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime, Machine
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
 LOAD_WAIT_SECONDS = 5.0
@@ -78,21 +79,28 @@ class ShardKind(NamedTuple, Generic[MachineT]):
         return _CODES.get(code, code)
 
 
-@dataclass(eq=False)
+class CoordinatorParts(NamedTuple):
+    """The parts of a broker that each coordinator uses."""
+
+    settings: BrokerSettings
+    catalog: Catalog
+    topics: Topics
+    replicas: Mapping[tuple[str, int], Replica]
+    clock_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
+
+
 class Shards(Generic[MachineT]):
     """The partitions of one internal topic."""
 
-    _kind: ShardKind[MachineT]
-    _catalog: Catalog
-    _topics: Topics
-    _replicas: Mapping[tuple[str, int], Replica]
-    _clock_ms: Callable[[], int]
-    _steady_ms: Callable[[], int]
-    _node_id: int
-    _shards: dict[int, Shard[MachineT]] = field(default_factory=dict, init=False)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
-    _is_closed: bool = field(default=False, init=False)
-    _is_cut_off: Callable[[], bool] = field(default=bool, init=False)
+    def __init__(self, kind: ShardKind[MachineT], parts: CoordinatorParts) -> None:
+        self._kind = kind
+        self._parts = parts
+        self._catalog, self._replicas = parts.catalog, parts.replicas
+        self._shards: dict[int, Shard[MachineT]] = {}
+        self._tasks = Tasks()
+        self._is_closed = False
+        self._is_cut_off: Callable[[], bool] = bool
 
     def refuse_while(self, is_cut_off: Callable[[], bool]) -> None:
         """Answer NOT_COORDINATOR while this holds, also to what was asked before."""
@@ -106,26 +114,18 @@ class Shards(Generic[MachineT]):
         for partition, shard in list(self._shards.items()):
             if not shard.is_led(self._replicas.get((self._kind.topic, partition))):
                 del self._shards[partition]
-                self._close(shard)
+                self._tasks.begin(shard.close())
 
     def follow(self, change: Change) -> None:
         """Replay partitions that this broker leads from now on, and drop others, soon after this."""
         topic = change.after or change.before
         if topic is not None and topic.name == self._kind.topic:
-            self._begin_task(self._follow())
+            self._tasks.begin(self._follow())
 
     async def _follow(self) -> None:
-        await self._topics.settled()
+        await self._parts.topics.settled()
         if not self._is_closed:
             self.start()
-
-    def _begin_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _close(self, shard: Shard[MachineT]) -> None:
-        self._begin_task(shard.close())
 
     @property
     def partition_count(self) -> int:
@@ -138,7 +138,7 @@ class Shards(Generic[MachineT]):
             return
         self._refuse_if_cut_off()
         try:
-            await self._topics.create(self._kind.topic)
+            await self._parts.topics.create(self._kind.topic)
         except ApiError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 message = f"{self._kind.topic} cannot be created: {error.message}"
@@ -181,7 +181,7 @@ class Shards(Generic[MachineT]):
         """The partitions that this broker leads, also those that it cannot serve now."""
         topic = self._catalog.topic(self._kind.topic)
         for index, assigned in enumerate(() if topic is None else topic.partitions):
-            if assigned.leader_id == self._node_id:
+            if assigned.leader_id == self._parts.settings.config.node_id:
                 yield index
 
     def of_partition(self, partition: int) -> Shard[MachineT]:
@@ -195,10 +195,10 @@ class Shards(Generic[MachineT]):
                 ErrorCode.NOT_COORDINATOR, f"this broker does not serve {self._kind.topic}-{partition}"
             )
         shard = self._shards.get(partition)
-        if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._steady_ms()):
+        if shard is None or not shard.is_of(replica) or shard.is_to_be_replaced(self._parts.steady_ms()):
             if shard is not None:
-                self._close(shard)
-            shard = Shard(replica, self._kind, self._clock_ms, self._steady_ms, lambda: self._is_cut_off())
+                self._tasks.begin(shard.close())
+            shard = Shard(replica, self._kind, self._parts, lambda: self._is_cut_off())
             self._shards[partition] = shard
         return shard
 
@@ -241,8 +241,7 @@ class Shards(Generic[MachineT]):
         self._is_closed = True
         for shard in self._shards.values():
             await shard.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.ended()
 
 
 class Shard(Generic[MachineT]):
@@ -252,8 +251,7 @@ class Shard(Generic[MachineT]):
         self,
         replica: Replica,
         kind: ShardKind[MachineT],
-        clock_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
+        parts: CoordinatorParts,
         is_cut_off: Callable[[], bool],
     ) -> None:
         self.replica = replica
@@ -265,10 +263,12 @@ class Shard(Generic[MachineT]):
         self._kind = kind
         self._leader_epoch = replica.leader_epoch
         self._journal: LogJournal[Any] = LogJournal(
-            replica, kind.formats, clock_ms, kind.may_wait, kind.may_grow
+            replica, kind.formats, parts.clock_ms, kind.may_wait, kind.may_grow
         )
-        self.runtime: CoordinatorRuntime[Any] = CoordinatorRuntime(self.machine, self._journal, steady_ms)
-        self._steady_ms = steady_ms
+        self.runtime: CoordinatorRuntime[Any] = CoordinatorRuntime(
+            self.machine, self._journal, parts.steady_ms
+        )
+        self._steady_ms = parts.steady_ms
         self._is_cut_off = is_cut_off
         self._failed_at_ms = 0
         self._loading = asyncio.get_running_loop().create_task(self._load())

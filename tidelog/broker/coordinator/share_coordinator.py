@@ -12,19 +12,17 @@ On the event loop. Source: Kafka's ShareCoordinatorService.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC, Catalog
-from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.cluster.catalog import SHARE_STATE_TOPIC
 from tidelog.broker.coordinator.decision import Decision, ResponseT
-from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards
+from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards
 from tidelog.broker.coordinator.share_states.machine import ShareStates
 from tidelog.broker.coordinator.share_states.records import SHARE_STATE_FORMATS
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
-from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.replicas.topics import Topics
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ErrorCode
 
 LEAST_PRUNED = 1_000
@@ -42,40 +40,31 @@ Operation = Callable[[int], Decision[object, ResponseT]]
 class ShareCoordinator:
     """Keeps the states of the share partitions that this broker coordinates."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        catalog: Catalog,
-        topics: Topics,
-        replicas: Mapping[tuple[str, int], Replica],
-        clock_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        node_id: int,
-    ) -> None:
-        self._settings = settings
-        self._catalog = catalog
+    def __init__(self, parts: CoordinatorParts) -> None:
+        self._settings = settings = parts.settings
+        self._catalog = parts.catalog
         kind = ShardKind(
             SHARE_STATE_TOPIC,
             SHARE_STATE_FORMATS,
             lambda: ShareStates(
-                settings.config.share_coordinator_snapshot_update_records_per_snapshot, clock_ms
+                settings.config.share_coordinator_snapshot_update_records_per_snapshot, parts.clock_ms
             ),
             self._begin,
             ErrorCode.INVALID_REQUEST,
             _ADVICE,
         )
-        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms, node_id)
+        self._shards = Shards(kind, parts)
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
         self.leader_of = self._shards.leader_of
         self.refuse_while = self._shards.refuse_while
         self.follow = self._shards.follow
-        self._pruner: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
         """Begin to replay the existing partitions, and to delete what no state needs."""
         self._shards.start()
-        self._pruner = asyncio.get_running_loop().create_task(self._prune_repeatedly())
+        self._tasks.begin(self._prune_repeatedly())
 
     async def _begin(self, shard: Shard[ShareStates]) -> None:
         """Nothing waits for a replay."""
@@ -112,9 +101,7 @@ class ShareCoordinator:
 
     async def close(self) -> None:
         """Wait until the operations that began are done."""
-        if self._pruner is not None:
-            self._pruner.cancel()
-            await asyncio.wait([self._pruner])
+        await self._tasks.cancel()
         await self._shards.close()
 
 

@@ -14,21 +14,20 @@ On the event loop. Source: Kafka's TransactionCoordinator and TransactionStateMa
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from heapq import nsmallest
 from typing import Any, TypeVar
 
 import structlog
 
-from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC, Catalog
+from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.coordinator.decision import Decision
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.producer_id_manager import ProducerIds
 from tidelog.broker.coordinator.remote_transactions import RemoteTransactions
-from tidelog.broker.coordinator.shards import Shard, ShardKind, Shards, some_at_once
+from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards, some_at_once
 from tidelog.broker.coordinator.transaction_markers import TransactionMarkers
 from tidelog.broker.coordinator.transactions import messages
 from tidelog.broker.coordinator.transactions.machine import Transactions
@@ -37,8 +36,7 @@ from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import TransactionCounts
-from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.replicas.topics import Topics
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import Pace
@@ -62,21 +60,15 @@ class TransactionCoordinator:
 
     def __init__(
         self,
-        settings: BrokerSettings,
-        catalog: Catalog,
-        topics: Topics,
-        replicas: Mapping[tuple[str, int], Replica],
+        parts: CoordinatorParts,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
-        clock_ms: Callable[[], int],
-        steady_ms: Callable[[], int],
-        node_id: int,
         remote: RemoteTransactions,
         events: PeerEvents,
     ) -> None:
-        self._settings = settings
+        self._settings = settings = parts.settings
         self._producer_ids = producer_ids
-        self._steady_ms = steady_ms
+        self._steady_ms = parts.steady_ms
         self._events = events
         kind = ShardKind(
             TRANSACTIONS_TOPIC,
@@ -88,16 +80,15 @@ class TransactionCoordinator:
             _is_complete,
             _may_grow,
         )
-        self._shards = Shards(kind, catalog, topics, replicas, clock_ms, steady_ms, node_id)
+        self._shards = Shards(kind, parts)
         self.make_topic = self._shards.make_topic
         self.check = self._shards.check
         self.leader_of = self._shards.leader_of
         self.refuse_while = self._shards.refuse_while
         self.follow = self._shards.follow
-        self._markers = TransactionMarkers(catalog, replicas, groups, remote, clock_ms, node_id)
+        self._markers = TransactionMarkers(parts, groups, remote)
         self._endings: dict[tuple[_Shard, str], asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._sweeper: asyncio.Task[None] | None = None
+        self._tasks, self._sweeping = Tasks(), Tasks()
         self._is_closing = False
         settings.when_changed(self._settings_changed)
 
@@ -108,7 +99,7 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Begin to replay the existing partitions, and to look for timeouts."""
         self._shards.start()
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep_repeatedly())
+        self._sweeping.begin(self._sweep_repeatedly())
 
     async def _begin(self, shard: _Shard) -> None:
         """Continue what was decided before the restart."""
@@ -261,18 +252,7 @@ class TransactionCoordinator:
 
     async def _to_its_end(self, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
         """Run `work` to its end, even if the caller is cancelled."""
-        return await asyncio.shield(self._begin_task(work))
-
-    def _begin_task(self, work: Coroutine[Any, Any, _ResultT]) -> asyncio.Task[_ResultT]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved: the caller may be cancelled.
+        return await asyncio.shield(self._tasks.task(work, is_awaited=True))
 
     def _finish(self, shard: _Shard, transactional_id: str) -> None:
         """Begin to write the markers of a transaction that is decided, unless that has begun."""
@@ -284,7 +264,7 @@ class TransactionCoordinator:
             or self._is_closing
         ):
             return
-        task = self._begin_task(self._write_markers(shard, transactional_id))
+        task = self._tasks.task(self._write_markers(shard, transactional_id), is_awaited=True)
         self._endings[shard, transactional_id] = task
         task.add_done_callback(lambda _: self._endings.pop((shard, transactional_id), None))
 
@@ -329,7 +309,7 @@ class TransactionCoordinator:
             decided.set_result(None)
             return operation(now_ms)
 
-        task = self._begin_task(shard.run(completing))
+        task = self._tasks.task(shard.run(completing), is_awaited=True)
         await asyncio.wait([task, decided], return_when=asyncio.FIRST_COMPLETED)
 
     async def _sweep_repeatedly(self) -> None:
@@ -374,15 +354,10 @@ class TransactionCoordinator:
         """Wait until the requests that began are done; markers that are not written yet are at the next
         start."""
         self._is_closing = True
-        stopping = list(self._endings.values())
-        if self._sweeper is not None:
-            stopping.append(self._sweeper)
-        for task in stopping:
-            task.cancel()
-        if stopping:
-            await asyncio.wait(stopping)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        for ending in self._endings.values():
+            ending.cancel()
+        await self._sweeping.cancel()
+        await self._tasks.ended()
         await self._shards.close()
 
 

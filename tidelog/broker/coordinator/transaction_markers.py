@@ -13,15 +13,14 @@ On the event loop. Source: Kafka's TransactionMarkerChannelManager.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Iterable, Sequence
 
 import structlog
 
-from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Catalog
+from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC
 from tidelog.broker.coordinator.group_coordinator import GroupCoordinator
 from tidelog.broker.coordinator.remote_transactions import Marked, RemoteTransactions
-from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.coordinator.shards import CoordinatorParts
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import Pace
@@ -33,16 +32,12 @@ logger = structlog.get_logger(__name__)
 _Failed = dict[TopicPartition, ApiError]
 
 
-@dataclass(eq=False)
 class TransactionMarkers:
     """Writes markers for a transaction coordinator."""
 
-    _catalog: Catalog
-    _replicas: Mapping[tuple[str, int], Replica]
-    _groups: GroupCoordinator
-    _remote: RemoteTransactions
-    _clock_ms: Callable[[], int]
-    _node_id: int
+    def __init__(self, parts: CoordinatorParts, groups: GroupCoordinator, remote: RemoteTransactions) -> None:
+        self._parts, self._groups, self._remote = parts, groups, remote
+        self._node_id = parts.settings.config.node_id
 
     async def write(
         self, marker: TransactionMarker, partitions: Iterable[TopicPartition]
@@ -75,7 +70,7 @@ class TransactionMarkers:
 
     def _leader_of(self, where: TopicPartition) -> int | None:
         """The broker that leads a partition, -1 for none; None if there is no such partition."""
-        topic = self._catalog.topic(where.topic)
+        topic = self._parts.catalog.topic(where.topic)
         if topic is None or not topic.has_partition(where.partition):
             return None
         return topic.partitions[where.partition].leader_id
@@ -84,10 +79,10 @@ class TransactionMarkers:
         """What is done when the marker is durable. Raises ApiError."""
         if where.topic == OFFSETS_TOPIC:
             return self._groups.end_transaction(where.partition, marker)
-        replica = self._replicas.get(where)
+        replica = self._parts.replicas.get(where)
         if replica is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return replica.append_marker(marker, self._clock_ms())
+        return replica.append_marker(marker, self._parts.clock_ms())
 
     async def _ask(
         self, node_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition], failed: _Failed

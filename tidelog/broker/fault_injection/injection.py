@@ -36,6 +36,7 @@ from tidelog.broker.fault_injection.rules import (
 from tidelog.broker.fault_injection.share_locks import EXPIRE_LOCKS, expire_locks
 from tidelog.broker.handlers.context import CloseConnection, Handler, LateAnswer, RequestContext
 from tidelog.broker.services import Services
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, again
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import finish
@@ -53,7 +54,7 @@ class FaultInjector:
         self.producers = ProducerFaults(services)
         self._services = services
         self._released = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def around(self, handlers: Mapping[ApiKey, Handler]) -> dict[ApiKey, Handler]:
         """The handlers; those of the APIs that can have faults are wrapped."""
@@ -134,9 +135,7 @@ class FaultInjector:
                 result = again(error)
             late.give(result)
 
-        task = asyncio.get_running_loop().create_task(finish_it())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(finish_it())
         return late
 
     async def _finish(self, plan: Plan, result: Any, error: Exception | None = None) -> Any:

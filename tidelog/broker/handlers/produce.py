@@ -52,6 +52,7 @@ from tidelog.broker.services import Services
 from tidelog.broker.storage.batch_inspection import Effort, TooMuchError
 from tidelog.broker.storage.partition_log import AppendResult
 from tidelog.broker.storage.refused_batches import RefusedBatches
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, again
 from tidelog.protocol.hot import FIRST_BY_ID, NO_LEADER, ProducePartitionResult, ProduceRequest
 from tidelog.protocol.records import BatchHeader, read_batch_header
@@ -96,7 +97,7 @@ class ProduceHandler(GuardedHandler):
         self.deadlines = Deadlines()
         self._inspection = BatchInspection(services)
         self._transactions = ProduceTransactions(services, self._access)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def __call__(
         self, context: RequestContext, request: ProduceRequest
@@ -165,9 +166,7 @@ class ProduceHandler(GuardedHandler):
         """Append in a later step of the loop: after a thread has inspected the batches, or after the
         partitions that are `lacking` were settled with the coordinator."""
         late = LateAnswer(size_bytes(request), is_effective=False)
-        task = self._loop.create_task(self._append_later(context, request, late, lacking))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.begin(self._append_later(context, request, late, lacking))
         return late
 
     async def _append_later(

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import structlog
 
 from tidelog.broker.storage.disk import HANDLES_ADVICE
+from tidelog.broker.tasks import Tasks
 
 ACCEPTED_AT_ONCE = 32
 PAUSE_SECONDS = 0.1
@@ -43,7 +44,7 @@ class Acceptor:
         self._admits = admits
         self._accepts_in_seconds = accepts_in_seconds
         self._loop = asyncio.get_running_loop()
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting = Tasks()
         self._paused: asyncio.TimerHandle | None = None
         self._is_exhausted = False
 
@@ -83,9 +84,7 @@ class Acceptor:
                 connection.close()
                 continue
             connection.setblocking(False)
-            task = self._loop.create_task(self._connect(connection))
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+            self._connecting.begin(self._connect(connection))
 
     async def _connect(self, connection: socket.socket) -> None:
         try:

@@ -260,9 +260,9 @@ class Metrics:
         """Listener -> when its certificate expires, in seconds since 1970."""
         self.cleaner = CleanerCounts()
         self.remote: RemoteCounts | None = None
+        """None: this broker has no remote storage."""
         self.share: ShareCounts | None = None
         """None: no share group was used."""
-        """None: this broker has no remote storage."""
         self.throttles = ThrottleCounts()
         self.connections = 0
         """Connections of clients that are open."""

@@ -7,15 +7,16 @@ On the event loop.
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.peers.connection_settings import connection_settings
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.hot import FetchRequest, FetchResponse, decode_fetch_response, encode_fetch_request
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.asked_apis import OWN_APIS, AskedApis, Versions
-from tidelog.wire.connection import Connection
 from tidelog.wire.errors import AuthenticationError, ClientClosedError, ClientError
 from tidelog.wire.links import Address, Links
 from tidelog.wire.metrics import RequestMetrics
@@ -49,7 +50,7 @@ class Connections:
     not suffice."""
 
     def __init__(self, config: BrokerConfig, password: str) -> None:
-        self._tasks: set[asyncio.Task[Connection]] = set()
+        self._tasks = Tasks()
         self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when a connection is lost or cannot be opened; then another one takes its place."""
         self._links = Links(
@@ -57,7 +58,7 @@ class Connections:
             ASKED_APIS,
             RequestMetrics(),
             random.Random(),
-            spawn=self._spawn,
+            spawn=partial(self._tasks.task, is_awaited=True),
             on_change=lambda: None,
             on_trouble=self._troubled,
         )
@@ -116,22 +117,7 @@ class Connections:
         """Close the connections to all other addresses."""
         self._links.keep_only(wanted)
 
-    def _spawn(self, work: Coroutine[Any, Any, Connection]) -> asyncio.Task[Connection]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Connection]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # Retrieved: the caller may be cancelled.
-
     async def close(self) -> None:
         """Close every connection; calls under way raise ClientClosedError."""
         self._links.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._tasks.cancel()

@@ -38,6 +38,7 @@ from tidelog.broker.observability.metrics import InSyncCounts
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.tasks import Tasks
 
 _RETRY_SECONDS: Final = 0.5
 _LOOKED_AT_ONCE: Final = 500
@@ -70,18 +71,15 @@ class InSyncSets:
         self._is_troubled = False
         self._in_doubt: list[Callable[[], None]] = []
         """What ends the joining of changes that failed, once it is known whether they are stored."""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
         """Begin to look after the sets."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._tasks.begin(self._run())
 
     async def stop(self) -> None:
         """Change nothing more; a change under way may still be stored."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await self._tasks.cancel()
 
     def counts(self) -> InSyncCounts:
         """As they are now; looks at every partition."""

@@ -14,6 +14,7 @@ from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.manager import OldRecords
+from tidelog.broker.tasks import Tasks
 
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
@@ -53,21 +54,18 @@ class Maintenance:
             ("open_again", OPEN_AGAIN_INTERVAL_MS, self._open_again),
             ("producer_expiry", PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         )
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
         self._stopping = asyncio.Event()
 
     def start(self) -> None:
         """Begin to run every job by its interval."""
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(self._repeat(name, interval_ms, job)) for name, interval_ms, job in self._jobs
-        ]
+        for each in self._jobs:
+            self._tasks.begin(self._repeat(*each))
 
     async def stop(self) -> None:
         """End the timers. A running job skips the logs that it has not reached."""
         self._stopping.set()
-        await asyncio.gather(*self._tasks)
-        self._tasks.clear()
+        await self._tasks.ended()
 
     async def _repeat(self, name: str, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
         while not await self._stops_within(interval_ms):

@@ -51,6 +51,7 @@ from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.storage.disk import HandleLimitError, advice_on
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Steps
 
@@ -99,7 +100,7 @@ class Topics:
         self._internal = internal or {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Of what is being changed: while one holds or awaits it."""
-        self._changes: set[asyncio.Task[Any]] = set()
+        self._changes = Tasks()
 
     async def create(
         self, name: str, wanted: NewTopic | None = None, *, validate_only: bool = False
@@ -278,7 +279,7 @@ class Topics:
     def follow(self, change: Change) -> None:
         """Report the folders that are gone where others delete the topics."""
         if isinstance(change.delta, TopicDeleted) and len(self._reconciler.gone) >= MOST_UNREPORTED:
-            _ = self._begin_task(self.report_gone())
+            self._changes.begin(self.report_gone())
 
     async def report_gone(self) -> None:
         """Let the catalog know of which deleted topics this broker has no folder left."""
@@ -409,16 +410,10 @@ class Topics:
             except ApiError as error:
                 return error  # As a result, because a refusal without a waiting caller is not a failure.
 
-        answer = await asyncio.shield(self._begin_task(self._in_turn(collision_key(name), answered())))
+        answer = await asyncio.shield(self._changes.task(self._in_turn(collision_key(name), answered())))
         if isinstance(answer, ApiError):
             raise again(answer)
         return answer
-
-    def _begin_task(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return task
 
     async def _in_turn(self, key: str, work: Coroutine[Any, Any, _T]) -> _T:
         async with self._locks.setdefault(key, asyncio.Lock()):
@@ -430,8 +425,7 @@ class Topics:
 
     async def close(self) -> None:
         """Let changes that are in progress finish."""
-        while self._changes:
-            await asyncio.wait(self._changes)
+        await self._changes.ended()
 
 
 def _existing(catalog: Catalog, name: str) -> Topic:

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
+from tidelog.broker.tasks import Tasks
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -63,7 +64,7 @@ class SigningKeys:
         self._first_pause_seconds = source.retry_backoff_ms / 1000
         self._longest_pause_seconds = source.retry_backoff_max_ms / 1000
         self._wanted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self.keys: KeySet | None = None
         """None until the set was read for the first time."""
 
@@ -78,16 +79,14 @@ class SigningKeys:
                 raise KeysError(
                     f"sasl.oauthbearer.jwks.endpoint.url names {self._path}, which cannot be used: {error}"
                 ) from None
-        self._task = asyncio.get_running_loop().create_task(self._keep_reading())
+        self._tasks.begin(self._keep_reading())
 
     def ask_again(self) -> None:
         """A token names a key that is not in the set."""
         self._wanted.set()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._tasks.cancel()
 
     async def _keep_reading(self) -> None:
         failures = 0

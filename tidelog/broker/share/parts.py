@@ -12,6 +12,7 @@ from tidelog.broker.cluster.catalog import Catalog
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.broker_settings import BrokerSettings
+from tidelog.broker.coordinator.shards import CoordinatorParts
 from tidelog.broker.limits.turns import Turns
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.peers.peers import Peers
@@ -42,6 +43,9 @@ class BrokerParts(Protocol):
 
     @property
     def topics(self) -> Topics: ...
+
+    @property
+    def coordinator_parts(self) -> CoordinatorParts: ...
 
     @property
     def replicas(self) -> Mapping[tuple[str, int], Replica]: ...

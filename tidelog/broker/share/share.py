@@ -25,15 +25,7 @@ class Share:
 
     def __init__(self, services: BrokerParts) -> None:
         self._services = services
-        self.coordinator = ShareCoordinator(
-            services.settings,
-            services.catalog,
-            services.topics,
-            services.replicas,
-            services.clock_ms,
-            services.steady_ms,
-            services.node_id,
-        )
+        self.coordinator = ShareCoordinator(services.coordinator_parts)
         self.coordinator.refuse_while(lambda: services.is_cut_off)
         self.coordinator.start()
         services.cluster.follow(self.coordinator.follow)

@@ -432,7 +432,7 @@ async def test_a_caller_that_goes_away_leaves_nothing_parked(made: Made) -> None
         task.cancel()
     store.goes_on.set()
     await asyncio.gather(parked, undecided, return_exceptions=True)
-    await until(lambda: not runtime._running)
+    await runtime._running.ended()
     assert not runtime._parked
     assert await runtime.run(release(a="to nobody", b="to nobody")) == "released"
 

@@ -260,9 +260,9 @@ async def test_a_refusal_without_a_waiting_request_is_no_failure(tmp_path: Path)
     lock = services.topics._locks["t"] = asyncio.Lock()
     async with lock:
         asking = asyncio.create_task(services.topics.create("t"))
-        await until(lambda: services.topics._changes)
+        await until(lambda: services.topics._changes._running)
         asking.cancel()
-    await until(lambda: not services.topics._changes)
+    await until(lambda: not services.topics._changes._running)
     gc.collect()
     assert complaints == []
     with pytest.raises(ApiError, match="already exists"):

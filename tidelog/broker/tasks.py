@@ -1,0 +1,44 @@
+"""Tasks that run beside their callers, until they end or their owner closes.
+
+Owns their references: the event loop alone does not keep a task. Event loop only.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """The tasks of one owner that have not ended."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work`, for which nobody waits."""
+        _ = self.task(work)
+
+    def task(self, work: Coroutine[Any, Any, T], *, is_awaited: bool = False) -> asyncio.Task[T]:
+        """Run `work`. `is_awaited`: its error is for the caller, and for nobody if that was cancelled."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._retrieve if is_awaited else self._running.discard)
+        return task
+
+    def _retrieve(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def ended(self) -> None:
+        """Return when none runs."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def cancel(self) -> None:
+        """Cancel all; returns when none runs."""
+        for task in self._running:
+            task.cancel()
+        await self.ended()
