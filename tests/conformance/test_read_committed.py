@@ -39,7 +39,7 @@ Values = list[bytes]
 
 
 class PermitAll:
-    """A TransactionVerifier for a test that plays the coordinator itself."""
+    """A coordinator of transactions for a test that plays the coordinator itself."""
 
     def permits(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int

@@ -31,18 +31,20 @@ from tidelog.broker.cluster.controller import (
     elected_uncleanly,
     election,
     election_as_asked,
+    eligible_by_logs,
     fencing,
+    is_unknown,
     live_brokers,
     needs_election,
     offline_replicas,
     without_disk,
+    without_in_sync_sets,
     without_session,
 )
 from tidelog.broker.cluster.in_sync import InSyncWanted, in_sync_change, needed
 from tidelog.broker.cluster.reassignment import is_under_way, reassigned
 from tidelog.broker.cluster.registration import replica_epoch_of
 from tidelog.broker.cluster.store import BrokerSession
-from tidelog.broker.cluster.unclean_recovery import eligible_by_logs, is_unknown, without_in_sync_sets
 
 BROKERS = (1, 2, 3)
 TOPIC = UUID(int=1)

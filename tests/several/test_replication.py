@@ -18,7 +18,7 @@ from tests.unit.broker.storage.support import batch, state
 from tests.unit.broker.test_services import batch as one_batch
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import NO_LEADER, OFFSETS_TOPIC, Change, PartitionsChanged, Topic
-from tidelog.broker.peers import snapshots
+from tidelog.broker.peers import peers
 from tidelog.broker.replicas import fetchers, maintenance
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.storage.checkpoints import CLEANED_OFFSET, RECOVERY_POINTS
@@ -489,7 +489,7 @@ async def test_internal_topics_have_as_many_replicas_as_brokers_live(tmp_path: P
 async def test_a_follower_without_what_was_deleted_starts_over_with_the_leaders_producers(
     cluster: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "PIECE_BYTES", 100)  # Fewer than the snapshot has.
+    monkeypatch.setattr(peers, "_PIECE_BYTES", 100)  # Fewer than the snapshot has.
     leader = cluster.leader_of("t", 0)
     follower = leader % 3 + 1
     async with connected(cluster[leader].port) as client:

@@ -16,8 +16,7 @@ from tests.simulation.network import Broker, Clock, Faults, Log
 from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.client import DeliveryUncertainError, TopicPartition
 from tidelog.client.producer.batch import Identity, Outcome
-from tidelog.client.producer.partition import PartitionState
-from tidelog.client.producer.state import MAX_EPOCH, ProducerState
+from tidelog.client.producer.state import MAX_EPOCH, PartitionState, ProducerState
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.records import RecordBatchBuilder, read_batch_header
 from tidelog.protocol.types import MAX_SEQUENCE

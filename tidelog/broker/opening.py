@@ -243,8 +243,6 @@ class _Opening:
 
     def _fetchers(self, membership: Membership, quota: ReplicationQuota) -> Fetchers:
         from tidelog.broker.cluster.registration import replica_epoch_of
-        from tidelog.broker.peers.epochs import end_of_epoch
-        from tidelog.broker.peers.snapshots import fetch_snapshot
         from tidelog.broker.replicas.fetchers import Fetchers
         from tidelog.broker.replicas.fetching import FetchLimits
 
@@ -253,8 +251,8 @@ class _Opening:
             self._partitions,
             self._cluster.catalog,
             peers.fetch,
-            partial(fetch_snapshot, peers, config.node_id),
-            partial(end_of_epoch, peers, config.node_id),
+            peers.fetch_snapshot,
+            peers.end_of_epoch,
             self._clock_ms,
             self._events,
             quota,
@@ -310,9 +308,8 @@ class _Opening:
         Raises StoreError if another broker is the one of this id, or this data folder is not its last one;
         DataFolderError where the catalog is an older one, or another cluster's; OSError.
         """
+        from tidelog.broker.cluster.controller import LeaderRebalance
         from tidelog.broker.cluster.membership import Membership
-        from tidelog.broker.cluster.preferred_leaders import LeaderRebalance
-        from tidelog.broker.peers.epochs import end_of_log
 
         config, settings, cluster, disk = self._config, self._settings, self._cluster, self._disk
         rebalance = LeaderRebalance(
@@ -328,7 +325,7 @@ class _Opening:
             least_in_sync=lambda topic: least_in_sync(topic, settings.config.min_insync_replicas),
             # The processes of one machine end their sessions when they end.
             until_refused=self._peers.until_refused if is_in_etcd else None,
-            end_of_log=partial(end_of_log, self._peers, config.node_id),
+            end_of_log=self._peers.end_of_log,
             leader_rebalance=rebalance if config.auto_leader_rebalance_enable else None,
         )
         starts = await asyncio.to_thread(starts_of, disk, config.data_dir)

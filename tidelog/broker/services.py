@@ -43,7 +43,6 @@ from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.topics import Topics
-from tidelog.broker.replicas.transaction_verifier import TransactionVerifier
 from tidelog.broker.security.acls import Acls
 from tidelog.broker.security.authentication import Authentication
 from tidelog.broker.security.users import Users
@@ -132,7 +131,7 @@ class Services:
         self.authentication = Authentication(
             self.settings, self.users, self.metrics, self.events, self.clock_ms
         )
-        self.transaction_verifier: TransactionVerifier = self.transactions
+        self.transaction_verifier = self.transactions
         self.participation = TransactionParticipation(
             self.transactions, remote, self.replicas, partitions.node_id
         )

@@ -9,7 +9,6 @@ from tidelog.protocol.messages.client_quotas import *
 from tidelog.protocol.messages.cluster_admin import *
 from tidelog.protocol.messages.console import *
 from tidelog.protocol.messages.consumer_groups import *
-from tidelog.protocol.messages.consumer_protocol import *
 from tidelog.protocol.messages.fetch import *
 from tidelog.protocol.messages.group_records import *
 from tidelog.protocol.messages.groups import *

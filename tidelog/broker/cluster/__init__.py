@@ -20,7 +20,6 @@
 - `in_sync`: which replicas are in sync, and which may lead without being so
 - `membership`: a broker among others: its session, its registration, and its part as controller
 - `placement`: on which brokers the replicas of new partitions are
-- `preferred_leaders`: which partitions the controller returns to their first replica
 - `reassignment`: how an operator changes the replicas of a partition, and cancels that
 - `registration`: whether a starting broker may use the id of a registered one
 - `remote_store`: the cluster store of another process of this machine, over its Unix socket
@@ -31,6 +30,5 @@
 - `store_frames`: what a store that is served over a socket and its clients send each other
 - `store_server`: a cluster store that other processes of this machine use over a Unix socket
 - `store_sharing`: one store for several brokers of this machine, each with a session
-- `unclean_recovery`: which in-sync sets an older catalog may not name, and who leads then
 - `unix_sockets`: Unix sockets between the processes of one broker, at paths that may be long
 """

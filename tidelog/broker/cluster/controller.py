@@ -17,13 +17,13 @@ Invariants:
 - the controller is the live broker with the lowest id. Two brokers that act as the controller do no harm:
   each change is planned on the newest image, for which it is right.
 
-Pure. Source: KIP-631 (fencing), KIP-966 (who may lead), KIP-455 and Kafka's PartitionChangeBuilder
-(reassignments).
+Pure. Source: KIP-631 (fencing), KIP-966 (who may lead, unclean recovery), Raft (which log is up to date),
+KIP-455 and Kafka's PartitionChangeBuilder (reassignments), its KafkaController (rebalance of leaders).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import (
@@ -38,7 +38,6 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.in_sync import needed, partitions_changed, topic_to_change, with_in_sync
 from tidelog.broker.cluster.store import BrokerSession
-from tidelog.broker.cluster.unclean_recovery import NO_LOG, LogEnd
 
 LeastInSync: TypeAlias = Callable[[Topic], int]
 """min.insync.replicas of a topic."""
@@ -46,6 +45,12 @@ Offline: TypeAlias = Mapping[tuple[UUID, int], Set[int]]
 """Topic id and partition -> the brokers whose replicas are offline."""
 Election: TypeAlias = Callable[[PartitionAssignment, Set[int]], PartitionAssignment | None]
 """A partition and who is live -> the partition as it is to be, or None."""
+LatestEpochs: TypeAlias = Mapping[tuple[UUID, int], int]
+"""Topic id and partition -> the leader epoch of the last record in a data folder."""
+LogEnd: TypeAlias = tuple[int, int]
+"""The leader epoch of the last record of a log, and its end offset."""
+NO_LOG: Final[LogEnd] = (-1, -1)
+"""Of a replica that does not say where its log ends."""
 _NONE: Final = frozenset[int]()
 
 
@@ -240,3 +245,72 @@ def _led(now: PartitionAssignment, before: PartitionAssignment, leader_id: int) 
     return now._replace(
         leader_id=leader_id, leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1
     )
+
+
+class LeaderRebalance(NamedTuple):
+    """How often the controller looks, and the share of a broker's partitions that others may lead."""
+
+    interval_seconds: float
+    percentage: int
+
+
+def led_by_others(catalog: Catalog, percentage: int) -> dict[UUID, list[int]]:
+    """The partitions, by topic, whose first replica is in sync and is to lead them again: that of a broker of
+    whose partitions others lead more than this share."""
+    first: Counter[int] = Counter()
+    elsewhere: Counter[int] = Counter()
+    for topic in catalog.topics():
+        for assigned in topic.partitions:
+            first[assigned.replicas[0]] += 1
+            elsewhere[assigned.replicas[0]] += assigned.leader_id != assigned.replicas[0]
+    wanted: dict[UUID, list[int]] = {}
+    imbalanced = {broker for broker, count in elsewhere.items() if count * 100 > first[broker] * percentage}
+    for topic in catalog.topics() if imbalanced else ():
+        for index, assigned in enumerate(topic.partitions):
+            broker = assigned.replicas[0]
+            if broker in imbalanced and broker in assigned.isr and assigned.leader_id != broker:
+                wanted.setdefault(topic.topic_id, []).append(index)
+    return wanted
+
+
+def without_in_sync_sets(catalog: Catalog, latest_epochs: LatestEpochs) -> list[PartitionsChanged]:
+    """The deltas after which no in-sync set counts, and no epoch is older than one in the data folder.
+
+    They are for an older catalog that is used again: a replica that is in sync in it may have left the set
+    since. A partition with several waits until all its replicas are live, or for an unclean election.
+    """
+    deltas = []
+    for topic in catalog.topics():
+        changed = {}
+        for index, assigned in enumerate(topic.partitions):
+            epoch = max(assigned.leader_epoch, latest_epochs.get((topic.topic_id, index), -1))
+            now = assigned._replace(leader_epoch=epoch)
+            if len(assigned.replicas) > 1 and not is_unknown(assigned):
+                now = now._replace(leader_id=NO_LEADER, leader_epoch=epoch + 1, isr=(), elr=())
+            if now != assigned:
+                changed[index] = now._replace(partition_epoch=assigned.partition_epoch + 1)
+        if changed:
+            deltas.append(PartitionsChanged(topic.topic_id, changed))
+    return deltas
+
+
+def is_unknown(assigned: PartitionAssignment) -> bool:
+    """Whether it is not known which replicas of a partition have all that is committed."""
+    return not assigned.isr and not assigned.elr
+
+
+def eligible_by_logs(
+    assigned: PartitionAssignment, live: Set[int], *, asked: PartitionAssignment, ends: Mapping[int, LogEnd]
+) -> PartitionAssignment | None:
+    """A partition whose replica with the longest log may lead, `ends` being those of all replicas when the
+    partition was as `asked`. None if it has changed since, or a replica does not live.
+
+    The longest log by leader epoch, then by end, has all that is committed: one of them was in sync, and has
+    it. An epoch that a log knows never begins again.
+    The controller elects it then as any eligible replica: an unclean election gives up remote records.
+    """
+    if assigned != asked or not {*assigned.replicas} <= live:
+        return None
+    longest = max(assigned.replicas, key=ends.__getitem__)
+    epoch = max(assigned.leader_epoch, *(epoch for epoch, _ in ends.values()))
+    return assigned._replace(leader_epoch=epoch, elr=(longest,), partition_epoch=assigned.partition_epoch + 1)

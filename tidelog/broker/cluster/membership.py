@@ -47,14 +47,19 @@ from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.controlled_shutdown import awaited_by, stopping_brokers
 from tidelog.broker.cluster.controller import (
     Election,
+    LeaderRebalance,
     LeastInSync,
+    LogEnd,
     able_to_lead,
     controller_of,
     elected_as_preferred,
     elected_uncleanly,
     election,
     election_as_asked,
+    eligible_by_logs,
     fencing,
+    is_unknown,
+    led_by_others,
     live_brokers,
     needs_election,
     offline_replicas,
@@ -62,10 +67,8 @@ from tidelog.broker.cluster.controller import (
     without_session,
 )
 from tidelog.broker.cluster.exit_watcher import ExitWatcher
-from tidelog.broker.cluster.preferred_leaders import LeaderRebalance, led_by_others
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
-from tidelog.broker.cluster.unclean_recovery import LogEnd, eligible_by_logs, is_unknown
 from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError
 
@@ -333,7 +336,8 @@ class Membership:
         if is_controller != self._was_controller:
             self._was_controller = self._are_all_due = is_controller
             self._rebalance_later()
-            logger.info("controller_elected" if is_controller else "controller_resigned", **self._names())
+            event = "controller_elected" if is_controller else "controller_resigned"
+            logger.info(event, node_id=self._broker.node_id, controller_id=self.controller_id)
         if self._exit_watcher is not None:
             self._exit_watcher.watch(self._watched(is_controller))
         topics, are_all_due = list(self._topics), self._are_all_due
@@ -374,9 +378,6 @@ class Membership:
         if not self._may_lack_session:
             with suppress(*_STORE_ERRORS):  # Then its session decides.
                 await self._fence(broker, may_have_session=True)
-
-    def _names(self) -> dict[str, object]:
-        return {"node_id": self._broker.node_id, "controller_id": self.controller_id}
 
     async def _unfence(self) -> None:
         """Register as live, and as stopping if this broker stops, unless the catalog says so."""

@@ -56,7 +56,7 @@ _Shard = Shard[Transactions]
 
 
 class TransactionCoordinator:
-    """Coordinates the transactions of one broker; a TransactionVerifier."""
+    """Coordinates the transactions of one broker."""
 
     def __init__(
         self,
@@ -176,7 +176,13 @@ class TransactionCoordinator:
     def permits(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int
     ) -> ErrorCode:
-        """See TransactionVerifier."""
+        """NONE if the partition takes part in the ongoing transaction of just this producer and epoch.
+
+        INVALID_TXN_STATE if it does not. Any other code is the reason why the coordinator cannot say, or why
+        this producer has no transaction: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, NOT_COORDINATOR,
+        COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS. It awaits nothing,
+        because batches are appended in the order of arrival. Source: KIP-890, part 1.
+        """
         try:
             shard = self._shards.of(transactional_id)
         except ApiError as error:

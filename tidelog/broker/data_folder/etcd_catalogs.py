@@ -16,10 +16,10 @@ from typing import Final
 
 from tidelog.broker.cluster.catalog import Catalog, Delta, ProducerIdsReserved
 from tidelog.broker.cluster.choice import copy_path
+from tidelog.broker.cluster.controller import without_in_sync_sets
 from tidelog.broker.cluster.etcd_store import EtcdStore
 from tidelog.broker.cluster.sqlite_store import MOVED, SqliteStore
 from tidelog.broker.cluster.store import BrokerSession, SharedStore, StoreConflict, StoreError
-from tidelog.broker.cluster.unclean_recovery import without_in_sync_sets
 from tidelog.broker.cluster_stores import STORE_FILE, etcd_store_of
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.cluster_settings import ETCD

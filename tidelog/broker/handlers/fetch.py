@@ -264,9 +264,8 @@ class FetchHandler(GuardedHandler):
                 if followed is None:
                     await in_turns(poll.watch(self._watched(fetch)))
                 if is_cold:
-                    reading = await loop.run_in_executor(
-                        None, finish, self._read(fetch, request, nowait=False)
-                    )
+                    read = FetchPass(self._services, fetch, request, nowait=False).read()
+                    reading = await loop.run_in_executor(None, finish, read)
                 else:
                     reading = await in_turns(self._read_or_none(fetch, request))
                 is_cold = reading is None
@@ -309,9 +308,6 @@ class FetchHandler(GuardedHandler):
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_PATIENCE_SECONDS):
                 await all_flushed(await self._services.turns.run(self._behind(fetch, request)))
-
-    def _read(self, fetch: FetchContext, request: FetchRequest, *, nowait: bool) -> Steps[FetchBudget]:
-        return FetchPass(self._services, fetch, request, nowait=nowait).read()
 
     def _read_or_none(self, fetch: FetchContext, request: FetchRequest) -> Steps[FetchBudget | None]:
         try:

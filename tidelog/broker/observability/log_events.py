@@ -143,14 +143,14 @@ def level_of(logger: str) -> str:
 
 def loggers() -> list[str]:
     """ROOT, the loggers of the modules that were imported, and the packages above them."""
-    modules = [name for name, module in list(sys.modules.items()) if _has_logger(name, module)]
-    parts = [each.split(".") for each in modules]
+    modules = list(sys.modules.items())
+    parts = [
+        name.split(".")
+        for name, module in modules
+        if name.startswith("tidelog.broker.") and hasattr(module, "logger")
+    ]
     above = {".".join(each[:end]) for each in parts for end in range(1, len(each) + 1)}
     return [ROOT, *sorted(above)]
-
-
-def _has_logger(name: str, module: object) -> bool:
-    return name.startswith("tidelog.broker.") and hasattr(module, "logger")
 
 
 def recent() -> Sequence[tuple[int, Mapping[str, str]]]:

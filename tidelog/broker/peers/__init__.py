@@ -2,9 +2,7 @@
 
 - `connection_settings`: how this broker connects to others: the inter-broker listener, its security and user
 - `connections`: the connections to other brokers. It imports the client's side of the wire
-- `epochs`: what a leader knows of leader epochs, for a follower
 - `peers`: requests to other brokers by their ids; connected at the first one
-- `snapshots`: what a leader knows of producers before its log begins, for a follower
 
 A cluster of one broker imports `peers` only, and opens nothing.
 """

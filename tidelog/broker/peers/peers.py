@@ -10,14 +10,14 @@ On the event loop.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.cluster.catalog import NOBODY, BrokerRegistered, Catalog, Change
 from tidelog.broker.configuration.broker_settings import BrokerSettings
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.security.broker_user import broker_password
 from tidelog.broker.security.unknown_users import STRONGEST
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.errors import ApiError, ErrorCode, error_code
 from tidelog.protocol.hot import FetchRequest, FetchResponse
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.settings import ConfigError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tidelog.broker.peers.connections import Connections
 
 _SAME_HOST = "127.0.0.1"
+_PIECE_BYTES: Final = 8 << 20
+_MOST_BYTES: Final = 1 << 30
+"""Of a snapshot."""
 
 
 class Peers:
@@ -68,6 +71,64 @@ class Peers:
         await self._asked(
             node_id, lambda to, host, port: to.until_refused(host, port, has_to_answer=has_to_answer)
         )
+
+    async def end_of_epoch(
+        self, leader_id: int, topic: str, partition: int, leader_epoch: int, epoch: int
+    ) -> tuple[int, int]:
+        """(epoch, end offset) of the latest epoch up to `epoch` that the leader of `leader_epoch` has, or
+        (-1, -1). Raises ApiError."""
+        asked = {"partition": partition, "current_leader_epoch": leader_epoch, "leader_epoch": epoch}
+        topics = [{"topic": topic, "partitions": [asked]}]
+        values = {"replica_id": self._settings.config.node_id, "topics": topics}
+        answer = await self.call(leader_id, ApiKey.OFFSET_FOR_LEADER_EPOCH, values)
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise ApiError(error_code(found.error_code))
+        return found.leader_epoch, found.end_offset
+
+    async def end_of_log(
+        self, asked_id: int, topic: str, partition: int, leader_epoch: int
+    ) -> tuple[int, int]:
+        """(epoch, end offset) of the last record that a broker has of a partition that nobody leads, durably.
+        Raises ApiError."""
+        return await self.end_of_epoch(asked_id, topic, partition, leader_epoch, leader_epoch)
+
+    async def fetch_snapshot(self, leader_id: int, topic: str, partition: int, leader_epoch: int) -> bytes:
+        """What a leader knows of the producers of a partition before its log begins, as
+        `LogManager.start_over` takes it: of one moment, and complete. Raises ApiError."""
+        pieces = bytearray()
+        offset = size = -1
+        while len(pieces) != size:
+            asked = {
+                "partition": partition,
+                "current_leader_epoch": leader_epoch,
+                "snapshot_id": {"end_offset": offset, "epoch": -1},
+                "position": len(pieces),
+            }
+            answer = await self.call(
+                leader_id,
+                ApiKey.FETCH_SNAPSHOT,
+                {
+                    "replica_id": self._settings.config.node_id,
+                    "max_bytes": _PIECE_BYTES,
+                    "topics": [{"name": topic, "partitions": [asked]}],
+                },
+            )
+            found = None if answer.error_code else answer.topics[0].partitions[0]
+            if found is None or found.error_code:
+                raise ApiError(error_code(answer.error_code if found is None else found.error_code))
+            piece = found.unaligned_records
+            is_wrong = found.position != len(pieces) or len(pieces) + len(piece) > found.size
+            if not pieces:
+                offset, size = found.snapshot_id.end_offset, found.size
+            if is_wrong or not piece or size > _MOST_BYTES or found.snapshot_id.end_offset != offset:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"broker {leader_id} sent no snapshot of {topic}-{partition}: bytes {found.position} to"
+                    f" {found.position + len(piece)} of {found.size}, after {len(pieces)} of {size}",
+                )
+            pieces += piece
+        return bytes(pieces)
 
     async def _asked(self, node_id: int, ask: Callable[[Connections, str, int], Awaitable[Any]]) -> Any:
         host, port = self._address_of(node_id)

@@ -24,5 +24,4 @@
 - `replication_quota`: how many bytes per second of throttled replicas a broker sends and gets
 - `roles`: the role of a broker for a partition
 - `topics`: creates, grows, changes and deletes topics on request
-- `transaction_verifier`: what a partition asks the transaction coordinator
 """

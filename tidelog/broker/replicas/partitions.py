@@ -23,7 +23,7 @@ from uuid import UUID
 import structlog
 
 from tidelog.broker.cluster.catalog import Catalog, Topic
-from tidelog.broker.cluster.unclean_recovery import is_unknown
+from tidelog.broker.cluster.controller import is_unknown
 from tidelog.broker.configuration.topic_configs import TopicConfigs
 from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.replicas.group_commit import GroupCommit

@@ -222,19 +222,15 @@ def _load_own(context: ssl.SSLContext, config: BrokerConfig, path: str) -> None:
                 f"cannot use {where}: the private key is not that of the first certificate"
             ) from None
         if error.reason and error.reason.endswith(("_TOO_WEAK", "_TOO_SMALL")):
+            reason = error.reason.replace("_", " ").lower()  # As in OpenSSL's own messages: ca md too weak.
             raise ConfigError(
-                f"cannot use {where}: OpenSSL refuses its certificate as insecure: {_in_words(error.reason)}"
+                f"cannot use {where}: OpenSSL refuses its certificate as insecure: {reason}"
             ) from None
         unless = " that ssl.key.password decrypts" if config.ssl_key_password else ""
         raise ConfigError(
             f"cannot use {where}: expected, as PEM, a private key{unless} and its certificate chain, the own "
             "certificate first"
         ) from None
-
-
-def _in_words(reason: str) -> str:
-    """OpenSSL's name of a reason, as in its own messages: `ca md too weak`."""
-    return reason.replace("_", " ").lower()
 
 
 def _own_certificate(pem: _Pem) -> Certificate:

@@ -93,14 +93,21 @@ def inspect_batch(
         if found is not None:
             return found
     try:
-        data = _inspectable(header.compression, memoryview(batch)[BATCH_HEADER_SIZE:], effort)
+        records, codec = memoryview(batch)[BATCH_HEADER_SIZE:], header.compression
+        data = inspectable(records if codec is Compression.NONE else decompressed(codec, records, effort))
         found = _inspected(data, header, effort)
     except ProtocolError as error:
         raise refusal(error) from None
     if most_record_bytes is not None and most_record_bytes < len(data):
         if effort is not None:
             effort.spend(header.record_count)
-        _check_record_sizes(largest_record_bytes(data, header.record_count), most_record_bytes)
+        largest = largest_record_bytes(data, header.record_count)
+        if largest > most_record_bytes:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"expected records of at most {most_record_bytes} bytes, got one of {largest}: send smaller"
+                " records, or raise max.decompressed.message.bytes of the topic",
+            )
     return found
 
 
@@ -120,15 +127,6 @@ def _inspected(data: bytes, header: BatchHeader, effort: Effort | None) -> Inspe
     return inspect_one_by_one(data, header)
 
 
-def _check_record_sizes(largest: int, most_record_bytes: int) -> None:
-    if largest > most_record_bytes:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"expected records of at most {most_record_bytes} bytes, got one of {largest}: send smaller"
-            " records, or raise max.decompressed.message.bytes of the topic",
-        )
-
-
 def refusal(error: ProtocolError) -> ApiError:
     """The answer to a client whose records cannot be read."""
     if isinstance(error, TooLargeError):
@@ -137,10 +135,6 @@ def refusal(error: ProtocolError) -> ApiError:
         ErrorCode.INVALID_RECORD,
         f"the records of the batch are not what its header says: {error}; no consumer could decode them",
     )
-
-
-def _inspectable(codec: Compression, records: memoryview, effort: Effort | None) -> bytes:
-    return inspectable(records if codec is Compression.NONE else decompressed(codec, records, effort))
 
 
 def decompressed(codec: Compression, records: memoryview, effort: Effort | None) -> bytes:

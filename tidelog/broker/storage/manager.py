@@ -59,7 +59,7 @@ from tidelog.broker.storage.log_types import CheckpointWork
 from tidelog.broker.storage.offset_checkpoints import OffsetCheckpoints
 from tidelog.broker.storage.partition_log import PartitionLog
 from tidelog.broker.storage.producers_before import producers_before
-from tidelog.broker.storage.recovery import ANY_EPOCH, RecoveryReport
+from tidelog.broker.storage.recovery import ANY_EPOCH, Opening, RecoveryReport
 from tidelog.broker.storage.snapshot import decode_snapshot, snapshots, write_snapshot
 from tidelog.broker.storage.truncation import apply_cut, empty_folder, find_cut
 from tidelog.protocol.errors import ApiError, ErrorCode, again
@@ -456,23 +456,19 @@ class LogManager:
         latest_epoch: int = ANY_EPOCH,
         has_copies: bool = False,
     ) -> PartitionLog:
-        topic, partition = key
-        return PartitionLog.open(
-            folder,
-            topic=topic,
-            partition=partition,
-            config=config,
-            disk=self._disk,
-            next_producer_id=self._next_producer_id,
-            now_ms=now_ms,
-            clean_shutdown=is_clean,
-            recovery_point=self._checkpoints.recovery_point(key),
-            start_offset=self._checkpoints.start_offset(key),
-            same_boot=self._is_same_boot,
-            latest_epoch=latest_epoch,
-            has_copies=has_copies,
-            steady_ms=self._steady_ms,
+        opening = Opening(
+            config,
+            self._next_producer_id,
+            now_ms,
+            is_clean,
+            self._checkpoints.recovery_point(key),
+            self._checkpoints.start_offset(key),
+            self._is_same_boot,
+            latest_epoch,
+            has_copies,
+            self._steady_ms,
         )
+        return PartitionLog.open(folder, *key, self._disk, opening)
 
     def _begin_anew(self, keys: Sequence[TopicPartition]) -> None:
         """Make sure that new logs get no state of older logs of the same names, not even after a crash."""

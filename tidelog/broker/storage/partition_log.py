@@ -39,7 +39,7 @@ from tidelog.broker.storage.producer_state import APPEND, Append, Begin, Duplica
 from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.broker.storage.readable_log import ReadableLog
 from tidelog.broker.storage.recompression import Inspected, admitted, header_to_store
-from tidelog.broker.storage.recovery import ANY_EPOCH, Recovered, Recovery
+from tidelog.broker.storage.recovery import Opening, Recovered, Recovery
 from tidelog.broker.storage.retention import latest_of_old_when_written, segments_to_delete
 from tidelog.broker.storage.segment import Place
 from tidelog.broker.storage.single_record_batches import single_record_headers
@@ -113,48 +113,14 @@ class PartitionLog(ReadableLog):
             self.recovery.file_problems.append(problem)
 
     @classmethod
-    def open(
-        cls,
-        folder: Path,
-        *,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        disk: Disk,
-        next_producer_id: Callable[[], int],
-        now_ms: int,
-        clean_shutdown: bool,
-        recovery_point: int,
-        start_offset: int | None = None,
-        same_boot: bool = False,
-        latest_epoch: int = ANY_EPOCH,
-        has_copies: bool = False,
-        steady_ms: Callable[[], int] | None = None,
-    ) -> PartitionLog:
+    def open(cls, folder: Path, topic: str, partition: int, disk: Disk, opening: Opening) -> PartitionLog:
         """Open or create the log in `folder`; `recovery` reports what was found. Blocking; raises OSError.
 
-        `start_offset` is the log start that was checkpointed, if any: older records stay deleted. No leader
-        had a later epoch than `latest_epoch`. `has_copies` says that other brokers have replicas. `steady_ms`
-        is the clock by which producers expire, by default `now_ms` of each call. What was read back after an
-        unclean shutdown is durable after the first flush.
+        What was read back after an unclean shutdown is durable after the first flush.
         """
-        recovery = Recovery(
-            folder,
-            disk,
-            rules=config.producers,
-            next_producer_id=next_producer_id,
-            index_interval=config.index_interval_bytes,
-            now_ms=now_ms,
-            steady_now_ms=now_ms if steady_ms is None else steady_ms(),
-            clean_shutdown=clean_shutdown,
-            recovery_point=recovery_point,
-            same_boot=same_boot,
-            latest_epoch=latest_epoch,
-            has_copies=has_copies,
-        )
+        recovery = Recovery(folder, disk, opening)
         try:
-            recovered = recovery.run(start_offset)
-            log = cls(folder, topic, partition, config, disk, recovered, steady_ms)
+            log = cls(folder, topic, partition, opening.config, disk, recovery.run(), opening.steady_ms)
             log._upkeep.start(log.recovery)
             return log
         except BaseException:

@@ -34,9 +34,9 @@ from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.holes import Hole, holes_between
 from tidelog.broker.storage.integrity import CorruptSegmentError, is_unfinished, problem_of
 from tidelog.broker.storage.local_segment import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, LocalSegment
+from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.open_transactions import OpenTransactions
 from tidelog.broker.storage.producer_memory import ProducerStates
-from tidelog.broker.storage.producer_state import ProducerRules
 from tidelog.broker.storage.segment_batches import batches_of
 from tidelog.broker.storage.snapshot import load_newest, set_aside
 from tidelog.broker.storage.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
@@ -52,6 +52,25 @@ _ASIDE_BYTES = 1 << 18
 _EVERYTHING = 2**63 - 1
 DAMAGED_SUFFIX = ".damaged"
 ANY_EPOCH = 2**31 - 1
+
+
+class Opening(NamedTuple):
+    """What a log is opened with."""
+
+    config: LogConfig
+    next_producer_id: Callable[[], int]
+    now_ms: int
+    clean_shutdown: bool
+    recovery_point: int
+    start_offset: int | None = None
+    """The log start that was saved last, None if it is not known: older records stay deleted."""
+    same_boot: bool = False
+    latest_epoch: int = ANY_EPOCH
+    """No leader had a later one."""
+    has_copies: bool = False
+    """Whether other brokers have replicas."""
+    steady_ms: Callable[[], int] | None = None
+    """The clock by which producers expire, by default `now_ms` of each call."""
 
 
 @dataclass(slots=True)
@@ -165,59 +184,39 @@ class _WriteAgain:
 class Recovery:
     """Opens the log in one partition folder, cuts what is not whole, and rebuilds the producer state."""
 
-    def __init__(
-        self,
-        folder: Path,
-        disk: Disk,
-        *,
-        rules: ProducerRules,
-        next_producer_id: Callable[[], int],
-        index_interval: int,
-        now_ms: int,
-        steady_now_ms: int,
-        clean_shutdown: bool,
-        recovery_point: int,
-        same_boot: bool,
-        latest_epoch: int,
-        has_copies: bool,
-    ) -> None:
+    def __init__(self, folder: Path, disk: Disk, opening: Opening) -> None:
         self._folder = folder
         self._disk = disk
-        self._rules = rules
-        self._next_producer_id = next_producer_id
-        self._index_interval = index_interval
-        self._now_ms = now_ms
-        self._steady_now_ms = steady_now_ms
-        self._same_boot = same_boot
-        self._latest_epoch = latest_epoch
-        self._has_copies = has_copies
-        self._trusted = _EVERYTHING if clean_shutdown else recovery_point
+        self._opening = opening
+        self._index_interval = opening.config.index_interval_bytes
+        self._steady_now_ms = opening.now_ms if opening.steady_ms is None else opening.steady_ms()
+        self._trusted = _EVERYTHING if opening.clean_shutdown else opening.recovery_point
         self._segments: list[LocalSegment] = []
         self._have_aborted: set[int] = set()
         """Base offsets of the segments with an index of aborted transactions."""
         self._cleaned = CleanedOffset(disk, folder)
-        self.report = RecoveryReport(clean_shutdown, recovery_point)
+        self.report = RecoveryReport(opening.clean_shutdown, opening.recovery_point)
 
-    def run(self, start_offset: int | None) -> Recovered:
+    def run(self) -> Recovered:
         """Open everything; a folder without a segment gets one at `start_offset`.
 
-        `start_offset` is the log start that was saved last, None if it is not known. Raises
-        OSError; then call `close` to release what was opened.
+        Raises OSError; then call `close` to release what was opened.
         """
+        opening = self._opening
         self._disk.make_directory(self._folder)
         if problem := self._cleaned.load():
             self.report.file_problems.append(problem)
         bases = self._log_files()
         is_empty = not bases
         if not bases:
-            bases = [start_offset or 0]
+            bases = [opening.start_offset or 0]
         limit = _EVERYTHING
         while True:
             snapshot = load_newest(self._disk, self._folder, limit)
             self.report.corrupt_snapshots += snapshot.set_aside
             try:
                 producers = ProducerStates(
-                    self._rules, self._next_producer_id, snapshot.frozen, self._steady_now_ms
+                    opening.config.producers, opening.next_producer_id, snapshot.frozen, self._steady_now_ms
                 )
             except ValueError as error:
                 if snapshot.path is None:
@@ -247,7 +246,7 @@ class Recovery:
         must_cover = self.report.clean_shutdown or self.report.corrupt_snapshots or snapshot.offset < 0
         if must_cover and max(snapshot.offset, 0) < bases[0]:
             self.report.producers_unknown_before = bases[0]
-        start_offset = self._start_of(bases[0], start_offset, end_offset)
+        start_offset = self._start_of(bases[0], opening.start_offset, end_offset)
         self.report.holes = holes_between(segments, start_offset)
         return Recovered(
             segments,
@@ -319,7 +318,9 @@ class Recovery:
         self.report.replayed_batches = 0
         segments = self._segments = []
         for number, base in enumerate(bases):
-            segment = LocalSegment(self._disk, self._folder, base, self._now_ms, self._cleaned, is_new=False)
+            segment = LocalSegment(
+                self._disk, self._folder, base, self._opening.now_ms, self._cleaned, is_new=False
+            )
             last = number == len(bases) - 1
             if segments and number >= first_scanned and not self._may_follow(base, segments[-1].end_offset):
                 segment.close()
@@ -409,7 +410,7 @@ class Recovery:
     def _is_gap(self, header: BatchHeader, view: memoryview, expected_offset: int) -> bool:
         """Whether a follower may have copied this batch, as the leader sent it, without a flush since."""
         return (
-            self._has_copies
+            self._opening.has_copies
             and self._trusted <= expected_offset < header.base_offset
             and not self._problem(header, view, header.base_offset)
         )
@@ -418,11 +419,11 @@ class Recovery:
         """Whether a leader had the epoch of a good batch. Else that field, which the CRC does not cover, is
         damaged, and costs neither this batch nor those after it."""
         epoch = header.partition_leader_epoch
-        if NO_LEADER_EPOCH <= epoch <= self._latest_epoch:
+        if NO_LEADER_EPOCH <= epoch <= self._opening.latest_epoch:
             return True
         self.report.file_problems.append(
             f"{segment.path.name} at offset {header.base_offset}: leader epoch {epoch}, the latest is"
-            f" {self._latest_epoch}; no record is lost"
+            f" {self._opening.latest_epoch}; no record is lost"
         )
         return False
 
@@ -508,7 +509,7 @@ class Recovery:
         self.report.truncated_reason = f"{segment.path.name} at byte {scan.position}: {scan.problem}"
         header = segment.read_bytes(scan.position, min(BATCH_HEADER_SIZE, size - scan.position))
         # Without a power cut, a broker leaves only the beginning of the batch that it was writing.
-        is_odd = self._same_boot and not is_unfinished(header, size - scan.position, scan.end_offset)
+        is_odd = self._opening.same_boot and not is_unfinished(header, size - scan.position, scan.end_offset)
         is_odd |= scan.end_offset < self.report.recovery_point
         if keeps and (is_odd or _holds_a_batch(segment, scan, size)):
             aside = segment.path.with_name(segment.path.name + DAMAGED_SUFFIX)

@@ -10,7 +10,7 @@ Pure: the time is passed in. Source: Kafka's ClientMetricsManager and ClientMetr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -120,7 +120,9 @@ class ClientInstances:
             return
         self._series -= len(instance.series)
         room = max(0, most_series - self._series)
-        kept = pushed if len(pushed) <= room else dict(_first(pushed, room))
+        kept = pushed
+        if len(pushed) > room:
+            kept = dict(sorted(pushed.items(), key=lambda item: len(item[0].labels))[:room])
         instance.series, instance.left_out = kept, len(pushed) - len(kept)
         self._series += len(kept)
 
@@ -129,7 +131,3 @@ class ClientInstances:
         for instance_id in [key for key, each in self._by_id.items() if each.is_silent(now_ms)]:
             self.remove(instance_id)
         return list(self._by_id.values())
-
-
-def _first(pushed: Mapping[Series, Value], count: int) -> Iterator[tuple[Series, Value]]:
-    return iter(sorted(pushed.items(), key=lambda item: len(item[0].labels))[:count])

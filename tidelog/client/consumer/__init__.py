@@ -10,7 +10,6 @@
 - `fetcher`: fetches ahead: one long poll per broker for the assigned partitions, within a bound on memory
 - `group`: one consumer's group: it carries out the steps of the membership, and commits
 - `partition_reader`: one assigned partition: its position, and the bytes that were fetched ahead
-- `permission_retries`: tries again what was forbidden, since it may be allowed later
 - `positions`: positions of newly assigned partitions: where the group committed, else by the reset policy
 - `progress`: which of the returned records an application has finished
 - `validation`: whether a position lies in the log of a new leader (KIP-320)

@@ -27,7 +27,6 @@ from tidelog.client.consumer.config import RESET_TIMESTAMPS, ConsumerConfig, Con
 from tidelog.client.consumer.conversion import Deserializer, converted, prepared
 from tidelog.client.consumer.fetcher import Fetcher
 from tidelog.client.consumer.partition_reader import PartitionReader
-from tidelog.client.consumer.permission_retries import PermissionRetries
 from tidelog.client.consumer.progress import Progress
 from tidelog.client.consumer.waiters import Done, Waiters
 from tidelog.client.errors import NoOffsetError, RecordDeserializationError
@@ -58,7 +57,13 @@ from tidelog.client.types import (
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.cluster_config import ClusterConfig
-from tidelog.wire.errors import ClientClosedError, RequestTimeoutError, UnknownTopicError
+from tidelog.wire.errors import (
+    AuthorizationError,
+    ClientClosedError,
+    ClientError,
+    RequestTimeoutError,
+    UnknownTopicError,
+)
 
 if TYPE_CHECKING:
     from tidelog.client.consumer.group import Group
@@ -108,7 +113,6 @@ class Consumer(Generic[KT, VT]):
         self._readers = self._assignment.readers
         self._progress = Progress()
         self._waiters = Waiters()
-        self._retries = PermissionRetries(self._cluster.config.retry_backoff_max_ms, self._changed)
         self._has_news = False
         # Neither subscribed nor assigned so far.
         self._is_unused = not topics
@@ -602,10 +606,20 @@ class Consumer(Generic[KT, VT]):
             self._read(sorted(partitions))  # A set has no order of its own.
 
     def _new_reader(self, key: TopicPartition) -> PartitionReader:
-        reader = PartitionReader(key, check_crc=self._config.check_crcs, on_failure=self._retries.failed)
+        reader = PartitionReader(key, check_crc=self._config.check_crcs, on_failure=self._failed)
         if self._config.group_id is None:
             self._begin_by_policy(reader)
         return reader
+
+    def _failed(self, reader: PartitionReader, error: ClientError) -> None:
+        """Try again later what was forbidden, since it may be allowed then."""
+        if isinstance(error, AuthorizationError):
+            delay_s = self._cluster.config.retry_backoff_max_ms / 1000
+            asyncio.get_running_loop().call_later(delay_s, self._retry, reader, error)
+
+    def _retry(self, reader: PartitionReader, error: ClientError) -> None:
+        if reader.retry(error):
+            self._changed()
 
     def _begin_by_policy(self, reader: PartitionReader) -> None:
         policy = RESET_TIMESTAMPS[self._config.auto_offset_reset]

@@ -12,7 +12,7 @@ Pure. Source: KIP-848, Kafka's ConsumerMembershipManager and ConsumerHeartbeatRe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -241,7 +241,11 @@ class ConsumerMembership:
         unresolved = self._unresolved or ()
         if any(topic_id not in names for topic_id, _ in unresolved):
             return False
-        target = frozenset(_named(names, unresolved))
+        target = frozenset(
+            TopicPartition(names[topic_id], partition)
+            for topic_id, partitions in unresolved
+            for partition in partitions
+        )
         self._topic_ids.update((names[topic_id], topic_id) for topic_id, _ in unresolved)
         self.rebalances += target != self._target
         self._target, self._unresolved = target, None
@@ -272,13 +276,3 @@ class ConsumerMembership:
     def _fail(self, error: ClientError) -> None:
         self.error = error
         self._forget()
-
-
-def _named(
-    names: Mapping[UUID, str], assigned: Iterable[tuple[UUID, tuple[int, ...]]]
-) -> Iterable[TopicPartition]:
-    return (
-        TopicPartition(names[topic_id], partition)
-        for topic_id, partitions in assigned
-        for partition in partitions
-    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidelog.client.groups.steps import NO_GENERATION
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ProtocolError
-from tidelog.protocol.messages.consumer_protocol import (
+from tidelog.protocol.messages.consumer_groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     StickyAssignorUserData,

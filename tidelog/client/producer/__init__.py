@@ -7,7 +7,6 @@
 - `delivery`: the result of `Producer.send`: an awaitable for one record's metadata that is very cheap to
   create
 - `outcomes`: the end of batches: it turns verdicts into outcomes, frees memory, wakes waiters and logs events
-- `partition`: the state of one partition in the client's idempotence: its sequence and its in-flight batches
 - `producer`: the producer: it takes records and returns deliveries, which give the metadata of stored records
 - `record_batch`: a batch that the application fills and sends as one batch
 - `routes`: chooses the partition of each record of one topic, and finds its queue with one look-up

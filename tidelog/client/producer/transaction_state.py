@@ -217,11 +217,9 @@ class TransactionState:
         if self.phase is Phase.FATAL_ERROR and self.error is not None:
             raise self.error.with_traceback(None)
         if self.phase is Phase.ABORTABLE_ERROR:
-            raise TransactionAbortableError(f"the transaction failed ({self._cause()})") from self.error
+            cause = "unknown" if self.error is None else self.error.message
+            raise TransactionAbortableError(f"the transaction failed ({cause})") from self.error
         raise TransactionStateError(f"The producer {self.phase.value}. It cannot {event.value} now")
-
-    def _cause(self) -> str:
-        return self.error.message if self.error is not None else "unknown"
 
     def initialized(self, *, has_epoch_per_transaction: bool) -> None:
         """InitProducerId gave the producer its epoch."""

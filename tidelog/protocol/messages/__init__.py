@@ -5,7 +5,6 @@
   `transactions`, `users`: requests and responses
 - `group_records`, `share_records`: records in the logs of internal topics; those of transactions are in
   `transactions`
-- `consumer_protocol`: what consumers of a classic group write into JoinGroup and SyncGroup
 - `structs`: structs that several messages have in common
 - `declaration`: what a declaration consists of: the base of its classes, types and options of its fields
 

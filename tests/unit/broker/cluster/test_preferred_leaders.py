@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from tidelog.broker.cluster.catalog import Catalog, PartitionAssignment, Topic, TopicCreated
-from tidelog.broker.cluster.preferred_leaders import led_by_others
+from tidelog.broker.cluster.controller import led_by_others
 
 ID = UUID(int=1)
 KEPT = PartitionAssignment(1, 0, (1, 2), (1, 2))

@@ -19,7 +19,7 @@ LONG_MS = 60_000
 
 @dataclass
 class Coordinator:
-    """A TransactionVerifier that gives one answer, and notes what it is asked."""
+    """A coordinator of transactions that gives one answer, and notes what it is asked."""
 
     code: ErrorCode = ErrorCode.NONE
     asked: list[tuple[str, int, int, str, int]] = field(default_factory=list)

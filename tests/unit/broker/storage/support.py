@@ -16,6 +16,7 @@ from tidelog.broker.storage.disk import Disk, SyncError
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import AppendResult, PartitionLog, Read
 from tidelog.broker.storage.producer_table import ProducerEntry, last_offsets_of, producer_ids_of
+from tidelog.broker.storage.recovery import Opening
 from tidelog.protocol.compression import Compression, compress
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, iter_batches, read_batch_header
@@ -100,19 +101,16 @@ def open_log(
 ) -> PartitionLog:
     """A log whose files are closed when nobody holds it any more: a process of tests opens thousands. What
     recovery read back is durable."""
-    log = PartitionLog.open(
-        folder,
-        topic="topic",
-        partition=0,
-        config=config or LogConfig(),
-        disk=disk or Disk(),
-        next_producer_id=lambda: NEVER_ISSUED,
-        now_ms=now_ms,
-        clean_shutdown=clean,
-        recovery_point=recovery_point,
-        start_offset=start_offset,
+    opening = Opening(
+        config or LogConfig(),
+        lambda: NEVER_ISSUED,
+        now_ms,
+        clean,
+        recovery_point,
+        start_offset,
         has_copies=has_copies,
     )
+    log = PartitionLog.open(folder, "topic", 0, disk or Disk(), opening)
     weakref.finalize(log, log._segments.close)
     flush(log)
     return log

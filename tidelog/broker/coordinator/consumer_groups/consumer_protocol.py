@@ -17,7 +17,7 @@ from tidelog.broker.coordinator.consumer_groups.group import Assignment
 from tidelog.broker.coordinator.consumer_groups.messages import TopicsView
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.coordinator_records import record_version
-from tidelog.protocol.messages.consumer_protocol import (
+from tidelog.protocol.messages.consumer_groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )

@@ -7,5 +7,4 @@
 - `messages`, `records`: requests, answers and records as values
 - `rebalance`: the rebalance of one group, until a generation with assignments
 - `states`: the states of a group of the classic protocol, and the legal transitions between them
-- `subscription`: the topics that the members of a group read, as far as their metadata can be decoded
 """

@@ -9,8 +9,10 @@ most `GroupLimits.max_bytes` of what members sent and are assigned.
 Pure. Source: Kafka's GroupMetadataManager and GroupCoordinatorService, for groups of type classic.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tidelog.broker.coordinator.decision import Decision, Timer
 from tidelog.broker.coordinator.groups import membership, messages, rebalance
@@ -19,10 +21,12 @@ from tidelog.broker.coordinator.groups.joining import join, refusal
 from tidelog.broker.coordinator.groups.rebalance import GroupChange, GroupChanged
 from tidelog.broker.coordinator.groups.records import GroupRecord
 from tidelog.broker.coordinator.groups.states import GroupState
-from tidelog.broker.coordinator.groups.subscription import subscribed_topics
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
 from tidelog.broker.coordinator.uncommitted import Uncommitted
-from tidelog.protocol.errors import ApiError, ErrorCode
+from tidelog.protocol.codecs import Codec
+from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.messages.declaration import message_of
+from tidelog.protocol.messages.group_records import ConsumerSubscription
 
 
 class Groups:
@@ -256,3 +260,22 @@ class Groups:
     def _change(self, group_id: str, now_ms: int) -> GroupChange:
         group = self._groups.get(group_id) or Group.new(group_id)
         return GroupChange(group, now_ms, self.limits, self)
+
+
+_MAX_TOPICS: Final = 100_000
+_CODEC: Final = Codec(message_of(ConsumerSubscription), 0, _MAX_TOPICS)
+
+
+def subscribed_topics(group: Group) -> frozenset[str] | None:
+    """The topics of all members; None if these are not consumers, or the metadata of one is unreadable. Then
+    they are unknown, never empty. Source: ConsumerProtocolSubscription.json."""
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        try:
+            # Topics come first in every version.
+            topics.update(_CODEC.decode(member.metadata(group.protocol)[2:], whole=False).topics)
+        except ProtocolError:
+            return None
+    return frozenset(topics)

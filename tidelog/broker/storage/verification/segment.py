@@ -145,7 +145,8 @@ class SegmentCheck:
         if not crc_is_right and not begins_batch(
             reader, batch.end, header.last_offset + 1, walk.cleaned_offset
         ):
-            return self._broken(reader, Broken(batch.position, _wrong_crc(batch)), walk)
+            problem = f"expected a batch with CRC {header.crc:08x}, got CRC {batch.crc:08x}"
+            return self._broken(reader, Broken(batch.position, problem), walk)
         walk.batches += 1
         walk.next_offset = max(header.last_offset, header.base_offset) + 1
         follows = may_follow(header.base_offset, expected, walk.cleaned_offset)
@@ -260,7 +261,3 @@ def _may_hold(header: BatchHeader, cleaned_offset: int) -> bool:
     is_whole = header.record_count == header.last_offset_delta + 1
     was_cleaned = header.last_offset < cleaned_offset and 0 <= header.record_count <= header.last_offset_delta
     return header.last_offset_delta >= 0 and (is_whole or was_cleaned)
-
-
-def _wrong_crc(batch: FoundBatch) -> str:
-    return f"expected a batch with CRC {batch.header.crc:08x}, got CRC {batch.crc:08x}"

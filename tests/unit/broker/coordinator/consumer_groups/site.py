@@ -26,7 +26,7 @@ from tidelog.broker.coordinator.groups.messages import JoinRequest, MemberIdenti
 from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
 from tidelog.protocol.codecs import Codec
 from tidelog.protocol.errors import ApiError, ErrorCode
-from tidelog.protocol.messages.consumer_protocol import (
+from tidelog.protocol.messages.consumer_groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
