@@ -10,7 +10,7 @@
 - `opening`: opens what is below the handlers: `services`
 - `served_apis`: the APIs that this broker serves, their versions, and the kind of each request
 - `services`: everything below the handlers: catalog, logs, replicas, producer ids, timers
-- `tasks`: tasks that run beside their callers, until they end or their owner closes
+- `tasks`: tasks that run beside their callers, until they end or their owner closes; waiting for an event
 - `cluster/`: what the cluster agrees on, and where that persists
 - `configuration/`: the settings of a broker and of topics: their tables, their sources, and what holds now
 - `console/`: the pages of a broker under /console and its JSON API under /api/v1

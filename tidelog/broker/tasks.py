@@ -1,6 +1,6 @@
-"""Tasks that run beside their callers, until they end or their owner closes.
+"""Tasks that run beside their callers, until they end or their owner closes; waiting for an event.
 
-Owns their references: the event loop alone does not keep a task. Event loop only.
+Owns the references to tasks: the event loop alone does not keep one. Event loop only.
 """
 
 import asyncio
@@ -8,6 +8,15 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether `event` is set at some time within so many seconds; None: without a limit."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 class Tasks:

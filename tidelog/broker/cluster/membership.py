@@ -69,7 +69,7 @@ from tidelog.broker.cluster.controller import (
 from tidelog.broker.cluster.exit_watcher import ExitWatcher
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, is_set_within
 from tidelog.protocol.errors import ApiError
 
 logger = structlog.get_logger(__name__)
@@ -294,11 +294,7 @@ class Membership:
 
     async def _run(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._is_due.wait()
-            except TimeoutError:
-                pass
+            await is_set_within(self._is_due, _LOOK_SECONDS)
             self._is_due.clear()
             self._tell_if_cut_off()
             try:

@@ -30,7 +30,7 @@ from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, Group
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
 from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards, some_at_once
 from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, is_set_within
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 
@@ -160,11 +160,8 @@ class GroupCoordinator:
 
     async def _sweep_repeatedly(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(self._settings.config.offsets_retention_check_interval_ms / 1000):
-                    await self._sweep_soon.wait()
-            except TimeoutError:
-                pass
+            seconds = self._settings.config.offsets_retention_check_interval_ms / 1000
+            await is_set_within(self._sweep_soon, seconds)
             self._sweep_soon.clear()
             await self.sweep()
 

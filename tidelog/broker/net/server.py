@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import time
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from functools import partial
 
 from tidelog.broker.configuration.address_overrides import canonical_host, connections_by_address
@@ -33,6 +32,7 @@ from tidelog.broker.observability.metrics import Metrics
 from tidelog.broker.security.certificate_watch import CertificateWatch
 from tidelog.broker.security.tls import ListenerTls
 from tidelog.broker.storage.disk import HANDLES_ADVICE
+from tidelog.broker.tasks import is_set_within
 
 BACKLOG = 1024
 _IDLE_CHECKS = 10
@@ -207,9 +207,7 @@ class Server:
 
     async def until_left(self, timeout_ms: int) -> None:
         """Return when no connection is open, at the latest after `timeout_ms`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._none_left.wait()
+        await is_set_within(self._none_left, timeout_ms / 1000)
 
     async def stop(self, timeout_ms: int) -> int:
         """Answer the requests in flight, then close all; returns how many connections `timeout_ms` cut off.
@@ -225,9 +223,7 @@ class Server:
             connection.close()
         # A client that does not read keeps its answers in the broker's buffer: it is cut off after a short
         # time.
-        try:
-            await asyncio.wait_for(self._none_left.wait(), _CLOSE_SECONDS)
-        except TimeoutError:
+        if not await is_set_within(self._none_left, _CLOSE_SECONDS):
             for connection in list(self._connections):
                 connection.abort()
             await self._none_left.wait()

@@ -29,6 +29,7 @@ from tidelog.broker.replicas.fetching import Fetching, PartitionKey
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replication_quota import ReplicationQuota
 from tidelog.broker.storage.own_batches import EpochsUnknownError
+from tidelog.broker.tasks import is_set_within
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError, error_code
 from tidelog.protocol.hot import (
     NO_EPOCH_END_OFFSET,
@@ -191,11 +192,8 @@ class Fetcher:
     async def _due(self) -> None:
         """Return when there may be something to ask for."""
         due_ms = self._fetching.next_due_ms()
-        try:
-            async with asyncio.timeout(None if due_ms is None else max(due_ms - self._now_ms(), 1) / 1000):
-                await self._is_due.wait()
-        except TimeoutError:
-            pass
+        seconds = None if due_ms is None else max(due_ms - self._now_ms(), 1) / 1000
+        await is_set_within(self._is_due, seconds)
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
         """The answer; None if the request was given up. Raises ApiError, ProtocolError."""

@@ -31,6 +31,7 @@ from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.replicas.replication_quota import ReplicationQuota
 from tidelog.broker.storage.disk import repeated_advice_on
 from tidelog.broker.storage.invariants import InvariantError
+from tidelog.broker.tasks import is_set_within
 from tidelog.protocol.errors import ApiError
 from tidelog.protocol.hot import FetchRequest, FetchResponse
 
@@ -175,9 +176,7 @@ class Fetchers:
                 error=str(error),
                 advice=repeated_advice_on(error, ""),
             )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHANGE_RETRY_SECONDS):
-                    await self._closing.wait()
+            await is_set_within(self._closing, CHANGE_RETRY_SECONDS)
         finally:
             if self._changing.get(key) == leader_epoch:
                 del self._changing[key]

@@ -32,6 +32,7 @@ from tidelog.broker.storage.disk import Disk, advice_on, may_be_repeated
 from tidelog.broker.storage.local_segment import LocalSegment
 from tidelog.broker.storage.producer_table import last_offsets_of, producer_ids_of
 from tidelog.broker.storage.swap import HalfSwappedError, discard
+from tidelog.broker.tasks import is_set_within
 
 LOGS_PER_TURN = 50
 _NEVER_MS = 2**63 - 1
@@ -85,11 +86,7 @@ class LogCleaner:
                 has_cleaned = False
                 logger.error("log_cleaner_failed", error=repr(error), advice="the broker tries again")
             if not has_cleaned:
-                try:
-                    async with asyncio.timeout(self._config().log_cleaner_backoff_ms / 1000):
-                        await self._is_stopping.wait()
-                except TimeoutError:
-                    pass
+                await is_set_within(self._is_stopping, self._config().log_cleaner_backoff_ms / 1000)
 
     async def clean_dirtiest(self) -> bool:
         """Clean the log that is dirtiest, if one is dirty enough; whether there was one."""

@@ -14,7 +14,7 @@ from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.storage.disk import advice_on
 from tidelog.broker.storage.manager import OldRecords
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, is_set_within
 
 CHECKPOINT_BYTES = 128 << 20
 CHECKPOINT_BYTES_INTERVAL_MS = 1_000
@@ -68,20 +68,12 @@ class Maintenance:
         await self._tasks.ended()
 
     async def _repeat(self, name: str, interval_ms: int, job: Callable[[], Awaitable[None]]) -> None:
-        while not await self._stops_within(interval_ms):
+        while not await is_set_within(self._stopping, interval_ms / 1000):
             try:
                 await job()
             except Exception as error:
                 advice = advice_on(error, "the broker tries again")
                 logger.error("maintenance_failed", job=name, error=str(error), advice=advice)
-
-    async def _stops_within(self, interval_ms: int) -> bool:
-        try:
-            async with asyncio.timeout(interval_ms / 1000):
-                await self._stopping.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def checkpoint(self, at_least_bytes: int = 0) -> None:
         """Make indexes and snapshots durable, so that a start after a crash has little to read.

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 import structlog
 
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, is_set_within
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -115,11 +115,7 @@ class SigningKeys:
         """Until the next read is due or wanted."""
         await asyncio.sleep(min(self._longest_pause_seconds, self._refresh_seconds))
         remaining = max(self._refresh_seconds - self._longest_pause_seconds, 0)
-        try:
-            async with asyncio.timeout(remaining):
-                await self._wanted.wait()
-        except TimeoutError:
-            pass
+        await is_set_within(self._wanted, remaining)
         self._wanted.clear()
 
     async def _read(self) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +26,7 @@ from tidelog.broker.replicas.reconciler import Reconciler
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.storage.checkpoints import COPIED_OFFSET
 from tidelog.broker.storage.partition_log import PartitionLog
+from tidelog.broker.tasks import is_set_within
 from tidelog.broker.tiering.fetches import TOLD_EVERY_SECONDS, RemoteFetches
 from tidelog.broker.tiering.plan import copyable_end, may_be_copied, start_after_retention
 from tidelog.broker.tiering.remote_log import RemoteLog
@@ -158,9 +158,7 @@ class Tiering:
                 logger.error(
                     "tiering_failed", error=repr(error), advice="the broker tries again; report this"
                 )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._config().remote_log_manager_task_interval_ms / 1000):
-                    await self._wake.wait()
+            await is_set_within(self._wake, self._config().remote_log_manager_task_interval_ms / 1000)
 
     async def look(self) -> None:
         """Do for each log what is due, once all that is in progress is done."""
