@@ -200,7 +200,7 @@ class Broker:
             sockets.close()
             if services is not None:
                 await services.close()
-            reason = _reason(error, config.data_dir)
+            reason = reason_of(error, config.data_dir)
             if reason is None:
                 raise
             raise StartError(reason) from error
@@ -375,7 +375,13 @@ def _add_routes(
         console.add_to(application)
 
 
-def _reason(error: BaseException, data_dir: Path) -> str | None:
+def not_started(error: Exception, data_dir: Path) -> int:
+    """Log why; the exit code."""
+    logger.error("broker_not_started", error=reason_of(error, data_dir) or str(error))
+    return 1
+
+
+def reason_of(error: BaseException, data_dir: Path) -> str | None:
     """One line for a failure that the environment caused; None for any other."""
     if isinstance(error, BindError | DataFolderError | StoreError | KeysError | ConfigError):
         return str(error)
@@ -435,8 +441,7 @@ async def serve_until_asked(
     try:
         broker = await start(config)
     except StartError as error:
-        logger.error("broker_not_started", error=str(error))
-        return 1
+        return not_started(error, config.data_dir)
     started(broker)
     if config.faults_enable:
         logger.warning(

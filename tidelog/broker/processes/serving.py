@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-import structlog
-
-from tidelog.broker.app import run, serve_until_asked
+from tidelog.broker.app import not_started, run, serve_until_asked
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.processes import moves, ownership_lock
@@ -16,8 +14,6 @@ from tidelog.broker.processes.supervisor import Supervisor
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.manager import DataFolderError
 from tidelog.protocol.settings import ConfigError
-
-logger = structlog.get_logger(__name__)
 
 
 def serve_with(config: BrokerConfig, count: int) -> int:
@@ -29,13 +25,8 @@ def serve_with(config: BrokerConfig, count: int) -> int:
         if count > 1:
             return Supervisor(config, count).run()
         _gather(config)
-    except (ConfigError, DataFolderError, StoreError) as error:
-        logger.error("broker_not_started", error=str(error))
-        return 1
-    except OSError as error:
-        where = error.filename or config.data_dir
-        logger.error("broker_not_started", error=f"cannot use {where}: {error.strerror or error}")
-        return 1
+    except (ConfigError, DataFolderError, StoreError, OSError) as error:
+        return not_started(error, config.data_dir)
     return run(serve_until_asked(config))
 
 

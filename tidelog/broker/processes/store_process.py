@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from tidelog.broker.app import run
+from tidelog.broker.app import not_started, run
 from tidelog.broker.cluster.catalog import ProducerIdsReserved
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
@@ -103,11 +103,8 @@ async def _serve(
     try:
         proxy = None if http is None else HttpProxy(config, count, http)
         store = await settled_store(config, count, is_again=is_again)
-    except (ConfigError, DataFolderError, StoreError) as error:
-        return _not_started(str(error))
-    except OSError as error:
-        where = error.filename or config.data_dir
-        return _not_started(f"cannot use {where}: {error.strerror or error}")
+    except (ConfigError, DataFolderError, StoreError, OSError) as error:
+        return not_started(error, config.data_dir)
     sharing = StoreSharing(store)
     server = StoreServer(sharing)
     try:
@@ -128,8 +125,3 @@ async def _serve(
         await server.close()
         await sharing.close()
     return 0
-
-
-def _not_started(reason: str) -> int:
-    logger.error("broker_not_started", error=reason)
-    return 1

@@ -29,7 +29,7 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from tidelog.broker.app import http_host
+from tidelog.broker.app import http_host, not_started
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.configuration.processes import of_processes
 from tidelog.broker.net.endpoints import BindError, bind
@@ -114,11 +114,8 @@ class Supervisor:
         """Serve until a signal ends it; returns the exit code."""
         try:
             self._open()
-        except (BindError, ConfigError, DataFolderError) as error:
-            return self._not_started(str(error))
-        except OSError as error:
-            where = error.filename or self._config.data_dir
-            return self._not_started(f"cannot use {where}: {error.strerror or error}")
+        except (BindError, ConfigError, DataFolderError, OSError) as error:
+            return not_started(error, self._config.data_dir)
         if self._http is not None:
             import_libraries()
         gc.collect()
@@ -134,11 +131,6 @@ class Supervisor:
             self._stop()
         self._close()
         return code
-
-    @staticmethod
-    def _not_started(reason: str) -> int:
-        logger.error("broker_not_started", error=reason)
-        return 1
 
     def _open(self) -> None:
         """Lock the folder and bind all addresses. Raises what may be wrong with them."""
