@@ -2,16 +2,19 @@
 
 Owns which records were accepted, and who holds which lock, by what brokers answer and the clock. `find` is
 told what contradicts a rule: a record that is accepted is not delivered again, whichever broker dies. While a
-lock holds, nobody else gets its record. A record is delivered as often as the limit says, at most.
+lock holds, nobody else gets its record. A record is delivered as often as the limit says, at most. What
+nobody accepted has a dead letter at the end.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.virtual_loop import VirtualLoop
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
+from tidelog.broker.share import dead_letters
 from tidelog.broker.share.held import HeldPartition
 from tidelog.broker.share.partitions import SharePartitions
 from tidelog.broker.share.share_partition import Acknowledgement, AcknowledgeType, Acquired
@@ -31,6 +34,9 @@ class ShareChecks:
         self.done: set[_Place] = set()
         self.asked: set[_Place] = set()
         """What a member wanted to accept or reject, whatever the answer."""
+        self._accepted: set[_Place] = set()
+        """Of them, what was not to be rejected."""
+        self._rejected: set[_Place] = set()
         self.counts: dict[_Place, int] = {}
         self.expired = 0
         """Locks that had ended when their record was delivered again."""
@@ -60,6 +66,8 @@ class ShareChecks:
             patch.object(SharePartitions, "_acquired", acquired),
             patch.object(HeldPartition, "acknowledge", acknowledged),
             patch.object(HeldPartition, "release", released),
+            # Until all is healed: else a group goes on without those that cannot be written.
+            patch.object(dead_letters, "_BACKOFF_SECONDS", repeat(1.0)),
         ):
             yield
 
@@ -92,7 +100,9 @@ class ShareChecks:
     def _asked(self, held: HeldPartition, member_id: str, asked: Sequence[Acknowledgement]) -> set[int]:
         """Which of these records the member holds now. A refusal may end their locks or not."""
         kinds = _kinds(asked)
-        self.asked |= {(held.key, offset) for offset, kind in kinds.items() if kind in _LASTING}
+        lasting = {(held.key, offset): kind for offset, kind in kinds.items() if kind in _LASTING}
+        self.asked |= lasting.keys()
+        self._accepted |= {place for place, kind in lasting.items() if kind != AcknowledgeType.REJECT}
         mine = kinds.keys() & set(self._of(held, member_id))
         self._end(held, [offset for offset in mine if kinds[offset] != AcknowledgeType.RENEW])
         return mine
@@ -111,6 +121,8 @@ class ShareChecks:
                 self._find(f"offset {offset} of {held.key} is accepted twice")
             if kind in _LASTING:
                 self.done.add((held.key, offset))
+            if kind == AcknowledgeType.REJECT:
+                self._rejected.add((held.key, offset))
 
     def never_done(self, key: SharePartitionKey, end_offset: int, limit: int) -> list[int]:
         """Records that nobody accepted, and that were not delivered as often as they might be."""
@@ -119,6 +131,10 @@ class ShareChecks:
             for offset in range(end_offset)
             if (key, offset) not in self.asked and self.counts.get((key, offset), 0) < limit
         ]
+
+    def needs_dead_letter(self, key: SharePartitionKey, offset: int) -> bool:
+        """Of a record before the start offset."""
+        return (key, offset) in self._rejected or (key, offset) not in self._accepted
 
 
 def _kinds(asked: Sequence[Acknowledgement]) -> Mapping[int, int]:

@@ -1,15 +1,17 @@
 """One seed of share groups: workers that share the records of a topic, while all is broken and healed.
 
 Owns the workers, each of which is killed, paused and begun again, and what holds at the end: each record was
-accepted, or archived after as many deliveries as the limit says. What holds meanwhile is in `share_checks`.
+accepted, or archived after as many deliveries as the limit says, with a dead letter. What holds meanwhile is
+in `share_checks`.
 """
 
 import asyncio
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from faults.checker import Kind
+from faults.checker import Kind, Stored
 from faults.readback import read_all
 from tests.simulation.virtual_loop import Node
 from tests.simulation.workloads import LOG, PATIENT
@@ -27,8 +29,13 @@ from tidelog import (
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 
 GROUP: Final = "pool"
+DEAD: Final = "dlq.pool"
 LOCK_S: Final = 1.0
 _WORKERS: Final = 3
+_DEAD_LETTERS: Final = {
+    "errors.deadletterqueue.topic.name": DEAD,
+    "errors.deadletterqueue.copy.record.enable": "true",
+}
 SETTINGS: Final[dict[str, Any]] = {
     "group_share_min_record_lock_duration_ms": 1,
     "group_share_record_lock_duration_ms": int(LOCK_S * 1000),
@@ -68,7 +75,11 @@ class ShareWorld(World):
         await self.observer.start(self._settle())
 
     async def _prepare(self) -> None:
-        await make_group(self.address, LOG, len(self.brokers), self.shape.replicas)
+        partitions, replicas = len(self.brokers), self.shape.replicas
+        await make_group(self.address, LOG, partitions, replicas, **_DEAD_LETTERS)
+        enabled = {"errors.deadletterqueue.group.enable": "true"}
+        async with Admin(bootstrap_servers=self.address) as admin:
+            await admin.create_topics([NewTopic(DEAD, partitions, replicas, enabled)])
 
     def _break_processor(self) -> None:
         self._break_other()
@@ -121,9 +132,21 @@ class ShareWorld(World):
             key = SharePartitionKey(GROUP, topic.topic_id, partition)
             for offset in self.share_checks.never_done(key, end_offset, self._limit):
                 self.run.find(Kind.MISSING, f"{LOG}-{partition} at offset {offset} was passed over")
+            await self._judge_dead_letters(key, logs[partition])
         self.run.done["records of share groups"] = sum(ends.values())
         self.run.done["accepted records"] = len(self.share_checks.done)
         self.run.done["locks that ended"] = self.share_checks.expired
+
+    async def _judge_dead_letters(self, key: SharePartitionKey, records: Sequence[Stored]) -> None:
+        dead = {
+            each.mark for each in (await read_all(self.address, DEAD, len(self.brokers), 60))[key.partition]
+        }
+        for each in records:
+            if self.share_checks.needs_dead_letter(key, each.offset) and each.mark not in dead:
+                self.run.find(
+                    Kind.MISSING, f"{LOG}-{key.partition} at offset {each.offset} has no dead letter"
+                )
+        self.run.done["dead letters"] = self.run.done.get("dead letters", 0) + len(dead)
 
     async def _starts(self) -> dict[int, int]:
         with suppress(ClientError):

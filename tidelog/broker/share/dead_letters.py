@@ -88,11 +88,14 @@ class DeadLetterTopics:
             return f"topic {name} takes no dead letters: set {_ENABLED}=true on it"
         return None
 
-    async def write(self, key: SharePartitionKey, replica: Replica, letters: Sequence[DeadLetters]) -> int:
-        """Write one batch of them; how many of the first that are. Raises ApiError."""
+    async def write(
+        self, key: SharePartitionKey, replica: Replica, letters: Sequence[DeadLetters]
+    ) -> tuple[int, ApiError | None]:
+        """Write one batch of them: how many of the first that are, and why they could not be written."""
         config = share_group_config(self._services.config, self._services.catalog, key.group_id)
         pauses = iter(_BACKOFF_SECONDS)
         while True:
+            count = sum(each.last - each.first + 1 for each in letters)
             try:
                 topic = await self._topic(key.group_id, config.dead_letter_topic)
                 batch, count = await self._batch(key, replica, topic, config, letters)
@@ -102,10 +105,10 @@ class DeadLetterTopics:
                 self._counts.dead_letter_failures += 1
                 pause = next(pauses, None)
                 if pause is None or not error.code.retriable:
-                    raise
+                    return count, error
             else:
                 self._counts.dead_letters += count
-                return count
+                return count, None
             await asyncio.sleep(pause)
 
     async def _topic(self, group_id: str, name: str) -> Topic:
@@ -146,7 +149,8 @@ class DeadLetterTopics:
                 size_bytes += sum(len(one.key or b"") + len(one.value or b"") for one in records.values())
                 count += last - first + 1
                 first = last + 1
-        most_bytes = int(self._services.topics.settings.value(topic.configs, "max.message.bytes"))
+        value = self._services.topics.settings.value
+        most_bytes = min(int(value(topic.configs, name)) for name in ("max.message.bytes", "segment.bytes"))
         return await asyncio.to_thread(
             _built, key.group_id, replica, originals, self._services.clock_ms(), most_bytes
         )

@@ -231,27 +231,29 @@ class HeldPartition:
             self._dead_letter_writer = asyncio.get_running_loop().create_task(work)
 
     async def _write_all_dead_letters(self) -> None:
-        while self._dead_letters and not self.has_ended:
-            try:
-                count = await self._dead_letter_topics.write(self.key, self.replica, self._dead_letters)
-            except Exception as error:  # As Kafka does: else the group would come to a halt.
-                count = sum(each.last - each.first + 1 for each in self._dead_letters)
-                logger.error(
-                    "dead_letters_not_written",
-                    group_id=self.key.group_id,
-                    topic=self.replica.topic,
-                    partition=self.key.partition,
-                    offsets=[(each.first, each.last) for each in self._dead_letters[:_MOST_SHOWN]],
-                    records=count,
-                    error=str(error),
-                    advice="the records are archived without dead letters; they stay in their topic",
+        try:
+            while self._dead_letters and not self.has_ended:
+                count, error = await self._dead_letter_topics.write(
+                    self.key, self.replica, self._dead_letters
                 )
-            written, self._dead_letters = _first_of(self._dead_letters, count)
-            update = self.machine.archive(written)
-            if update.before:
-                self._write(_Waiting(update, None))
-            self.changed()
-        self._dead_letter_writer = None
+                done, self._dead_letters = _first_of(self._dead_letters, count)
+                if error is not None:  # As Kafka does: else the group would come to a halt.
+                    logger.error(
+                        "dead_letters_not_written",
+                        group_id=self.key.group_id,
+                        topic=self.replica.topic,
+                        partition=self.key.partition,
+                        offsets=[(each.first, each.last) for each in done[:_MOST_SHOWN]],
+                        records=count,
+                        error=str(error),
+                        advice="the records are archived without dead letters; they stay in their topic",
+                    )
+                update = self.machine.archive(done)
+                if update.before:
+                    self._write(_Waiting(update, None))
+                self.changed()
+        finally:
+            self._dead_letter_writer = None
 
     def end(self) -> None:
         """Serve nothing more: its state is read again with the next use."""

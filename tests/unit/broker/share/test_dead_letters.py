@@ -183,6 +183,15 @@ async def test_records_that_are_deleted_before_have_dead_letters_without_copies(
     assert [each["event"] for each in events] == ["dead_letters_without_originals"]
 
 
+async def test_a_batch_fits_into_a_segment_of_its_topic(asker: Asker) -> None:
+    await asker.create(TOPIC, segment_bytes="1000", **ENABLED)
+    values = [b"%d" % number * 300 for number in range(5)]
+    member = await joined(asker, make_batch(*values), **COPIED)
+    assert await member.acknowledge((0, 4, [REJECT])) == 0
+    await until(lambda: is_done(asker))
+    assert [each.value for each in letters(asker)] == values
+
+
 @pytest.mark.parametrize(
     ("settings", "configs", "topic_configs", "reason"),
     [

@@ -30,6 +30,18 @@ def test_the_epoch_after_the_largest_is_1() -> None:
     assert session.epoch == 1
 
 
+def test_each_partition_is_the_first_once() -> None:
+    sessions = ShareSessions()
+    session = sessions.begin("g", "m", 1, limit=1)
+    session.rotate()
+    sessions.update(session, [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)], ())
+    firsts = []
+    for _ in range(4):
+        firsts.append(next(iter(session.partitions)).partition)
+        session.rotate()
+    assert firsts == [0, 1, 2, 0]
+
+
 def test_who_has_no_session_is_told() -> None:
     with pytest.raises(ApiError) as refused:
         ShareSessions().of("g", "m", 1)
