@@ -335,7 +335,8 @@ class Fetcher:
             for reader, _ in wanted
         }
         wait_ms = min(config.fetch_max_wait_ms, _SHORT_WAIT_MS) if waits_shortly else config.fetch_max_wait_ms
-        ids = {key.topic: each for key in partitions if (each := self._readers[key].topic_id) is not None}
+        # Partitions may have been given up while this consumer connected.
+        ids = {reader.key.topic: reader.topic_id for reader, _ in wanted if reader.topic_id is not None}
         version = connection.version(ApiKey.FETCH)
         if any(key.topic not in ids for key in partitions):
             version = min(version, FIRST_BY_ID - 1)

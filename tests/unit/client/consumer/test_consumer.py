@@ -292,6 +292,22 @@ async def test_a_partition_assigned_again_while_its_poll_ends_is_read(broker: Sc
         assert await values(it, 1) == [b"1"]
 
 
+async def test_a_partition_given_up_while_the_consumer_connects_does_not_end_the_reading_of_others() -> None:
+    async with ScriptedBroker(partitions=2) as broker:
+        broker.scripts[ApiKey.FETCH] = Log((0, stored(0, b"a")))
+        async with consumer(broker) as it:
+            versions_asked = len(broker.seen(ApiKey.API_VERSIONS))
+            go_on = broker.hold(ApiKey.API_VERSIONS)
+            both = [FIRST, TopicPartition(TOPIC, 1)]
+            it.assign(both)
+            for each in both:
+                it.seek(each, 0)
+            await until(lambda: len(broker.seen(ApiKey.API_VERSIONS)) > versions_asked)
+            it.assign([FIRST])
+            go_on.set()
+            assert await values(it, 1) == [b"a"]
+
+
 async def test_a_call_that_waits_for_a_position_hears_of_a_seek(broker: ScriptedBroker) -> None:
     broker.scripts[ApiKey.LIST_OFFSETS] = lambda request: None
     async with consumer(broker, auto_offset_reset="earliest") as it:
