@@ -23,5 +23,6 @@
 - `workload_aiokafka`, `workload_confluent`, `workload_kafka_python`: those of other clients
 - `workload_keyed`: a writer to a compacted topic
 - `cluster/`: several machines
+- `histories/`: checkers of histories, as those of Elle and Jepsen
 - `damage/`, `hostile/`, `power_cut/`, `transactions/`: trials of their own
 """

@@ -24,6 +24,7 @@ from rich.console import Console
 from faults.cluster.network import lacking
 from faults.damage import trial as damage
 from faults.etcd import BINARY
+from faults.histories.report import write_report
 from faults.hostile import trial as hostile
 from faults.power_cut import trial as power_cut
 from faults.process import BrokerProcessError
@@ -81,7 +82,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     finally:
         if keep:
-            console.print(f"The data of the brokers is kept in {folder}", soft_wrap=True)
+            console.print(
+                f"The data of the brokers is kept in {folder}, with histories and pictures of anomalies",
+                soft_wrap=True,
+            )
         else:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -121,8 +125,13 @@ async def _crash(
     )
     result = await run(settings, folder / "data", say)
     print_tables(result, console)
+    facts = [
+        f"{sum(len(log) for logs in result.polls.values() for log in logs.values()):,} records of"
+        f" {len(result.polls)} readers, {len(result.looks):,} looks at ends"
+    ]
+    write_report(folder, facts, result.anomalies)
     tried = Counter({str(kind): count for kind, count in result.steps.items()})
-    return Outcome(tried, result.findings, seconds=result.seconds)
+    return Outcome(tried, result.findings, figures=facts, seconds=result.seconds)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -42,6 +42,7 @@ class Kind(StrEnum):
     DIRTY = "read, and not committed"
     BACKWARDS = "an end of a log went back"
     BROKEN_RULE = "a rule of the cluster is broken"
+    ANOMALY = "a history contradicts itself"
 
 
 class Mark(NamedTuple):
@@ -91,6 +92,8 @@ class Ledger:
     writer: int
     name: str
     fates: dict[int, "array[int]"] = field(default_factory=lambda: defaultdict(lambda: array("q")))
+    acknowledged_ends: dict[int, int] = field(default_factory=dict)
+    """Partition -> the offset after the largest that was acknowledged."""
 
     def sent(self, partition: int) -> int:
         """One more record goes to `partition`: its counter."""
@@ -105,6 +108,7 @@ class Ledger:
     def record_outcome(self, partition: int, counter: int, fate: int) -> None:
         """The producer reported the outcome of a record."""
         self.fates[partition][counter] = fate
+        self.acknowledged_ends[partition] = max(fate + 1, self.acknowledged_ends.get(partition, 0))
 
     def close(self) -> None:
         """The producer has ended: every open outcome becomes UNCERTAIN."""

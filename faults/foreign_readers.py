@@ -150,8 +150,9 @@ async def compare_with_others(
     timeout_s: float,
     identify: Identify = mark_of,
     isolation_level: str = UNCOMMITTED,
+    found_by: dict[str, Logs] | None = None,
 ) -> list[Finding]:
-    """All differences between their records and `logs`, which our own client read."""
+    """All differences between their records and `logs`, which our own client read. `found_by` gets theirs."""
     bounds = {index: (log[0].offset, log[-1].offset + 1) for index, log in logs.items() if log}
     wanted = Reading(address, topic, bounds, timeout_s, identify, isolation_level)
     findings: list[Finding] = []
@@ -161,6 +162,8 @@ async def compare_with_others(
         except Exception as error:  # Whatever a library raises, the records could not be read with it.
             findings.append(Finding(Kind.UNREADABLE, f"{name}: {type(error).__name__} {error}"))
             continue
+        if found_by is not None:
+            found_by[name] = found
         for index, log in found.items():
             findings += compare(index, name, log, logs[index])
     return findings

@@ -13,18 +13,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
 
-from faults.checker import Finding, Kind, Ledger, check, check_sequences, compare
+from faults.checker import REFUSED, Finding, Kind, Ledger, Mark, check, check_sequences, compare, is_acked
 from faults.cluster.replicas import differences_of
 from faults.cluster.saboteur import saboteur_of
 from faults.cluster.site import cluster_site
 from faults.foreign_readers import compare_with_others
+from faults.histories import record_rules
+from faults.histories.history import Anomaly
+from faults.histories.looks import EndLooks
+from faults.histories.record_rules import Look, Records, Send
+from faults.histories.record_rules import Stored as StoredBy
+from faults.histories.report import findings_of
 from faults.latest_values import check_latest
 from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import ProxyCounters
-from faults.readback import Follower, Logs, read_all, read_files
+from faults.readback import FileReading, Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur
 from faults.schedule import (
     MACHINES,
@@ -142,6 +149,10 @@ class Result:
     bytes_lost: int = 0
     records_stored: int = 0
     records_followed: int = 0
+    looks: list[Look] = field(default_factory=list)
+    polls: dict[str, Logs] = field(default_factory=dict)
+    """What each consumer that was not moved found."""
+    anomalies: list[Anomaly] = field(default_factory=list)
     keyed_ledgers: list[Ledger] = field(default_factory=list)
     """Those of the compacted topic."""
     trimmed_ledgers: list[Ledger] = field(default_factory=list)
@@ -163,18 +174,23 @@ async def run(settings: Settings, data_dir: Path, say: Say) -> Result:
     async with _site(settings, data_dir, result) as (site, writers):
         follower = Follower(site.direct_address, TOPIC, settings.partitions, client_rack=site.reading_rack)
         follower.start()
+        looks = EndLooks(site.address, TOPIC, settings.partitions, result.ledgers)
         await asyncio.gather(*(writer.start() for writer in writers))
         try:
             await _break(site, settings, result, say)
             say("all faults are over; the writers finish")
             await _settle(writers, result, say)
+            await looks.stop()
             say("reading everything back")
             logs = await _read_back(site, follower, result)
         except BrokerProcessError as error:
             result.findings.append(Finding(Kind.ALARM, str(error)))
+            await looks.stop()
             await asyncio.gather(*(writer.give_up() for writer in writers), return_exceptions=True)
             await follower.stop()
         else:
+            result.looks = looks.looks
+            result.polls["the reader along"] = follower.logs
             judge_files(lambda partition: site.node_of(TOPIC, partition).data_dir, result, logs)
             folders = [node.data_dir for node in site.nodes]
             result.findings += (
@@ -329,7 +345,9 @@ async def _read_back(site: Site, follower: Follower, result: Result) -> Logs | N
         result.findings.append(Finding(Kind.UNREADABLE, f"{what}: {type(error).__name__} {error}"))
         await follower.stop()
     if logs is not None:
-        result.findings += await compare_with_others(address, TOPIC, logs, _READ_SECONDS)
+        result.findings += await compare_with_others(
+            address, TOPIC, logs, _READ_SECONDS, found_by=result.polls
+        )
     try:
         await site.settle()
     except TimeoutError:
@@ -374,6 +392,36 @@ def judge_files(data_dir_of: Callable[[int], Path], result: Result, logs: Logs |
         logs = {partition: reading.records for partition, reading in files.items()}
     result.records_stored = sum(map(len, logs.values()))
     result.findings += check(result.ledgers, logs)
+    result.polls["our client"] = logs
+    result.anomalies = record_rules.check(_records_of(result, files))
+    result.findings += findings_of(
+        each for each in result.anomalies if each.name != record_rules.DUPLICATE_OF_CLIENT
+    )
+
+
+def _records_of(result: Result, files: Mapping[int, FileReading]) -> Records:
+    sends = [
+        Send(
+            f"writer {ledger.writer} ({ledger.name})",
+            partition,
+            Mark(ledger.writer, partition, counter),
+            fate if fate >= 0 else None,
+            is_acked(fate),
+            fate == REFUSED,
+        )
+        for ledger in result.ledgers
+        for partition, fates in ledger.fates.items()
+        for counter, fate in enumerate(fates)
+    ]
+    stored: dict[int, list[StoredBy]] = {}
+    for partition, reading in files.items():
+        records = iter(reading.records)
+        stored[partition] = [
+            StoredBy(*each, batch.producer_id, batch.producer_epoch, batch.base_sequence + index)
+            for batch in reading.batches
+            for index, each in enumerate(islice(records, batch.record_count))
+        ]
+    return Records(sends, result.polls, stored, result.looks)
 
 
 def alarms(broker: BrokerProcess, *, disks_fail: bool = False) -> list[Finding]:

@@ -2,5 +2,6 @@
 
 `history` and `checker` are pure: what was observed, and which observations contradict each other. `processor`
 is a process that can be killed, over a `client`; `slots` starts, kills and pauses such processes;
-`observation` reads what is visible; `trial` puts them together.
+`observation` reads what is visible; `isolation` judges the history as lists and registers; `trial` puts them
+together.
 """

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from faults.transactions.history import Place, Source
 
-CLIENTS: Final = ("tidelog", "confluent", "aiokafka")
+CLIENTS: Final = ("tidelog", "confluent", "aiokafka", "kafka_python")
 POLL_S: Final = 0.2
 
 

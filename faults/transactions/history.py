@@ -4,8 +4,8 @@ Owns the identities (an attempt is one transaction of one process, an output is 
 layouts: the key and value of an output, and the lines of a process's journal. Pure.
 
 Invariants: an output's place follows from its source, so an attempt's sources say which records it writes. A
-line is in the journal before the process takes the step that it names. An end is there only after the client
-has confirmed it.
+line is in the journal before the process takes the step that it names, the first one with the sources. An end
+is there only after the client has confirmed it.
 """
 
 import zlib
@@ -50,6 +50,11 @@ class AttemptId(NamedTuple):
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.process}"
 
+    @property
+    def slot(self) -> str:
+        """Of the process; its processes have one transactional id."""
+        return self.process.rpartition("-")[0]
+
 
 class Output(NamedTuple):
     """Identifies an output record: what an attempt made of a source in one place."""
@@ -77,10 +82,11 @@ class Outcome(StrEnum):
 
 @dataclass
 class Attempt:
-    """`sources` are known once its commit was asked for."""
+    """`begun_s` is the machine's monotonic time."""
 
     outcome: Outcome = Outcome.OPEN
     sources: tuple[Source, ...] = ()
+    begun_s: float = 0.0
 
 
 class Ends(NamedTuple):
@@ -139,20 +145,24 @@ def output_of(key: object, value: object) -> Output | None:
     return None if place is None else Output(AttemptId(process, int(number)), source, place)
 
 
-def commit_line(number: int, sources: Iterable[Source]) -> str:
-    """The journal's line for a commit that is asked for next."""
-    return " ".join((f"commit {number}", *(f"{source.partition}:{source.offset}" for source in sources)))
+def begin_line(number: int, begun_s: float, sources: Iterable[Source]) -> str:
+    """The journal's line for a transaction that begins next."""
+    named = (f"{source.partition}:{source.offset}" for source in sources)
+    return " ".join((f"begin {number} {begun_s:.6f}", *named))
 
 
 def attempts_of(process: str, lines: Iterable[str]) -> dict[AttemptId, Attempt]:
-    """What a process's journal says. Lines: `begin N`, `commit N P:O …`, `committed N`, `aborted N`."""
+    """What a process's journal says. Lines: `begin N SECONDS P:O …`, `commit N`, `committed N`,
+    `aborted N`."""
     attempts: dict[AttemptId, Attempt] = {}
     for line in lines:
         what, number, *named = line.split()
         attempt = attempts.setdefault(AttemptId(process, int(number)), Attempt())
-        if what == "commit":
+        if what == "begin":
+            attempt.begun_s = float(named[0])
+            attempt.sources = tuple(Source(*map(int, each.split(":"))) for each in named[1:])
+        elif what == "commit":
             attempt.outcome = Outcome.UNCERTAIN
-            attempt.sources = tuple(Source(*map(int, each.split(":"))) for each in named)
         elif what == "committed":
             attempt.outcome = Outcome.COMMITTED
         elif what == "aborted":

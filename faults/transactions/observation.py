@@ -5,6 +5,7 @@ of a stopped broker with `protocol` alone, by the markers, without the broker's 
 """
 
 import asyncio
+import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from faults.checker import Stored
+from faults.foreign_readers import READERS, Reading
 from faults.readback import COMMITTED, Follower, read_all, segment_files
 from faults.site import Node, Site
 from faults.transactions.client import Job
@@ -26,6 +28,7 @@ _LOOK_S: Final = 0.02
 _ASK_S: Final = 0.5
 _ANSWER_S: Final = 10.0
 _RETRY_S: Final = 0.05
+_READ_AGAIN_S: Final = 1.0
 Logs = dict[Place, list[Stored]]
 
 
@@ -138,6 +141,38 @@ class CommittedFollowers:
             for topic, follower in self._of_topic.items()
             for index, log in follower.logs.items()
         }
+
+
+class ForeignReads:
+    """Other projects' clients read again and again, through all faults, what `followers` have of one topic,
+    from its begin on. `logs` has what each read that succeeded found, by its name."""
+
+    def __init__(self, address: str, followers: CommittedFollowers, rng: random.Random) -> None:
+        self.logs: dict[str, Logs] = {}
+        self._address = address
+        self._followers = followers
+        self._rng = rng
+        self._reading = asyncio.create_task(self._read_on())
+
+    async def stop(self) -> None:
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read_on(self) -> None:
+        while True:
+            await asyncio.sleep(_READ_AGAIN_S)
+            topic, client = self._rng.choice(list(PARTITIONS)), self._rng.choice(list(READERS))
+            bounds = {
+                place.partition: (log[0].offset, log[-1].offset + 1)
+                for place, log in self._followers.logs.items()
+                if place.topic == topic and log
+            }
+            wanted = Reading(self._address, topic, bounds, _ANSWER_S, output_of, COMMITTED)
+            # Whatever a library raises while brokers are down.
+            with suppress(Exception):
+                found = await READERS[client](wanted)
+                name = f"{client}, read {len(self.logs)}"
+                self.logs[name] = {Place(topic, index): log for index, log in found.items()}
 
 
 async def read_committed(address: str, timeout_s: float) -> Logs:

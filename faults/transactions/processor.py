@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from faults.transactions.client import Abortable, Client, Job, client_of
-from faults.transactions.history import AttemptId, commit_line, outputs_of, record_of
+from faults.transactions.history import AttemptId, begin_line, outputs_of, record_of
 
 MOST_SOURCES: Final = 25
 _ABORTED_SHARE: Final = 0.1
@@ -42,7 +42,7 @@ async def process(
         sources = await client.read(rng.randint(1, most_sources))
         if not sources:
             continue
-        journal.note(f"begin {number}")
+        journal.note(begin_line(number, asyncio.get_running_loop().time(), sources))
         try:
             await client.begin()
             for output in outputs_of(AttemptId(name, number), sources):
@@ -54,7 +54,7 @@ async def process(
             await client.send_offsets(positions)
             if rng.random() < _ABORTED_SHARE:
                 raise Abortable
-            journal.note(commit_line(number, sources))
+            journal.note(f"commit {number}")
             await client.commit()
         except Abortable:
             await client.abort()

@@ -18,6 +18,7 @@ from faults.cluster.replicas import differences_of
 from faults.cluster.saboteur import saboteur_of
 from faults.cluster.site import cluster_site
 from faults.foreign_readers import READERS, compare_with_others
+from faults.histories.report import findings_of, write_report
 from faults.process import BrokerProcessError
 from faults.readback import COMMITTED, read_all
 from faults.runner import TIDELOG, alarms, break_for
@@ -33,12 +34,14 @@ from faults.schedule import (
     schedule,
 )
 from faults.site import Site, site_of
+from faults.transactions import isolation
 from faults.transactions.checker import check
 from faults.transactions.client import CLIENTS, Job
 from faults.transactions.history import PARTITIONS, PLACES, Attempt, AttemptId, History, Outcome, output_of
 from faults.transactions.observation import (
     CommittedFollowers,
     EndsWatcher,
+    ForeignReads,
     Logs,
     PositionsWatcher,
     committed_in_files,
@@ -121,6 +124,7 @@ class _Run:
     watcher: EndsWatcher
     positions: PositionsWatcher
     followers: CommittedFollowers
+    foreign: ForeignReads
     outcome: TrialOutcome
     history: History = field(default_factory=History)
 
@@ -180,7 +184,11 @@ async def run(
         outcome.tried = Counter({str(kind): count for kind, count in saboteur.done.items()})
         outcome.figures += _figures(made, saboteur)
     made.history.attempts = _attempts(made.slots)
-    outcome.findings += check(made.history)
+    anomalies = await asyncio.to_thread(isolation.check, made.history)
+    facts = isolation.facts_of(made.history)
+    await asyncio.to_thread(write_report, folder, facts, anomalies)
+    outcome.findings += [*check(made.history), *findings_of(anomalies)]
+    outcome.figures += facts
     outcome.seconds = loop.time() - began
     return outcome
 
@@ -207,7 +215,8 @@ async def _begin(site: Site, seed: int, folder: Path, outcome: TrialOutcome, cre
     site.users, site.api_keys = slots, _API_KEYS
     positions = PositionsWatcher([slot.job for slot in slots])
     followers = CommittedFollowers(site.direct_address, site.reading_rack)
-    made = _Run(site, slots, feeder, EndsWatcher(site), positions, followers, outcome)
+    foreign = ForeignReads(site.direct_address, followers, random.Random(f"reads {seed}"))
+    made = _Run(site, slots, feeder, EndsWatcher(site), positions, followers, foreign, outcome)
     await asyncio.gather(feeder.start(), *(slot.start() for slot in slots))
     async with asyncio.timeout(_BEGIN_SECONDS):
         while not all(slot.has_committed() for slot in slots):  # noqa: ASYNC110 (another process says so)
@@ -306,9 +315,9 @@ async def _end(made: _Run) -> None:
     for slot in made.slots:
         await slot.close()
     ending: list[Any] = [made.feeder.give_up(), made.watcher.stop(), made.positions.stop()]
-    ending += [made.followers.stop()]
+    ending += [made.followers.stop(), made.foreign.stop()]
     await asyncio.gather(*ending, return_exceptions=True)
-    made.history.followed = {"the reader along": made.followers.logs}
+    made.history.followed = {"the reader along": made.followers.logs, **made.foreign.logs}
     made.history.ends, made.history.committed = made.watcher.ends, made.positions.positions
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faults.checker import Kind, Ledger, is_acked
+from faults.histories.record_rules import LOST_WRITE
 from faults.readback import segment_files
 from faults.runner import TOPIC, Result, Settings, judge_files, run
 from tidelog.protocol.records import iter_batches
@@ -29,6 +30,9 @@ async def test_a_short_run_with_a_fixed_seed_survives_and_a_lost_batch_would_be_
     judge_files(lambda _: tmp_path / "data", damaged)
     assert Kind.GAP in {finding.kind for finding in damaged.findings}
     assert Kind.MISSING in {finding.kind for finding in damaged.findings}
+    assert LOST_WRITE in {anomaly.name for anomaly in damaged.anomalies}
+    assert len(result.polls) == 5
+    assert len(result.looks) > 0
 
 
 def _remove_an_acknowledged_batch(data_dir: Path, ledgers: Sequence[Ledger]) -> None:

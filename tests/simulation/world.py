@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from faults.checker import Finding, Kind
+from faults.histories.report import findings_of
+from faults.transactions import isolation
 from faults.transactions.checker import check
 from faults.transactions.client import Job
 from faults.transactions.client_tidelog import TidelogClient
@@ -631,4 +633,4 @@ class World:
             self.run.done[f"transactions: {outcome}"] = count
         self.run.findings += self.committer.findings
         self.run.findings += self.administrator.judge(self.facts.catalog)
-        self.run.findings += check(history)
+        self.run.findings += [*check(history), *findings_of(isolation.check(history))]

@@ -17,7 +17,7 @@ from faults.transactions.history import (
     Place,
     Source,
     attempts_of,
-    commit_line,
+    begin_line,
     output_of,
     outputs_of,
     places_of,
@@ -181,13 +181,13 @@ def test_sources_go_to_one_to_three_partitions_of_both_topics() -> None:
 
 
 def test_a_journal_says_how_far_each_attempt_came() -> None:
-    lines = ["begin 0", commit_line(0, SOURCES[:2]), "committed 0", "begin 1", "aborted 1", "begin 2"]
-    lines += ["begin 3", commit_line(3, SOURCES[2:3])]
+    lines = [begin_line(0, 1.5, SOURCES[:2]), "commit 0", "committed 0", begin_line(1, 2, ()), "aborted 1"]
+    lines += [begin_line(2, 3, ()), begin_line(3, 4, SOURCES[2:3]), "commit 3"]
     assert attempts_of("p-1", lines) == {
-        AttemptId("p-1", 0): Attempt(Outcome.COMMITTED, SOURCES[:2]),
-        AttemptId("p-1", 1): Attempt(Outcome.ABORTED),
-        AttemptId("p-1", 2): Attempt(Outcome.OPEN),
-        AttemptId("p-1", 3): Attempt(Outcome.UNCERTAIN, SOURCES[2:3]),
+        AttemptId("p-1", 0): Attempt(Outcome.COMMITTED, SOURCES[:2], 1.5),
+        AttemptId("p-1", 1): Attempt(Outcome.ABORTED, (), 2.0),
+        AttemptId("p-1", 2): Attempt(Outcome.OPEN, (), 3.0),
+        AttemptId("p-1", 3): Attempt(Outcome.UNCERTAIN, SOURCES[2:3], 4.0),
     }
 
 
