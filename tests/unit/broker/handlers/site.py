@@ -20,28 +20,28 @@ from uuid import UUID
 
 import yaml
 
-from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request, make_batch
-from tests.unit.broker.handlers.transactional import transactional_batch
+from tests.unit.broker.handlers.conftest import NOW_MS, Asker, fetch_request
 from tidelog.broker.cluster.catalog import BrokerRegistered, BrokerRegistration, Listener
 from tidelog.broker.configuration.broker_settings import ConfigSource
 from tidelog.broker.configuration.security_settings import STANDARD_AUTHORIZER
 from tidelog.broker.configuration.topic_settings import ConfigType
-from tidelog.broker.coordinator.transactions.transaction import Producer
 from tidelog.broker.handlers.configs import ConfigOperation
 from tidelog.broker.handlers.connection_state import Principal
 from tidelog.broker.observability import log_events
 from tidelog.broker.storage.log_types import READ_COMMITTED
 from tidelog.protocol.acls import Operation, PatternType, Permission, ResourceType
+from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.hot import ProduceRequest
+from tidelog.protocol.hot import ProduceRequest, TopicKey
 from tidelog.protocol.messages.declaration import ZERO, Field
-from tidelog.protocol.records import TransactionMarker, iter_batches
+from tidelog.protocol.records import RecordBatchBuilder, TransactionMarker, iter_batches
 from tidelog.protocol.schema import APIS, ApiKey
 
 _KEYS = {api.name: key for key, api in APIS.items()}
 _ACL_APIS = (ApiKey.CREATE_ACLS, ApiKey.DESCRIBE_ACLS, ApiKey.DELETE_ACLS)
 _DEFAULT = ConfigSource.DEFAULT_CONFIG
 _LONGEST_LINE = 105
+_IS_ID = re.compile("[0-9a-f-]{36}")
 _UUID = re.compile(r"(?!0{8}-)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SAME = re.compile(r"(\w)\1{199,}")
 _REPEATED = re.compile(r"(.) \* (\d+)")
@@ -422,46 +422,68 @@ class Site:
         return " ".join(f"{log.start_offset}..{log.end_offset}" for log in logs)
 
     async def produce(self, topic: str, *words: str) -> str:
-        """Words: `version=`, `acks=`, `partition=`, `size=`, `at=MS` after the beginning, `transaction=ID`,
-        and `ID:EPOCH/SEQUENCE` of a producer."""
+        """Words: `version=`, `acks=`, `partition=`, `size=`, `key=`, `codec=`, `at=MS` after the beginning,
+        `transaction=ID`, `null` for no records, and `ID:EPOCH/SEQUENCE` of a producer."""
         options = dict(word.split("=") for word in words if "=" in word)
-        partition, version = int(options.get("partition", 0)), int(options.get("version", 9))
         producer = [tuple(map(int, re.split("[:/]", word))) for word in words if "/" in word]
         producer_id, epoch, sequence = producer[0] if producer else (-1, -1, -1)
-        value = b"v" * int(options.get("size", 1))
         name = options.get("transaction")
-        if name:
-            name = None if name == "null" else name
-            batch = transactional_batch(Producer(producer_id, epoch), sequence, value)
-        else:
-            more = {"producer_id": producer_id, "epoch": epoch, "sequence": sequence}
-            batch = make_batch(value, timestamp_ms=NOW_MS + int(options.get("at", 0)), **more)
-        request = ProduceRequest(name, int(options.get("acks", -1)), 30_000, [(topic, [(partition, batch)])])
-        answer = self.asker.call(ApiKey.PRODUCE, version, request)
+        builder = RecordBatchBuilder()
+        key = options["key"].encode() if "key" in options else None
+        builder.append(NOW_MS + int(options.get("at", 0)), key, b"v" * int(options.get("size", 1)))
+        batch = builder.build(
+            Compression[options.get("codec", "none").upper()],
+            producer_id,
+            epoch,
+            sequence,
+            is_transactional=name is not None,
+        )
+        part = (int(options.get("partition", 0)), None if "null" in words else bytes(batch))
+        request = ProduceRequest(
+            None if name == "null" else name,
+            int(options.get("acks", -1)),
+            30_000,
+            [(self._key(topic), [part])],
+        )
+        answer = self.asker.call(ApiKey.PRODUCE, int(options.get("version", 9)), request)
         ((_, (result,)),) = await answer if inspect.isawaitable(answer) else answer
         if result.error_code:
             return ErrorCode(result.error_code).name
         return str(result.base_offset)
 
     async def fetch(self, topic: str, offset: str, *words: str) -> str:
-        """The offsets of the batches; words: `committed`, `partition=`, `version=`."""
-        options = dict(word.split("=") for word in words if "=" in word)
-        partition, version = int(options.get("partition", 0)), int(options.get("version", 11))
+        """The offsets of the batches; words: `committed`, `partition=`, `version=`, and names of
+        `fetch_request`."""
+        options = {
+            name.replace("-", "_"): int(value)
+            for name, value in (word.split("=") for word in words if "=" in word)
+        }
+        partition, version = options.pop("partition", 0), options.pop("version", 11)
         level = READ_COMMITTED if "committed" in words else 0
-        request = fetch_request((topic, partition, int(offset)), isolation_level=level)
+        request = fetch_request((self._key(topic), partition, int(offset)), isolation_level=level, **options)
         answer = self.asker.call(ApiKey.FETCH, version, request)
         answer = await answer if inspect.isawaitable(answer) else answer
         ((_, (result,)),) = answer.topics
         if result.error_code:
             return ErrorCode(result.error_code).name
-        offsets = [
-            str(header.base_offset) for part in result.records or () for _, header in iter_batches(part)
-        ]
+        parts = result.records or ()
+        offsets = [str(header.base_offset) for part in parts for _, header in iter_batches(part)]
         ends = f"high watermark {result.high_watermark}, stable {result.last_stable_offset}"
-        aborted = "".join(
-            f", {producer} aborted from {first}" for producer, first in result.aborted_transactions or ()
+        ends += f", start {result.log_start_offset}" * (result.log_start_offset != 0)
+        ends += ", diverging: {} ends at {}".format(*result.diverging_epoch) * (
+            result.diverging_epoch[0] >= 0
         )
-        return f"{' '.join(offsets) or 'nothing'} ({ends}{aborted})"
+        ends += "".join(f", {each} aborted from {first}" for each, first in result.aborted_transactions or ())
+        return f"{' '.join(offsets) or 'nothing'} ({ends})"
+
+    def _key(self, topic: str) -> TopicKey:
+        """A name, or an id."""
+        text = self._with_ids(topic)
+        return UUID(text) if text != topic or _IS_ID.fullmatch(topic) else topic
+
+    def name_id(self, topic: str, name: str) -> None:
+        """Call the id of a topic `<NAME>`."""
+        self._ids[str(self.asker.topic(topic).topic_id)] = f"<{name}>"
 
     async def ended(self, *names: str) -> str:
         """The states of these transactions, once their markers are written."""

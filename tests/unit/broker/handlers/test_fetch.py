@@ -74,14 +74,6 @@ async def parked(asker: Asker, request: FetchRequest) -> asyncio.Task[FetchRespo
     return task
 
 
-async def test_what_is_there_is_answered_at_once(asker: Asker) -> None:
-    await filled(asker, 3)
-    result = await fetch_one(asker, ("t", 0, 1), max_wait_ms=LONG_MS)
-    assert offsets(result) == [1, 2]
-    assert (result.high_watermark, result.last_stable_offset, result.log_start_offset) == (3, 3, 0)
-    assert result.aborted_transactions is None
-
-
 async def test_nothing_beyond_the_high_watermark_is_read(asker: Asker) -> None:
     await filled(asker, 1)
     asker.send(("t", 0, make_batch(b"not durable yet")), acks=1)
@@ -89,11 +81,6 @@ async def test_nothing_beyond_the_high_watermark_is_read(asker: Asker) -> None:
     assert (offsets(result), result.high_watermark) == ([0], 1)
     at_end = await fetch_one(asker, ("t", 0, 2))
     assert (at_end.error_code, offsets(at_end)) == (0, [])
-
-
-async def test_the_first_batch_comes_whole_whatever_the_limits(asker: Asker) -> None:
-    await filled(asker, 3)
-    assert offsets(await fetch_one(asker, ("t", 0, 0), max_bytes=1, partition_max_bytes=1)) == [0]
 
 
 async def test_limits_hold_after_the_first_batch(asker: Asker) -> None:
@@ -105,29 +92,6 @@ async def test_limits_hold_after_the_first_batch(asker: Asker) -> None:
     tight = await fetch(asker, fetch_request(("t", 0, 0), ("t", 1, 0), max_bytes=1))
     flat = [result for _, results in tight.topics for result in results]
     assert [offsets(result) for result in flat] == [[0], []]
-
-
-async def test_the_brokers_own_limit_holds_too(open_asker: Open) -> None:
-    asker = await open_asker(fetch_max_bytes=1024)
-    size = await filled(asker, 20)
-    assert len(stored(await fetch_one(asker, ("t", 0, 0)))) <= 1024 < 20 * size
-
-
-@pytest.mark.parametrize(
-    ("topic", "partition", "offset", "code"),
-    [
-        ("t", 0, 2, ErrorCode.OFFSET_OUT_OF_RANGE),
-        ("t", 0, -1, ErrorCode.OFFSET_OUT_OF_RANGE),
-        ("t", 5, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ("no", 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    ],
-)
-async def test_an_error_is_answered_at_once(
-    asker: Asker, topic: str, partition: int, offset: int, code: ErrorCode
-) -> None:
-    await filled(asker, 1)
-    result = await fetch_one(asker, (topic, partition, offset), max_wait_ms=LONG_MS)
-    assert (result.error_code, result.high_watermark, result.log_start_offset) == (code, -1, -1)
 
 
 async def test_what_is_too_little_to_answer_with_does_not_stay_in_memory_while_the_poll_waits(
@@ -147,32 +111,6 @@ async def test_what_is_too_little_to_answer_with_does_not_stay_in_memory_while_t
     assert found
     assert [part for part in found if part() is not None] == []
     waiting.cancel()
-
-
-@pytest.mark.parametrize(("epoch", "code"), [(0, 0), (-1, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-async def test_the_leader_epoch_is_checked(asker: Asker, epoch: int, code: int) -> None:
-    await filled(asker, 1)
-    assert (await fetch_one(asker, ("t", 0, 0), leader_epoch=epoch)).error_code == code
-
-
-async def test_an_older_leader_epoch_is_fenced(asker: Asker) -> None:
-    await filled(asker, 1)
-    asker.replica("t").leader_epoch = 3
-    assert (await fetch_one(asker, ("t", 0, 0), leader_epoch=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-
-
-async def test_a_reader_whose_history_differs_learns_the_diverging_epoch(asker: Asker) -> None:
-    await filled(asker, 2)
-    same = await fetch_one(asker, ("t", 0, 2), last_fetched_epoch=0)
-    assert same.diverging_epoch == (-1, -1)
-    asker.replica("t").leader_epoch = 5
-    await asker.produce("t", make_batch(b"of epoch 5"))
-    diverged = await fetch_one(asker, ("t", 0, 3), last_fetched_epoch=0, max_wait_ms=LONG_MS)
-    assert (diverged.diverging_epoch, offsets_or_none(diverged)) == ((0, 2), [])
-
-
-def offsets_or_none(result: FetchPartitionResult) -> list[Any]:
-    return list(result.records or ())
 
 
 async def test_a_long_poll_is_woken_by_the_high_watermark(asker: Asker) -> None:

@@ -55,19 +55,6 @@ async def test_a_bad_partition_fails_alone(asker: Asker) -> None:
     ]
 
 
-@pytest.mark.parametrize("acks", [-2, 2, 5])
-async def test_other_acks_are_refused_and_store_nothing(asker: Asker, acks: int) -> None:
-    await asker.create("t")
-    result = await asker.produce("t", make_batch(b"v"), acks=acks)
-    assert result.error_code == ErrorCode.INVALID_REQUIRED_ACKS
-    assert asker.replica("t").log.end_offset == 0
-
-
-async def test_acks_all_needs_no_more_replicas_than_a_partition_has(asker: Asker) -> None:
-    await asker.create("t", min_insync_replicas="2")
-    assert (await asker.produce("t", make_batch(b"v"))).error_code == ErrorCode.NONE
-
-
 async def test_acks_1_is_answered_at_once_and_becomes_readable_soon(asker: Asker) -> None:
     await asker.create("t")
     answer = asker.send(("t", 0, make_batch(b"v")), acks=1)
@@ -155,20 +142,6 @@ async def test_a_refusal_names_the_logs_start_by_which_clients_judge_an_unknown_
     result = await asker.produce("t", unknown)
     assert (result.error_code, result.log_start_offset) == (ErrorCode.UNKNOWN_PRODUCER_ID, 2)
     assert (await asker.produce("no", unknown)).log_start_offset == -1
-
-
-async def test_null_records_are_an_invalid_record(asker: Asker) -> None:
-    await asker.create("t")
-    assert (await asker.produce("t", None)).error_code == ErrorCode.INVALID_RECORD
-
-
-@pytest.mark.parametrize(("version", "code"), [(6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (7, 0)])
-async def test_zstd_needs_version_7(asker: Asker, version: int, code: int) -> None:
-    await asker.create("t")
-    builder = RecordBatchBuilder()
-    builder.append(NOW_MS, None, b"v" * 100)
-    records = bytes(builder.build(Compression.ZSTD))
-    assert (await asker.produce("t", records, version=version)).error_code == code
 
 
 async def test_a_duplicate_answers_the_first_offset_once_that_is_durable(asker: Asker) -> None:
@@ -259,15 +232,6 @@ async def test_a_failed_flush_takes_the_partition_offline_and_no_other(
 
 def _fail() -> None:
     raise OSError(5, "Input/output error")
-
-
-async def test_a_producer_id_that_was_never_issued_is_unknown(asker: Asker) -> None:
-    await asker.create("t")
-    producer_id = await issued_id(asker)
-    unknown = make_batch(b"v", producer_id=producer_id + 1, epoch=0, sequence=0)
-    assert (await asker.produce("t", unknown)).error_code == ErrorCode.UNKNOWN_PRODUCER_ID
-    known = make_batch(b"v", producer_id=producer_id, epoch=0, sequence=0)
-    assert (await asker.produce("t", known)).error_code == ErrorCode.NONE
 
 
 async def test_refusals_are_counted_by_kind(asker: Asker) -> None:

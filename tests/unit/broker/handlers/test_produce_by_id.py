@@ -7,8 +7,6 @@ from uuid import UUID
 import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
-from tests.unit.broker.handlers.transactional import TransactionalClient, transactional_batch
-from tidelog.broker.cluster.catalog import OFFSETS_TOPIC
 from tidelog.broker.handlers.context import CloseConnection
 from tidelog.broker.handlers.produce_inspection import BatchInspection
 from tidelog.protocol.compression import Compression
@@ -44,13 +42,6 @@ async def produce(
     return [(topic, result.error_code, result.base_offset) for topic, (result,) in response.topics]
 
 
-async def test_a_batch_is_stored_and_answered_by_the_id_of_its_topic(asker: Asker) -> None:
-    await asker.create("t", 2)
-    topic_id = id_of(asker)
-    assert await produce(asker, (topic_id, 1, make_batch(b"v"))) == [(topic_id, 0, 0)]
-    assert asker.replica("t", 1).log.end_offset == 1
-
-
 async def test_unknown_ids_are_refused_alone_each_for_itself(asker: Asker) -> None:
     await asker.create("t")
     batch, topic_id, other = make_batch(b"v"), id_of(asker), UUID(int=0)
@@ -61,23 +52,6 @@ async def test_unknown_ids_are_refused_alone_each_for_itself(asker: Asker) -> No
     ]
     with pytest.raises(CloseConnection):
         await produce(asker, (UNKNOWN, 0, batch), acks=0)
-
-
-async def test_an_internal_topic_is_not_written_by_its_id_either(asker: Asker) -> None:
-    await asker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
-    topic_id = id_of(asker, OFFSETS_TOPIC)
-    answer = await produce(asker, (topic_id, 0, make_batch(b"v")))
-    assert answer == [(topic_id, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
-
-
-async def test_the_successor_of_a_deleted_topic_is_not_written_by_the_old_id(asker: Asker) -> None:
-    await asker.create("t")
-    old = id_of(asker)
-    await asker.services.topics.delete(old)
-    await asker.create("t")
-    answer = await produce(asker, (old, 0, make_batch(b"v")))
-    assert answer == [(old, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
-    assert asker.replica("t").log.end_offset == 0
 
 
 async def test_the_successor_of_a_topic_that_is_deleted_meanwhile_is_not_written_either(
@@ -98,13 +72,3 @@ async def test_the_successor_of_a_topic_that_is_deleted_meanwhile_is_not_written
     answer = await produce(asker, (topic_id, 0, for_a_thread))
     assert answer == [(topic_id, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
     assert asker.replica("t").log.end_offset == 0
-
-
-async def test_a_partition_joins_its_transaction_by_its_topic_s_id(asker: Asker) -> None:
-    await asker.create("t")
-    client = TransactionalClient(asker, is_new=True)
-    await client.begin()
-    batch = transactional_batch(client.pair)
-    answer = await produce(asker, (id_of(asker), 0, batch), transactional_id=client.name)
-    assert [code for _, code, _ in answer] == [0]
-    assert await client.end() == 0
