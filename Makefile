@@ -16,7 +16,7 @@ FAST := $(addprefix tests/unit/,protocol wire client faults $(addprefix broker/,
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types tests unit matrix serve simulation etcd faults cluster upgrades moves conformance frameworks clients container kubernetes spark bench screenshots docs format up upgrade down lock release sbom images clean
+.PHONY: help install demo test lint types tests unit coverage matrix serve simulation etcd faults cluster upgrades moves conformance frameworks clients container kubernetes spark bench screenshots docs format up upgrade down lock release sbom images clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,10 @@ tests: $(STAMP) ## run every test
 
 unit: $(STAMP) ## run the fast tests: under a minute on two cores
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST)
+
+coverage: $(STAMP) ## print the lines and branches of the product that TESTS (tests/unit tests/property) run
+	@rm -f build/coverage/* && $(BIN)/coverage run -m pytest -q -n 2 --dist loadfile $(or $(TESTS),tests/unit tests/property)
+	@$(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered --sort=cover | tail -1
 
 matrix: $(STAMP) ## run TARGET (tests) with each Python that pyproject.toml declares and this machine has
 	@for version in $$(sed -n 's/.*Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml); do \

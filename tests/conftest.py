@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     )
 
 
-class _ByFolder(LoadFileScheduling):
+class _ByFolder(LoadFileScheduling):  # type: ignore[misc]
     """Gives each process whole files, and one of them all of a folder of _TOGETHER."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,6 +1,7 @@
 """Our broker behind a proxy that breaks the network where told, and our clients in front of it."""
 
 from pathlib import Path
+from typing import Any
 
 from faults.proxy import FaultProxy
 from tidelog.broker.app import Broker
@@ -39,9 +40,9 @@ class Site:
         await self.broker.stop()
         await self.start()
 
-    def producer(self, **settings: object) -> Producer:
-        quick = {"retry_backoff_ms": 10, "request_timeout_ms": 5_000}
-        return Producer(bootstrap_servers=self.address, **{**quick, **settings})  # type: ignore[arg-type]
+    def producer(self, **settings: Any) -> Producer:
+        quick: dict[str, Any] = {"retry_backoff_ms": 10, "request_timeout_ms": 5_000}
+        return Producer(bootstrap_servers=self.address, **{**quick, **settings})
 
     def consumer(self, *topics: str, **settings: object) -> Consumer:
         defaults = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50, "retry_backoff_ms": 10}
@@ -62,6 +63,8 @@ class Site:
             by_partition: dict[int, list[bytes]] = {}
             while left:
                 for key, records in (await consumer.getmany(timeout_ms=5_000)).items():
-                    by_partition.setdefault(key.partition, []).extend(record.value for record in records)
+                    by_partition.setdefault(key.partition, []).extend(
+                        record.value or b"" for record in records
+                    )
                     left -= len(records)
         return [value for partition in sorted(by_partition) for value in by_partition[partition]]

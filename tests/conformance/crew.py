@@ -43,7 +43,7 @@ async def filled(address: str, records: int = RECORDS) -> str:
 async def write(address: str, topic: str, numbers: range) -> None:
     async with Producer(bootstrap_servers=address, retry_backoff_ms=20) as producer:
         for number in numbers:
-            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+            _ = await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
 
 
 class Reader:

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.conformance.raw import FETCH_VERSION, RawClient
+from faults.wire import FETCH_VERSION
+from tests.conformance.raw import RawClient
 from tidelog.broker.app import Broker
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.disk import Disk

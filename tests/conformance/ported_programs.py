@@ -103,7 +103,7 @@ async def shares_work_in_a_group(site: Site) -> None:
         await consumer.stop()
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, consumer: Any, offsets: dict[Any, int]) -> None:
         self.consumer, self.offsets = consumer, offsets
 

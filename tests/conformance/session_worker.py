@@ -53,7 +53,7 @@ async def work(address: str, topic: str, path: Path, records: int, seed: int) ->
             until = min(records, position + rng.randint(1, 400))
             for number in range(position, until):
                 key, value = record(number)
-                await producer.send(topic, value, key=key)
+                _ = await producer.send(topic, value, key=key)
             position = until
             save(path, position, await producer.session())
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 4,
     "auto.create.topics.enable": "false",
 }
-SLOW = {"request_timeout_ms": 60_000}
+SLOW: dict[str, Any] = {"request_timeout_ms": 60_000}
 
 
 class Site:
@@ -130,7 +131,7 @@ async def transact(site: Site, committed: dict[int, list[bytes]], aborted: set[b
                     value = b"x%d" % number
                     await producer.begin_transaction()
                     for partition in range(PARTITIONS):
-                        await producer.send("t", value, partition=partition)
+                        _ = await producer.send("t", value, partition=partition)
                     if number % 3:
                         await producer.commit_transaction()
                         for partition in range(PARTITIONS):

@@ -14,7 +14,8 @@ from tidelog import Consumer, Producer
 async def main(address: str, topic: str) -> None:
     loop = asyncio.get_running_loop()
     ended = loop.run_in_executor(None, sys.stdin.read)
-    written, read = 0, []
+    written = 0
+    read: list[int] = []
     async with (
         Producer(bootstrap_servers=address, transactional_id=topic) as producer,
         Consumer(

@@ -107,8 +107,8 @@ class ScriptedBroker:
             values = await values
         if values is None:
             return
-        answered_version = values.get("_version", version)  # type: ignore[union-attr]
-        body = encode_response(key, answered_version, {k: v for k, v in values.items() if k != "_version"})  # type: ignore[union-attr]
+        given: dict[str, Any] = dict(values)  # type: ignore[arg-type]
+        body = encode_response(key, given.pop("_version", version), given)
         writer.writelines(encode_response_frame(key, version, header.correlation_id, body))
 
     def _usual(self, request: Request) -> Answer:

@@ -145,8 +145,8 @@ async def fill(store: ClusterStore, catalog: Catalog, rng: random.Random) -> Non
     for name in ("alice", "bob"):
         await commit(store, catalog, user(name, *ScramMechanism))
     await commit(store, catalog, user("alice", ScramMechanism.SCRAM_SHA_256), user("bob"), user("carol"))
-    for name in ("alice", "bob", None):
-        await commit(store, catalog, quotas(((USER, name),), 5.0))
+    for quota_user in ("alice", "bob", None):
+        await commit(store, catalog, quotas(((USER, quota_user),), 5.0))
     await commit(store, catalog, quotas(((USER, "alice"),), 7.5), ClientQuotasChanged({((USER, "bob"),): {}}))
     await commit(store, catalog, quotas(((CLIENT_ID, "app"), (USER, None)), 1.0))
     await commit(store, catalog, BrokerRegistered(BrokerRegistration(3, (), uuid4(), uuid4(), "r")))

@@ -50,7 +50,7 @@ class Client:
     async def ask(self, key: ApiKey, version: int, values: Mapping[str, Any]) -> tuple[bytes, Any]:
         """The answer's body, and its values."""
         frame = request_frame(key, version, values, 99)
-        answer = self._dispatcher.dispatch(self, memoryview(frame)[4:], 0.0)  # type: ignore[arg-type]
+        answer: Any = self._dispatcher.dispatch(self, memoryview(frame)[4:], 0.0)  # type: ignore[arg-type]
         self.has_waited = isinstance(answer, Exchange)
         if isinstance(answer, Exchange):
             if answer.answer is None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 from itertools import groupby
+from operator import itemgetter
 from textwrap import indent
 from typing import Any
 from uuid import UUID
@@ -63,8 +64,8 @@ _SIGNS = {
     "-=": ConfigOperation.SUBTRACT,
     "-": ConfigOperation.DELETE,
 }
-_CHANGE = re.compile(r"([^=]+?)([+-]?=)(.*)")
-_NAMES: Mapping[str, type[IntEnum]] = {
+_CHANGE = re.compile(r"([^-=][^=]*?)([+-]?=)(.*)")
+_NAMES: dict[str, type[IntEnum]] = {
     "partition_error_code": ErrorCode,
     "error_code": ErrorCode,
     "resource_type": ConfigResource,
@@ -116,11 +117,14 @@ class Site:
             self._known_ids = sum(name[1:-1].isdigit() for name in set(self._ids.values()))
             asked = range(int(first), int(last or first) + 1)
             answers = [(version, await self._asked(key, version, " ".join(words))) for version in asked]
-            groups = [(answer, list(group)) for answer, group in groupby(answers, lambda each: each[1])]
+            groups = [
+                (answer, [str(version) for version, _ in group])
+                for answer, group in groupby(answers, itemgetter(1))
+            ]
             if len(groups) == 1:
-                return groups[0][0]
+                return str(groups[0][0])
             return "\n".join(
-                f"{'-'.join(dict.fromkeys((str(group[0][0]), str(group[-1][0]))))}:\n{indent(answer, '  ')}"
+                f"{'-'.join(dict.fromkeys((group[0], group[-1])))}:\n{indent(answer, '  ')}"
                 for answer, group in groups
             )
 
@@ -128,7 +132,9 @@ class Site:
 
     async def _asked(self, key: ApiKey, version: int, text: str) -> str:
         values = yaml.safe_load(f"{{{self._with_ids(text.replace('%v', str(version)))}}}")
-        enums = {**_NAMES, "resource_type": ResourceType} if key in _ACL_APIS else _NAMES
+        enums = dict(_NAMES)
+        if key in _ACL_APIS:
+            enums["resource_type"] = ResourceType
         request = _meant(values, APIS[key].request.fields, enums)
         response = await self.asker.ask(key, version, **request)
         if key is ApiKey.CREATE_TOPICS:  # The settings that a topic does not have itself say nothing.
@@ -247,11 +253,11 @@ class Site:
 
     async def offset_at(self, topic: str, timestamp: str, *words: str) -> str:
         """The answer of ListOffsets for partition 0; words: `version=`, `committed`."""
-        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": int(timestamp)}]}]
+        wanted = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": int(timestamp)}]}]
         version = int(next((word[8:] for word in words if word.startswith("version=")), 7))
         level = READ_COMMITTED if "committed" in words else 0
-        asked = {"replica_id": -1, "isolation_level": level, "topics": asked}
-        answer = await self.asker.ask(ApiKey.LIST_OFFSETS, version, **asked)
+        asked = {"replica_id": -1, "isolation_level": level}
+        answer = await self.asker.ask(ApiKey.LIST_OFFSETS, version, **asked, topics=wanted)
         (part,) = answer.topics[0].partitions
         if part.error_code:
             return ErrorCode(part.error_code).name
@@ -311,9 +317,8 @@ class Site:
     async def _altered(self, key: ApiKey, version: int, kind: str, name: str, changes: Sequence[str]) -> str:
         configs = []
         for change in (each for each in changes if each != "validate-only"):
-            setting, sign, value = (
-                (change[1:], "-", "null") if change[0] == "-" else _CHANGE.fullmatch(change).groups()
-            )
+            found = _CHANGE.fullmatch(change)
+            setting, sign, value = found.groups() if found else (change[1:], "-", "null")
             configs.append(
                 {
                     "name": setting,

@@ -54,8 +54,11 @@ class LogSite:
         options = _options(words)
         is_transactional = "transactional" in words
         sender = [tuple(map(int, found.groups())) for word in words if (found := _SENDER.fullmatch(word))]
+        producer_id, epoch, sequence = sender[0] if sender else (-1, 0, 0)
         data = batch(
-            *(sender[0] if sender else (-1, 0, 0)),
+            producer_id,
+            epoch,
+            sequence,
             int(options.get("n", 1)),
             timestamp=NOW_MS + int(options.get("at", 0)),
             step_ms=int(options.get("step", 1)),
@@ -86,7 +89,8 @@ class LogSite:
         return self._stored(data, {}, is_transactional)
 
     def marker(self, producer: str, outcome: str, coordinator: str = "0") -> str:
-        data = marker(*map(int, producer.split(":")), int(coordinator), commits=outcome == "commit")
+        producer_id, epoch = map(int, producer.split(":"))
+        data = marker(producer_id, epoch, int(coordinator), commits=outcome == "commit")
         return self._stored(data, {"by": "coordinator"})
 
     def offsets_of(self, producer: str) -> str:

@@ -58,7 +58,7 @@ async def fetched(asker: Asker, offset: int, topic: str = "t", **options: Any) -
     """One Fetch: the base offsets of its batches."""
     answer = await fetch(asker, fetch_request((topic, 0, offset), **options))
     result = answer.topics[0][1][0]
-    offsets = [header.base_offset for _, header in iter_batches(b"".join(result.records))]
+    offsets = [header.base_offset for _, header in iter_batches(b"".join(map(bytes, result.records or ())))]
     return Fetched(
         result.error_code, offsets, result.log_start_offset, list(result.aborted_transactions or ())
     )

@@ -218,7 +218,7 @@ class Site(Coordinator):
         return generation, ids
 
     def group(self, group_id: str = "g") -> ConsumerGroup:
-        group = self.groups.consumer.get(group_id)
+        group: ConsumerGroup | None = self.groups.consumer.get(group_id)
         assert group is not None
         return group
 

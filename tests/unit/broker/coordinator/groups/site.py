@@ -175,7 +175,8 @@ class Site(Coordinator):
         return codes
 
     def state(self, group_id: str = "g") -> GroupState:
-        return self.machine.describe(group_id).state
+        state: GroupState = self.machine.describe(group_id).state
+        return state
 
     def members(self, group_id: str = "g") -> list[str]:
         return [member.member_id for member in self.machine.describe(group_id).members]

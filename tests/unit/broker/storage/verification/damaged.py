@@ -234,7 +234,8 @@ class Site:
                 table.remove(numbers[0])
                 continue
             slot = table.add(numbers[0], 0) if name == "add" else table.find(numbers[0])
-            table.push(slot, numbers[1], (*numbers[2:], NOW_MS), NOW_MS)
+            epoch, sequence, delta, last = numbers[1:]
+            table.push(slot, epoch, (sequence, delta, last, NOW_MS), NOW_MS)
         self.folder.write_table(int(offset), table)
 
     def verify(self) -> str:
