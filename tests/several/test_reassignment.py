@@ -21,7 +21,7 @@ from tests.several.test_topics import asked
 from tests.tidy.house import ROOT
 from tests.waiting import until
 from tidelog.broker.cluster.catalog import PartitionAssignment
-from tidelog.broker.console.views.topics import partition_rows
+from tidelog.broker.console.api.topics import partition_rows
 from tidelog.cli.reassign import app
 from tidelog.client import Producer
 from tidelog.protocol.errors import ErrorCode

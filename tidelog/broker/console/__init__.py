@@ -16,6 +16,6 @@ of `templates/`; what browsers load is in `static/`, with the libraries of other
 - `records/`: the records of a partition for people: found, decoded and shown in bounded steps
 - `spread`: which brokers answer a route, and how their answers become one
 - `site`: from an HTTP request to the answer of a route or a page
-- `api/`: the routes and pages, one module per subject
-- `views/`: what a broker's services look like at this moment, as plain values
+- `api/`: the routes and pages, and what they show, one module per subject
+- `views/`: larger parts of what they show
 """

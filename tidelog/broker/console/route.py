@@ -11,8 +11,19 @@ GET, else in the JSON object of the body.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import Meta, Struct
 
@@ -21,6 +32,7 @@ from tidelog.broker.console.spread import Spread
 from tidelog.broker.console.views.clients import RequestRates
 from tidelog.broker.console.views.condition import Conditions
 from tidelog.broker.console.views.records import Records
+from tidelog.broker.net.http_console import API, PAGES_PATH
 from tidelog.broker.observability.history import History
 from tidelog.broker.security.required_access import Need
 
@@ -110,16 +122,18 @@ def route(
     method: Literal["GET", "POST", "PUT", "DELETE"],
     path: str,
     *,
-    needs: tuple[Need, ...] = (),
+    needs: Need | tuple[Need, ...] = (),
     stream: StreamType = "",
     answer: Any = None,
     logged: tuple[str, ...] = (),
     spread: Spread | None = None,
+    is_public: bool = True,
 ) -> Callable[[Callable[[Console, Caller, Any], Any]], ApiRoute]:
-    """Make a route of the function that answers it.
+    """Make a route of the function that answers it, at once, as a coroutine, or in `Steps`.
 
     The function's `asked` has the type of the parameters, its result that of the answer (of a stream the
-    values of the generator, unless `answer` is given), and its docstring is the summary.
+    values of the generator, unless `answer` is given), and its docstring is the summary. A route that is not
+    public is for other brokers only.
     """
 
     def declared(handle: Callable[[Console, Caller, Any], Any]) -> ApiRoute:
@@ -127,9 +141,19 @@ def route(
         answered = answer or (get_args(hints["return"])[0] if stream else hints["return"])
         summary = " ".join((handle.__doc__ or "").split())
         parameters = hints["asked"]
-        return ApiRoute(method, path, handle, parameters, answered, summary, needs, stream, logged, spread)
+        if get_origin(answered) is Generator:
+            answered, handle = get_args(answered)[2], partial(_in_steps, handle)
+        address = f"{API}{path}" if is_public else path
+        needed = (needs,) if isinstance(needs, Need) else needs
+        return ApiRoute(
+            method, address, handle, parameters, answered, summary, needed, stream, logged, spread
+        )
 
     return declared
+
+
+async def _in_steps(steps: Callable[..., Any], console: Console, caller: Caller, asked: Parameters) -> Any:
+    return await console.services.turns.run(steps(console, caller, asked))
 
 
 class Page(NamedTuple):
@@ -151,6 +175,20 @@ class Page(NamedTuple):
     @property
     def is_in_navigation(self) -> bool:
         return "{" not in self.path and not self.is_detail
+
+
+def page(
+    path: str,
+    title: str,
+    template: str,
+    *,
+    is_detail: bool = False,
+    has_gaps: bool = False,
+    is_shown: Callable[[Console], bool] = lambda _: True,
+    **sources: ApiRoute,
+) -> Page:
+    """The page at `path` below /console, of the file `template` without its suffix."""
+    return Page(f"{PAGES_PATH}{path}", title, f"{template}.html", sources, is_detail, has_gaps, is_shown)
 
 
 def pattern_of(path: str) -> re.Pattern[str]:

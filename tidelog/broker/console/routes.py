@@ -26,6 +26,7 @@ from tidelog.broker.console.api import (
     transactions,
 )
 from tidelog.broker.console.route import ApiRoute, Page
+from tidelog.broker.net.http_console import API
 
 _SUBJECTS: Final = (
     overview,
@@ -42,18 +43,13 @@ _SUBJECTS: Final = (
     settings,
     search,
     events,
+    offsets,
 )
 
-BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = (
-    offsets.offsets_here,
-    offsets.times_here,
-    transactions.open_here,
-    records.search_here,
-    records.follow_here,
-)
-"""Those that only brokers ask, for parts of their answers."""
 _DECLARED: Final = dict.fromkeys(
     each for subject in _SUBJECTS for each in vars(subject).values() if isinstance(each, ApiRoute)
 )
-ROUTES: Final[Sequence[ApiRoute]] = [route for route in _DECLARED if route not in BETWEEN_BROKERS]
+ROUTES: Final[Sequence[ApiRoute]] = [route for route in _DECLARED if route.path.startswith(API)]
+BETWEEN_BROKERS: Final[Sequence[ApiRoute]] = [route for route in _DECLARED if route not in ROUTES]
+"""Those that only brokers ask, for parts of their answers."""
 PAGES: Final[Sequence[Page]] = [page for subject in _SUBJECTS for page in subject.PAGES]

@@ -269,16 +269,17 @@ class Site:
         self, request: types.AskConsoleRequest, caller: Caller, route: ApiRoute, parameters: Parameters
     ) -> DictOf[types.AskConsoleResponse]:
         caller.check_needs(route.needs, parameters)
-        if request.stream_id >= 0:
-            value, stream_id = await self._taken.take(request.stream_id)
-            answer = value if route.is_of_lines else json.dumps(value).encode()
-            return {"stream_id": stream_id, "answer": b"" if value is None else answer}
-        answer = route.handle(self._console, caller, parameters)
-        if isawaitable(answer):
-            answer = await answer
-        if route.stream:
-            return {"stream_id": self._taken.begin(answer), "answer": b""}
-        return {"answer": json.dumps(answer).encode()}
+        stream_id, answer = request.stream_id, None
+        if stream_id < 0:
+            answer = route.handle(self._console, caller, parameters)
+            if isawaitable(answer):
+                answer = await answer
+            if not route.stream:
+                return {"answer": json.dumps(answer).encode()}
+            stream_id = self._taken.begin(answer)
+        value, stream_id = await self._taken.take(stream_id)
+        answer = value if route.is_of_lines else json.dumps(value).encode()
+        return {"stream_id": stream_id, "answer": b"" if value is None else answer}
 
     async def _page(
         self, request: web.Request, caller: Caller, page: Page, in_path: dict[str, str]

@@ -1,4 +1,4 @@
-"""The routes and pages of the console, one module per subject.
+"""The subjects of the console, one module each: what it shows, as plain values, its routes and its pages.
 
 - `access`: users and ACLs: who may do what and why, and changes of both
 - `broker`: which broker this is

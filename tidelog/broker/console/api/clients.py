@@ -12,17 +12,14 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, page, route
 from tidelog.broker.console.spread import listing
 from tidelog.broker.console.views.clients import Clients, Quotas, clients, quotas_of
-from tidelog.broker.security.required_access import (
-    ALTER_CLUSTER_CONFIGS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CLUSTER_CONFIGS,
-    whole,
-)
+from tidelog.broker.security import required_access as rights
+from tidelog.broker.security.required_access import whole
 from tidelog.protocol.quotas import ALL_QUOTAS, CLIENT_ID, IP, USER
 from tidelog.protocol.schema import ApiKey
+from tidelog.protocol.steps import Steps
 
 
 class AskedClients(Listing, frozen=True, kw_only=True):
@@ -47,24 +44,22 @@ class ChangedQuota(Parameters, frozen=True, kw_only=True):
 
 @route(
     "GET",
-    "/api/v1/clients",
-    needs=(whole(DESCRIBE_CLUSTER),),
+    "/clients",
+    needs=whole(rights.DESCRIBE_CLUSTER),
     spread=listing(lambda row: -row["connected_ms"]),
 )
-async def clients_route(console: Console, caller: Caller, asked: AskedClients) -> Clients:
+def clients_route(console: Console, caller: Caller, asked: AskedClients) -> Steps[Clients]:
     """The clients that are connected."""
     services = console.services
     telemetry = services.telemetry
     pushing = {} if telemetry is None else {each.connection_id: each for each in telemetry.clients()}
-    return await services.turns.run(
-        clients(
-            *(services.node_id, console.server.connections, console.request_rates, services.quotas),
-            *(pushing, asked.search, asked.offset, asked.limit),
-        )
+    return clients(
+        *(services.node_id, console.server.connections, console.request_rates, services.quotas),
+        *(pushing, asked.search, asked.offset, asked.limit),
     )
 
 
-@route("GET", "/api/v1/quotas", needs=(whole(DESCRIBE_CLUSTER_CONFIGS),))
+@route("GET", "/quotas", needs=whole(rights.DESCRIBE_CLUSTER_CONFIGS))
 async def _quotas(console: Console, caller: Caller, asked: Listing) -> Quotas:
     """All quotas."""
     return quotas_of(console.services.quotas, asked.offset, asked.limit)
@@ -72,8 +67,8 @@ async def _quotas(console: Console, caller: Caller, asked: Listing) -> Quotas:
 
 @route(
     "PUT",
-    "/api/v1/quotas",
-    needs=(whole(ALTER_CLUSTER_CONFIGS),),
+    "/quotas",
+    needs=whole(rights.ALTER_CLUSTER_CONFIGS),
     logged=("user", "client_id", "ip", "quota", "value"),
 )
 async def _change_quota(console: Console, caller: Caller, asked: ChangedQuota) -> None:
@@ -91,6 +86,6 @@ async def _change_quota(console: Console, caller: Caller, asked: ChangedQuota) -
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page("/console/clients", "Clients", "clients.html", {"clients": clients_route}),
-    Page("/console/clients/quotas", "Quotas", "quotas.html", {"quotas": _quotas}, is_detail=True),
+    page("/clients", "Clients", "clients", clients=clients_route),
+    page("/clients/quotas", "Quotas", "quotas", is_detail=True, quotas=_quotas),
 )

@@ -15,10 +15,37 @@ from msgspec import Meta
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.live import LOOK_SECONDS
 from tidelog.broker.console.route import EVENT_STREAM, Console, Page, Parameters, route
-from tidelog.broker.console.views.events import LogEvent, last_events
+from tidelog.broker.observability.log_events import recent
 from tidelog.broker.security.required_access import ALTER_CLUSTER, whole
 
-_NEEDS: Final = (whole(ALTER_CLUSTER),)
+
+class LogEvent(TypedDict):
+    """An event of the log."""
+
+    number: int
+    """Counts the events of this process."""
+    timestamp: str
+    level: str
+    event: str
+    """The name, such as partition_offline."""
+    fields: dict[str, str]
+
+
+def last_events(after: int = 0) -> list[LogEvent]:
+    """Those with a number above `after`, newest first."""
+    rows: list[LogEvent] = []
+    for number, event in reversed(recent()):
+        if number <= after:
+            break
+        fields = dict(event)
+        timestamp, level, name = (fields.pop(each, "") for each in ("timestamp", "level", "event"))
+        rows.append(
+            {"number": number, "timestamp": timestamp, "level": level, "event": name, "fields": fields}
+        )
+    return rows
+
+
+_NEEDS: Final = whole(ALTER_CLUSTER)
 
 
 class Asked(Parameters, frozen=True, kw_only=True):
@@ -33,13 +60,13 @@ class LogEvents(TypedDict):
     rows: list[LogEvent]
 
 
-@route("GET", "/api/v1/log", needs=_NEEDS)
+@route("GET", "/log", needs=_NEEDS)
 async def _last(console: Console, caller: Caller, asked: Asked) -> LogEvents:
     """The last events of the broker's log."""
     return {"rows": last_events(asked.after)}
 
 
-@route("GET", "/api/v1/events/log", needs=_NEEDS, stream=EVENT_STREAM)
+@route("GET", "/events/log", needs=_NEEDS, stream=EVENT_STREAM)
 async def _live(console: Console, caller: Caller, asked: Asked) -> AsyncGenerator[LogEvents, None]:
     """New events of the log."""
     after = asked.after

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 from msgspec import Meta
 
 from tidelog.broker.console.caller import Caller
-from tidelog.broker.console.route import Console, Page, Parameters, route
+from tidelog.broker.console.route import Console, Page, Parameters, page, route
 from tidelog.broker.fault_injection.injection import FaultInjector
 from tidelog.broker.fault_injection.rules import ENABLE_HINT, FaultError, parse_order
 from tidelog.broker.security.required_access import ALTER_CLUSTER, DESCRIBE_CLUSTER, whole
@@ -21,7 +21,7 @@ from tidelog.protocol.errors import ApiError, ErrorCode
 T = TypeVar("T")
 _OF_PRODUCERS: Final = ("forget", "expire", "sequence")
 _Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_NEEDS: Final = (whole(ALTER_CLUSTER),)
+_NEEDS: Final = whole(ALTER_CLUSTER)
 
 
 class FaultState(TypedDict):
@@ -93,7 +93,7 @@ class OneOrAll(Parameters, frozen=True, kw_only=True):
     id: Annotated[int, Meta(ge=0, description="Number of the order. Without it: all.")] | None = None
 
 
-@route("GET", "/api/v1/faults", needs=(whole(DESCRIBE_CLUSTER),))
+@route("GET", "/faults", needs=whole(DESCRIBE_CLUSTER))
 async def _faults(console: Console, caller: Caller, asked: Parameters) -> FaultList:
     """The faults that are ordered."""
     if console.faults is None:
@@ -106,7 +106,7 @@ async def _faults(console: Console, caller: Caller, asked: Parameters) -> FaultL
     return {"is_enabled": True, "faults": described[0], "finished": described[1]}
 
 
-@route("POST", "/api/v1/faults", needs=_NEEDS, logged=tuple(Order.__struct_fields__))
+@route("POST", "/faults", needs=_NEEDS, logged=tuple(Order.__struct_fields__))
 async def _order(console: Console, caller: Caller, asked: Order) -> Ordered:
     """Order a fault."""
     faults = _enabled(console)
@@ -119,7 +119,7 @@ async def _order(console: Console, caller: Caller, asked: Order) -> Ordered:
     return {"fault": _valid(lambda: faults.order(parse_order(values)).describe())}
 
 
-@route("DELETE", "/api/v1/faults", needs=_NEEDS, logged=("id",))
+@route("DELETE", "/faults", needs=_NEEDS, logged=("id",))
 async def _clear(console: Console, caller: Caller, asked: OneOrAll) -> Cleared:
     """Clear one fault, or all."""
     cleared = _enabled(console).rules.clear(asked.id)
@@ -144,11 +144,5 @@ def _valid(order: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page(
-        "/console/faults",
-        "Faults",
-        "faults.html",
-        {"faults": _faults},
-        is_shown=lambda console: console.faults is not None,
-    ),
+    page("/faults", "Faults", "faults", is_shown=lambda console: console.faults is not None, faults=_faults),
 )

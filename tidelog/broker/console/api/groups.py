@@ -15,7 +15,7 @@ from msgspec import Meta
 from tidelog.broker.console.api.offsets import offsets, record_times
 from tidelog.broker.console.api.topics import one_topic
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import Console, Listing, Page, Parameters, route
+from tidelog.broker.console.route import Console, Listing, Page, Parameters, page, route
 from tidelog.broker.console.spread import OF_GROUP, Spread, joined_rows, rows_up_to
 from tidelog.broker.console.views import group_reset, groups
 from tidelog.broker.console.views.share_groups import InFlightRows, ShareOffsets, in_flight, share_offsets
@@ -85,7 +85,7 @@ def _joined(_: Services, answers: Mapping[int, Any], asked: GroupsAsked) -> dict
     return joined_rows(answers, asked, key)
 
 
-@route("GET", "/api/v1/groups", spread=Spread(join=_joined, rows=rows_up_to))
+@route("GET", "/groups", spread=Spread(join=_joined, rows=rows_up_to))
 async def groups_route(console: Console, caller: Caller, asked: GroupsAsked) -> groups.Groups:
     """The groups."""
     wanted = groups.Filter(asked.search, asked.state, asked.type, asked.order == "lag", asked.topic)
@@ -94,7 +94,7 @@ async def groups_route(console: Console, caller: Caller, asked: GroupsAsked) -> 
     )
 
 
-@route("GET", "/api/v1/group", spread=OF_GROUP)
+@route("GET", "/group", spread=OF_GROUP)
 async def _group(console: Console, caller: Caller, asked: GroupAsked) -> groups.Group:
     """A group: members, assignment, offsets and lag."""
     return await groups.described(
@@ -109,7 +109,7 @@ class OfGroup(Parameters, frozen=True, kw_only=True):
     group_id: str
 
 
-@route("GET", "/api/v1/group/share", needs=(whole(DESCRIBE_GROUP, field="group_id"),), spread=OF_GROUP)
+@route("GET", "/group/share", needs=whole(DESCRIBE_GROUP, field="group_id"), spread=OF_GROUP)
 async def _share_offsets(console: Console, caller: Caller, asked: OfGroup) -> ShareOffsets:
     """The share partitions of a group: their starts, and how old what is not acknowledged is."""
     ask_times = partial(record_times, console, caller)
@@ -118,8 +118,8 @@ async def _share_offsets(console: Console, caller: Caller, asked: OfGroup) -> Sh
 
 @route(
     "GET",
-    "/api/v1/group/in-flight",
-    needs=(whole(DESCRIBE_GROUP, field="group_id"),),
+    "/group/in-flight",
+    needs=whole(DESCRIBE_GROUP, field="group_id"),
     spread=Spread(
         join=lambda _, answers, asked: {
             "group_id": asked.group_id,
@@ -135,13 +135,7 @@ async def _in_flight(console: Console, caller: Caller, asked: OfGroup) -> InFlig
     return in_flight(console.services, caller, asked.group_id)
 
 
-@route(
-    "DELETE",
-    "/api/v1/group",
-    needs=(whole(DELETE_GROUP, field="group_id"),),
-    logged=("group_id",),
-    spread=OF_GROUP,
-)
+@route("DELETE", "/group", needs=whole(DELETE_GROUP, field="group_id"), logged=("group_id",), spread=OF_GROUP)
 async def _delete(console: Console, caller: Caller, asked: OfGroup) -> None:
     """Delete a group without members, with what it committed."""
     answer = await caller.ask(ApiKey.DELETE_GROUPS, {"groups_names": [asked.group_id]})
@@ -149,7 +143,7 @@ async def _delete(console: Console, caller: Caller, asked: OfGroup) -> None:
         check_code(result["error_code"])
 
 
-@route("GET", "/api/v1/group/reset", spread=OF_GROUP)
+@route("GET", "/group/reset", spread=OF_GROUP)
 async def _preview(console: Console, caller: Caller, asked: ResetAsked) -> group_reset.ResetPlan:
     """What a reset of a group's offsets would change."""
     ask_offsets = _offsets(console, caller)
@@ -159,8 +153,8 @@ async def _preview(console: Console, caller: Caller, asked: ResetAsked) -> group
 
 @route(
     "POST",
-    "/api/v1/group/reset",
-    needs=(whole(READ_GROUP, field="group_id"),),
+    "/group/reset",
+    needs=whole(READ_GROUP, field="group_id"),
     logged=("group_id", "to", "value", "topics", "partitions"),
     spread=OF_GROUP,
 )
@@ -172,19 +166,16 @@ async def _reset(console: Console, caller: Caller, asked: ResetAsked) -> group_r
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page(
-        "/console/topics/{topic}/groups",
-        "Groups of a topic",
-        "groups.html",
-        {"topic": one_topic, "groups": groups_route},
-    ),
-    Page("/console/groups", "Groups", "groups.html", {"groups": groups_route}),
-    Page("/console/groups/group", "Group", "group.html", {"group": _group}, is_detail=True),
-    Page(
-        "/console/groups/share",
+    page("/topics/{topic}/groups", "Groups of a topic", "groups", topic=one_topic, groups=groups_route),
+    page("/groups", "Groups", "groups", groups=groups_route),
+    page("/groups/group", "Group", "group", is_detail=True, group=_group),
+    page(
+        "/groups/share",
         "Share group",
-        "share_group.html",
-        {"group": _group, "offsets": _share_offsets, "flights": _in_flight},
+        "share_group",
         is_detail=True,
+        group=_group,
+        offsets=_share_offsets,
+        flights=_in_flight,
     ),
 )

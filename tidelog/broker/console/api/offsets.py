@@ -6,12 +6,12 @@ Owns the routes by which one broker asks another. Invariant: a partition whose l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.others import leader
-from tidelog.broker.console.route import ApiRoute, Console, Parameters, route
+from tidelog.broker.console.route import ApiRoute, Console, Page, Parameters, route
 from tidelog.broker.console.views.groups import FoundOffset, Places
 from tidelog.broker.security.required_access import DESCRIBE_TOPIC
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -94,7 +94,7 @@ async def record_times(
     return {place: each.offset for place, each in found.items() if not each.code and each.offset >= 0}
 
 
-@route("GET", "/times")
+@route("GET", "/times", is_public=False)
 async def times_here(console: Console, caller: Caller, asked: AskedTimes) -> list[_Row]:
     """Times of records."""
     rows: list[_Row] = []
@@ -110,7 +110,7 @@ async def times_here(console: Console, caller: Caller, asked: AskedTimes) -> lis
     return rows
 
 
-@route("GET", "/offsets")
+@route("GET", "/offsets", is_public=False)
 async def offsets_here(console: Console, caller: Caller, asked: Asked) -> list[_Row]:
     """Offsets of partitions."""
     request: DictOf[types.ListOffsetsRequest] = {
@@ -138,3 +138,6 @@ async def offsets_here(console: Console, caller: Caller, asked: Asked) -> list[_
         for topic in answer["topics"]
         for each in topic["partitions"]
     ]
+
+
+PAGES: Final[Sequence[Page]] = ()

@@ -17,7 +17,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from tidelog.broker.console.answering import values_of_cluster
-from tidelog.broker.console.api.topics import TopicName, one_topic
+from tidelog.broker.console.api.topics import TopicName, existing_topic, one_topic
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.others import all_of, leader
 from tidelog.broker.console.records.csv_rows import CSV_HEAD, csv_rows
@@ -31,6 +31,7 @@ from tidelog.broker.console.route import (
     Console,
     Page,
     Parameters,
+    page,
     route,
 )
 from tidelog.broker.console.spread import OF_LEADER, Spread
@@ -38,14 +39,13 @@ from tidelog.broker.console.views.records import (
     MOST_POSITIONS_CHARACTERS,
     BatchRows,
     Followed,
-    Found,
     Place,
     Reading,
     RecordRow,
     RecordRows,
+    Searched,
     merged,
 )
-from tidelog.broker.console.views.topics import existing_topic
 from tidelog.broker.security.required_access import READ_TOPIC, WRITE_TOPIC, whole
 from tidelog.broker.storage.log_types import READ_COMMITTED
 from tidelog.protocol.errors import ApiError, ErrorCode
@@ -67,9 +67,14 @@ Offset = Annotated[int, Meta(ge=0, le=_INT64, description="Offset of the first r
 Limit = Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Most records.")]
 Condition = Annotated[str, Meta(max_length=MOST_FILTER_BYTES)]
 Encoding = Literal["text", "base64", "hex"]
-_NEEDS: Final = (whole(READ_TOPIC, field="topic"),)
-_TOPIC: Final = "/api/v1/topics/{topic}"
+_NEEDS: Final = whole(READ_TOPIC, field="topic")
+_TOPIC: Final = "/topics/{topic}"
 _PARTITION: Final = f"{_TOPIC}/partitions/{{partition}}"
+_OF_ONE: Final = Spread(
+    lambda services, asked: (
+        leader(services, asked.topic, asked.partitions[0]) if len(asked.partitions) == 1 else services.node_id
+    )
+)
 
 
 class Conditions(Parameters, frozen=True, kw_only=True):
@@ -195,6 +200,21 @@ class Produced(TypedDict):
     offset: int
 
 
+class Found(Searched):
+    """A message of a search: the records found since the last one, and how far it is."""
+
+    partition: int
+    """The one that is searched, which has these records."""
+    partitions: int
+    """How many are searched, one after the other."""
+    not_served: int
+    """Those of them so far that no broker serves: they are left out."""
+    found: int
+    """Records so far."""
+    state: str
+    """searching, done, full (as many as wanted were found), or replaced (by this visitor's next search)."""
+
+
 def _joined(_: Services, answers: Mapping[int, RecordRows], asked: ReadPage) -> RecordRows:
     lists: dict[int, list[RecordRow]] = {}
     for row in (row for answer in answers.values() for row in answer["rows"]):
@@ -242,60 +262,59 @@ async def _batches(console: Console, caller: Caller, asked: ReadBatches) -> Batc
 
 
 @route("GET", f"{_TOPIC}/search", needs=_NEEDS, stream=EVENT_STREAM)
-def _search(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
+def search_route(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
     """Search partitions of a topic, one after the other, from an offset or a time (else their starts) to
     their ends. A visitor's next search ends the one before."""
     partitions = asked.wanted(console.services)
-    _check_search(asked)
-    if console.others.is_alone:
-        return _found(console, caller, asked, partitions)
-    return _found_at_all(console, caller, asked, partitions)
+    asked.place()
+    if asked.reading().wanted.is_empty:
+        message = "name a key, a header, a text or a JSON expression to search for"
+        raise ApiError(ErrorCode.INVALID_REQUEST, message)
+    return _found(console, caller, asked, partitions)
 
 
-async def _found_at_all(
+async def _found(
     console: Console, caller: Caller, asked: ReadSome, partitions: Sequence[int]
 ) -> AsyncGenerator[Found, None]:
-    """What one broker after the other finds in the partitions that it leads."""
-    by_broker, not_served = _by_leader(console.services, asked.topic, partitions)
-    before: Found | None = None
-    for node_id, led in by_broker.items():
-        found = 0 if before is None else before["found"]
-        part = replace(asked, partitions=tuple(led), limit=asked.limit - found)
-        message: Found | None = None
-        try:
-            if node_id == console.services.node_id:
-                values = _found(console, caller, part, led)
-            else:
-                values = await console.others.stream(node_id, caller, search_here, part)
-            async with aclosing(values):
-                async for message in values:
-                    if message["state"] != "done":
-                        yield _summed(message, before, len(partitions), not_served)
-        except ApiError as error:
-            if not error.code.retriable:
-                raise
-            not_served += len(led)
-        if message is not None:
-            before = _summed(message, before, len(partitions), 0)
-            if message["state"] in ("full", "replaced"):
-                return
-    if before is None:
-        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of {asked.topic} has a leader now")
-    yield {**before, "rows": [], "not_served": before["not_served"] + not_served, "state": "done"}
-
-
-def _summed(message: Found, before: Found | None, partitions: int, not_served: int) -> Found:
-    """A message with what was found at other brokers before."""
-    found = message["found"] + (0 if before is None else before["found"])
-    size_bytes = message["size_bytes"] + (0 if before is None else before["size_bytes"])
-    not_served += message["not_served"] + (0 if before is None else before["not_served"])
-    return {
-        **message,
-        "partitions": partitions,
-        "found": found,
-        "size_bytes": size_bytes,
-        "not_served": not_served,
+    nothing: Searched = {"rows": [], "begin_offset": 0, "offset": 0, "end_offset": 0, "size_bytes": 0}
+    found: Found = {
+        **nothing,
+        "partition": partitions[0],
+        "partitions": len(partitions),
+        "not_served": 0,
+        "found": 0,
+        "state": "searching",
     }
+    piece: Searched
+    with console.records.only_search(f"{caller.user} {caller.host}") as is_newest:
+        for partition in partitions:
+            part = replace(asked, partitions=(partition,), limit=asked.limit - found["found"])
+            try:
+                async with aclosing(await values_of_cluster(console, search_here, caller, part)) as pieces:
+                    async for piece in pieces:
+                        if not is_newest():
+                            yield {**found, "rows": [], "state": "replaced"}
+                            return
+                        piece["size_bytes"] += found["size_bytes"]
+                        count = found["found"] + len(piece["rows"])
+                        found = {**found, **piece, "partition": partition, "found": count}
+                        yield found
+            except ApiError as error:
+                if not error.code.retriable:
+                    raise
+                found = {**found, "not_served": found["not_served"] + 1}
+            if found["found"] >= asked.limit:
+                yield {**found, "rows": [], "state": "full"}
+                return
+        yield {**found, "rows": [], "state": "done"}
+
+
+@route("GET", "/search", needs=_NEEDS, stream=EVENT_STREAM, spread=_OF_ONE, is_public=False)
+def search_here(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Searched, None]:
+    """Search a partition."""
+    return console.records.search(
+        asked.topic, asked.partitions[0], asked.place(), asked.limit, asked.reading()
+    )
 
 
 def _by_leader(services: Services, topic: str, partitions: Iterable[int]) -> tuple[dict[int, list[int]], int]:
@@ -308,29 +327,6 @@ def _by_leader(services: Services, topic: str, partitions: Iterable[int]) -> tup
         except ApiError:
             not_served += 1
     return by_broker, not_served
-
-
-@route("GET", "/search", needs=_NEEDS, stream=EVENT_STREAM)
-def search_here(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Found, None]:
-    """Search partitions that this broker leads."""
-    return _found(console, caller, asked, asked.partitions)
-
-
-def _found(
-    console: Console, caller: Caller, asked: ReadSome, partitions: Sequence[int]
-) -> AsyncGenerator[Found, None]:
-    reading, visitor = _check_search(asked), f"{caller.user} {caller.host}"
-    return console.records.search(visitor, asked.topic, partitions, asked.place(), asked.limit, reading)
-
-
-def _check_search(asked: ReadSome) -> Reading:
-    """Raises ApiError."""
-    reading = asked.reading()
-    asked.place()
-    if reading.wanted.is_empty:
-        message = "name a key, a header, a text or a JSON expression to search for"
-        raise ApiError(ErrorCode.INVALID_REQUEST, message)
-    return reading
 
 
 @route("GET", f"{_TOPIC}/live", needs=_NEEDS, stream=EVENT_STREAM)
@@ -350,7 +346,7 @@ async def _live(console: Console, caller: Caller, asked: Conditions) -> AsyncGen
     return all_of(streams)
 
 
-@route("GET", "/live", needs=_NEEDS, stream=EVENT_STREAM)
+@route("GET", "/live", is_public=False, needs=_NEEDS, stream=EVENT_STREAM)
 def follow_here(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
     """Follow partitions that this broker leads."""
     return console.records.follow(asked.topic, asked.partitions, asked.reading())
@@ -362,13 +358,7 @@ def follow_here(console: Console, caller: Caller, asked: Conditions) -> AsyncGen
     needs=_NEEDS,
     stream=JSON_LINES,
     answer=RecordFields,
-    spread=Spread(
-        lambda services, asked: (
-            leader(services, asked.topic, asked.partitions[0])
-            if len(asked.partitions) == 1
-            else services.node_id
-        )
-    ),
+    spread=_OF_ONE,
 )
 def _download(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
     """Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` prints
@@ -402,12 +392,7 @@ async def _download_csv(console: Console, caller: Caller, asked: Download) -> As
     return rows()
 
 
-@route(
-    "POST",
-    "/api/v1/topics/{topic}/records",
-    needs=(whole(WRITE_TOPIC, field="topic"),),
-    logged=("partition",),
-)
+@route("POST", "/topics/{topic}/records", needs=whole(WRITE_TOPIC, field="topic"), logged=("partition",))
 async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produced:
     """Produce a record. It is durable when the request is answered."""
     services = console.services
@@ -440,7 +425,7 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
 @route(
     "POST",
     f"{_PARTITION}/records/{{offset}}/resend",
-    needs=(*_NEEDS, whole(WRITE_TOPIC, field="to_topic")),
+    needs=(_NEEDS, whole(WRITE_TOPIC, field="to_topic")),
     logged=("to_topic",),
 )
 async def _resend(console: Console, caller: Caller, asked: Resent) -> Produced:
@@ -498,20 +483,22 @@ def _milliseconds(text: str) -> int:
         ) from None
 
 
-_OF_TOPIC: Final = "/console/topics/{topic}"
+_OF_TOPIC: Final = "/topics/{topic}"
 PAGES: Final[Sequence[Page]] = (
-    Page(_OF_TOPIC, "Messages", "messages.html", {"topic": one_topic, "records": _records}),
-    Page(f"{_OF_TOPIC}/produce", "Produce", "produce.html", {"topic": one_topic}),
-    Page(
+    page(_OF_TOPIC, "Messages", "messages", topic=one_topic, records=_records),
+    page(f"{_OF_TOPIC}/produce", "Produce", "produce", topic=one_topic),
+    page(
         f"{_OF_TOPIC}/partitions/{{partition}}/batches",
         "Batches",
-        "batches.html",
-        {"topic": one_topic, "batches": _batches},
+        "batches",
+        topic=one_topic,
+        batches=_batches,
     ),
-    Page(
+    page(
         f"{_OF_TOPIC}/partitions/{{partition}}/records/{{offset}}",
         "Record",
-        "record.html",
-        {"topic": one_topic, "record": _record},
+        "record",
+        topic=one_topic,
+        record=_record,
     ),
 )

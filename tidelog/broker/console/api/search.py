@@ -13,21 +13,19 @@ from tidelog.broker.console.api.groups import groups_route
 from tidelog.broker.console.api.settings import broker_settings_route
 from tidelog.broker.console.api.topics import topics_route
 from tidelog.broker.console.api.transactions import transactions_route
-from tidelog.broker.console.route import Page
+from tidelog.broker.console.route import Page, page
 
 PAGES: Final[Sequence[Page]] = (
-    Page(
-        "/console/search",
+    page(
+        "/search",
         "Search",
-        "search.html",
-        {
-            "topics": topics_route,
-            "groups": groups_route,
-            "transactions": transactions_route,
-            "clients": clients_route,
-            "settings": broker_settings_route,
-        },
+        "search",
         is_detail=True,
         has_gaps=True,
+        topics=topics_route,
+        groups=groups_route,
+        transactions=transactions_route,
+        clients=clients_route,
+        settings=broker_settings_route,
     ),
 )

@@ -15,20 +15,12 @@ from tidelog.broker.cluster.catalog import ALL_BROKERS
 from tidelog.broker.configuration.broker_settings import ConfigSource, DescribedSetting
 from tidelog.broker.configuration.resource_settings import GROUPS
 from tidelog.broker.console.api.broker import broker_facts_route
-from tidelog.broker.console.api.topics import OfTopic, TopicName, one_topic
+from tidelog.broker.console.api.topics import OfTopic, TopicName, existing_topic, one_topic
 from tidelog.broker.console.caller import Caller, check_code
-from tidelog.broker.console.route import Console, Page, Parameters, route
-from tidelog.broker.console.views.topics import existing_topic
+from tidelog.broker.console.route import Console, Page, Parameters, page, route
 from tidelog.broker.handlers.configs import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigOperation
-from tidelog.broker.security.required_access import (
-    ALTER_CLUSTER_CONFIGS,
-    ALTER_GROUP_CONFIGS,
-    ALTER_TOPIC_CONFIGS,
-    DESCRIBE_CLUSTER_CONFIGS,
-    DESCRIBE_GROUP_CONFIGS,
-    DESCRIBE_TOPIC_CONFIGS,
-    whole,
-)
+from tidelog.broker.security import required_access as rights
+from tidelog.broker.security.required_access import whole
 from tidelog.protocol.schema import ApiKey
 
 _LOGGED: Final = ("settings", "remove")
@@ -106,7 +98,7 @@ async def _change(caller: Caller, kind: int, name: str, asked: Changed) -> None:
     check_code(result["error_code"], result["error_message"])
 
 
-@route("GET", "/api/v1/topics/{topic}/settings", needs=(whole(DESCRIBE_TOPIC_CONFIGS, field="topic"),))
+@route("GET", "/topics/{topic}/settings", needs=whole(rights.DESCRIBE_TOPIC_CONFIGS, field="topic"))
 async def _of_topic(console: Console, caller: Caller, asked: OfTopic) -> list[SettingRow]:
     """Every setting of a topic, and where its value comes from."""
     topic = existing_topic(console.services, asked.topic)
@@ -114,17 +106,14 @@ async def _of_topic(console: Console, caller: Caller, asked: OfTopic) -> list[Se
 
 
 @route(
-    "PUT",
-    "/api/v1/topics/{topic}/settings",
-    needs=(whole(ALTER_TOPIC_CONFIGS, field="topic"),),
-    logged=_LOGGED,
+    "PUT", "/topics/{topic}/settings", needs=whole(rights.ALTER_TOPIC_CONFIGS, field="topic"), logged=_LOGGED
 )
 async def _change_topic(console: Console, caller: Caller, asked: ChangedOfTopic) -> None:
     """Change settings of a topic; the others do not change."""
     await _change(caller, TOPIC_RESOURCE, asked.topic, asked)
 
 
-@route("GET", "/api/v1/group/settings", needs=(whole(DESCRIBE_GROUP_CONFIGS, field="group_id"),))
+@route("GET", "/group/settings", needs=whole(rights.DESCRIBE_GROUP_CONFIGS, field="group_id"))
 async def _of_group(console: Console, caller: Caller, asked: OfGroup) -> list[SettingRow]:
     """Every setting of a group, also of one that does not exist yet."""
     own = console.services.catalog.broker_configs.get(GROUPS.key(asked.group_id), {})
@@ -133,8 +122,8 @@ async def _of_group(console: Console, caller: Caller, asked: OfGroup) -> list[Se
 
 @route(
     "PUT",
-    "/api/v1/group/settings",
-    needs=(whole(ALTER_GROUP_CONFIGS, field="group_id"),),
+    "/group/settings",
+    needs=whole(rights.ALTER_GROUP_CONFIGS, field="group_id"),
     logged=("group_id", *_LOGGED),
 )
 async def _change_group(console: Console, caller: Caller, asked: ChangedOfGroup) -> None:
@@ -142,15 +131,13 @@ async def _change_group(console: Console, caller: Caller, asked: ChangedOfGroup)
     await _change(caller, GROUPS.number, asked.group_id, asked)
 
 
-@route("GET", "/api/v1/broker/settings", needs=(whole(DESCRIBE_CLUSTER_CONFIGS),))
+@route("GET", "/broker/settings", needs=whole(rights.DESCRIBE_CLUSTER_CONFIGS))
 async def broker_settings_route(console: Console, caller: Caller, asked: Parameters) -> list[SettingRow]:
     """Every setting of this broker."""
     return setting_rows(console.services.settings.describe())
 
 
-@route(
-    "PUT", "/api/v1/broker/settings", needs=(whole(ALTER_CLUSTER_CONFIGS),), logged=("all_brokers", "remove")
-)
+@route("PUT", "/broker/settings", needs=whole(rights.ALTER_CLUSTER_CONFIGS), logged=("all_brokers", "remove"))
 async def _change_broker(console: Console, caller: Caller, asked: ChangedOfBroker) -> None:
     """Change settings of this broker, or of all of them, while they run."""
     name = ALL_BROKERS if asked.all_brokers else str(console.services.node_id)
@@ -158,24 +145,14 @@ async def _change_broker(console: Console, caller: Caller, asked: ChangedOfBroke
 
 
 PAGES: Final[Sequence[Page]] = (
-    Page(
-        "/console/topics/{topic}/settings",
-        "Settings",
-        "settings.html",
-        {"topic": one_topic, "settings": _of_topic},
-    ),
-    Page(
-        "/console/groups/settings",
-        "Settings of a group",
-        "settings.html",
-        {"settings": _of_group},
-        is_detail=True,
-    ),
-    Page(
-        "/console/broker/settings",
+    page("/topics/{topic}/settings", "Settings", "settings", topic=one_topic, settings=_of_topic),
+    page("/groups/settings", "Settings of a group", "settings", is_detail=True, settings=_of_group),
+    page(
+        "/broker/settings",
         "Settings of this broker",
-        "settings.html",
-        {"broker": broker_facts_route, "settings": broker_settings_route},
+        "settings",
         is_detail=True,
+        broker=broker_facts_route,
+        settings=broker_settings_route,
     ),
 )

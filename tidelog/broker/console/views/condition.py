@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.broker.cluster.catalog import NO_LEADER, least_in_sync
 from tidelog.broker.cluster.in_sync import needed
 from tidelog.broker.cluster.store import StoreView
-from tidelog.broker.console.views.transactions import AskOpen
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:
+    from tidelog.broker.console.api.transactions import AskOpen
     from tidelog.broker.services import Services
 
 SHARED_SECONDS: Final = 8.0
@@ -27,29 +27,31 @@ MOST_NAMED: Final = 100
 TopicPartition = tuple[str, int]
 
 
+class Named(NamedTuple):
+    """How many partitions, and the first MOST_NAMED of them."""
+
+    number: int = 0
+    first: tuple[TopicPartition, ...] = ()
+
+
 class Partitions(NamedTuple):
-    """Counts this broker's partitions by what is wrong with them; of each list the first MOST_NAMED."""
+    """This broker's partitions, and what is wrong with them."""
 
     held: int
     size_bytes: int
-    offline_count: int
-    offline: tuple[TopicPartition, ...]
-    with_holes_count: int
-    with_holes: tuple[TopicPartition, ...]
-    without_replicas_count: int
-    without_replicas: tuple[TopicPartition, ...]
+    offline: Named = Named()
+    with_holes: Named = Named()
+    without_replicas: Named = Named()
     """Some of their replicas are not in sync."""
-    below_least_count: int
-    below_least: tuple[TopicPartition, ...]
+    below_least: Named = Named()
     """Fewer of their replicas are in sync than min.insync.replicas asks for."""
-    lagging: tuple[tuple[int, int], ...]
+    lagging: tuple[tuple[int, int], ...] = ()
     """Live brokers with replicas that are not in sync, and how many."""
-    reassigned_count: int
-    reassigned: tuple[TopicPartition, ...]
+    reassigned: Named = Named()
     """Their replicas are being moved."""
-    leaderless_count: int
+    leaderless_count: int = 0
     """Those of all brokers that no broker leads: theirs are gone."""
-    held_back: tuple[tuple[TopicPartition, int], ...]
+    held_back: tuple[tuple[TopicPartition, int], ...] = ()
     """Those that an open transaction holds back, with the producer id of the oldest one."""
 
 
@@ -181,19 +183,19 @@ def _partitions(services: Services) -> Steps[Partitions]:
     return Partitions(
         len(services.replicas) + len(services.partitions.unopened),
         size_bytes,
-        *_named(sorted(offline)),
-        *_named(with_holes),
-        *_named(without_replicas),
-        *_named(below_least),
+        _named(sorted(offline)),
+        _named(with_holes),
+        _named(without_replicas),
+        _named(below_least),
         tuple(sorted(lagging.items())),
-        *_named(reassigned),
+        _named(reassigned),
         leaderless,
         tuple(held_back[:MOST_NAMED]),
     )
 
 
-def _named(keys: list[TopicPartition]) -> tuple[int, tuple[TopicPartition, ...]]:
-    return len(keys), tuple(keys[:MOST_NAMED])
+def _named(keys: list[TopicPartition]) -> Named:
+    return Named(len(keys), tuple(keys[:MOST_NAMED]))
 
 
 async def _hanging(

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final, NamedTuple, Self, TypedDict
 
@@ -159,16 +160,10 @@ class BatchRows(TypedDict):
     rows: list[BatchRow]
 
 
-class Found(TypedDict):
-    """A message of a search: the records found since the last one, and how far it is."""
+class Searched(TypedDict):
+    """What a search looked through since its last message."""
 
     rows: list[RecordRow]
-    partition: int
-    """The one that is searched, which has these records."""
-    partitions: int
-    """How many are searched, one after the other."""
-    not_served: int
-    """Those of them so far that this broker does not serve: they are left out."""
     begin_offset: int
     """Where the search began in this partition."""
     offset: int
@@ -176,11 +171,7 @@ class Found(TypedDict):
     end_offset: int
     """Where the search ends in this partition."""
     size_bytes: int
-    """Of the log, looked at so far."""
-    found: int
-    """Records so far."""
-    state: str
-    """searching, done, full (as many as wanted were found), or replaced (by this visitor's next search)."""
+    """Of the log."""
 
 
 class Followed(TypedDict):
@@ -353,65 +344,40 @@ class Records:
             "rows": rows,
         }
 
-    async def search(
-        self, visitor: str, topic: str, partitions: Sequence[int], place: Place, most: int, reading: Reading
-    ) -> AsyncGenerator[Found, None]:
-        """The records that match, at most `most`: of one partition after the other, from `place` (else the
-        start) to the present end. Raises ApiError."""
+    @contextmanager
+    def only_search(self, visitor: str) -> Iterator[Callable[[], bool]]:
+        """A search of a visitor, with what says whether it is still the newest one. Raises ApiError."""
         if visitor not in self._searches and len(self._searches) >= MOST_SEARCHES:
-            raise ApiError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{MOST_SEARCHES} searches are in progress, which is the limit",
-            )
+            message = f"{MOST_SEARCHES} searches are in progress, which is the limit"
+            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
         this = self._searches[visitor] = object()
-        loop = asyncio.get_running_loop()
-        tell_at = loop.time() + PROGRESS_SECONDS
-        state: Found = {
-            "rows": [],
-            "partition": partitions[0],
-            "partitions": len(partitions),
-            "not_served": 0,
-            "begin_offset": 0,
-            "offset": 0,
-            "end_offset": 0,
-            "size_bytes": 0,
-            "found": 0,
-            "state": "searching",
-        }
         try:
-            for partition in partitions:
-                try:
-                    replica = self._services.replica(topic, partition)
-                except ApiError:
-                    state["not_served"] += 1
-                    continue
-                end = replica.ends.visible(reading.isolation_level)
-                offset = await self._begin(replica, Place(0) if place == Place() else place, end)
-                state["partition"], state["begin_offset"] = partition, offset
-                state["offset"], state["end_offset"] = offset, end
-                while offset < end:
-                    offset = max(offset, start_of(replica))  # Retention continues meanwhile.
-                    limits = Limits(min(STEP_RECORDS, most - state["found"]), MOST_PAGE_BYTES)
-                    step = await self._step(replica, offset, end, reading, limits)
-                    if self._searches.get(visitor) is not this:
-                        yield {**state, "state": "replaced"}
-                        return
-                    state["offset"] = step.next_offset
-                    state["size_bytes"] += step.size_bytes
-                    state["found"] += len(step.found)
-                    if step.found or loop.time() >= tell_at:
-                        yield {**state, "rows": await self._rows(partition, step.found, reading)}
-                        tell_at = loop.time() + PROGRESS_SECONDS
-                    if state["found"] >= most:
-                        yield {**state, "state": "full"}
-                        return
-                    if step.next_offset == offset:
-                        break
-                    offset = step.next_offset
-            yield {**state, "state": "done"}
+            yield lambda: self._searches.get(visitor) is this
         finally:
             if self._searches.get(visitor) is this:
                 del self._searches[visitor]
+
+    async def search(
+        self, topic: str, partition: int, place: Place, most: int, reading: Reading
+    ) -> AsyncGenerator[Searched, None]:
+        """The records of a partition that match, at most `most`, from `place` (else the start) to the present
+        end. Raises ApiError."""
+        replica, offset, end = await self._range(topic, partition, place, reading)
+        clock = asyncio.get_running_loop().time
+        tell_at, size_bytes = clock() + PROGRESS_SECONDS, 0
+        searched: Searched = {
+            "rows": [],
+            "begin_offset": offset,
+            "offset": offset,
+            "end_offset": end,
+            "size_bytes": 0,
+        }
+        async for step in self._steps(replica, offset, end, most, STEP_RECORDS, reading):
+            searched["offset"], size_bytes = step.next_offset, size_bytes + step.size_bytes
+            if step.found or clock() >= tell_at or step.next_offset >= end:
+                rows = await self._rows(partition, step.found, reading)
+                yield {**searched, "rows": rows, "size_bytes": size_bytes}
+                tell_at, size_bytes = clock() + PROGRESS_SECONDS, 0
 
     async def follow(
         self, topic: str, partitions: Sequence[int], reading: Reading
@@ -451,20 +417,32 @@ class Records:
     ) -> AsyncGenerator[bytes, None]:
         """Lines of at most `limit` whole records from `place` (else the start) to the present end, as
         `tidelog consume --json` prints them. Raises ApiError."""
-        replica = self._services.replica(topic, partition)
-        end = replica.ends.visible(reading.isolation_level)
-        offset = await self._begin(replica, Place(0) if place == Place() else place, end)
-        left = end - offset if limit is None else limit
-        while offset < end and left > 0:
-            offset = max(offset, start_of(replica))  # Retention continues meanwhile.
-            limits = _WHOLE_STEP._replace(records=min(left, _WHOLE_STEP.records))
-            step = await self._step(replica, offset, end, reading, limits)
+        replica, offset, end = await self._range(topic, partition, place, reading)
+        most = end - offset if limit is None else limit
+        async for step in self._steps(replica, offset, end, most, _WHOLE_STEP.records, reading):
             if step.found:
                 yield await self.reader.in_turn(_lines, topic, partition, step.found)
-            left -= len(step.found)
+
+    async def _range(
+        self, topic: str, partition: int, place: Place, reading: Reading
+    ) -> tuple[Replica, int, int]:
+        """A replica, the offset of a place (else the start), and the present end. Raises ApiError."""
+        replica = self._services.replica(topic, partition)
+        end = replica.ends.visible(reading.isolation_level)
+        return replica, await self._begin(replica, Place(0) if place == Place() else place, end), end
+
+    async def _steps(
+        self, replica: Replica, offset: int, end: int, most: int, most_of_step: int, reading: Reading
+    ) -> AsyncGenerator[Step, None]:
+        """Steps until `end`, or until `most` records were found."""
+        while offset < end and most > 0:
+            offset = max(offset, start_of(replica))  # Retention continues meanwhile.
+            limits = Limits(min(most, most_of_step), MOST_PAGE_BYTES)
+            step = await self._step(replica, offset, end, reading, limits)
+            yield step
             if step.next_offset == offset:
                 return
-            offset = step.next_offset
+            most, offset = most - len(step.found), step.next_offset
 
     async def _begin(self, replica: Replica, place: Place, end: int) -> int:
         """The offset of a place, within what can be read."""

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from tidelog.broker.cluster.store import StoreMember, StoreView
-from tidelog.broker.console.views.condition import Condition, Disk, Partitions
+from tidelog.broker.console.views.condition import Condition, Disk, Named, Partitions
 from tidelog.broker.console.views.problems import CurrentProblem, problems
 from tidelog.broker.observability.history import Lately
 
-FINE = Partitions(3, 100, 0, (), 0, (), 0, (), 0, (), (), 0, (), 0, ())
+FINE = Partitions(3, 100)
+ONE = Named(1, (("t", 0),))
 HEALTHY = Condition(
     partitions=FINE,
     is_cut_off=False,
@@ -49,12 +50,12 @@ def test_nothing_is_wrong_with_a_healthy_broker() -> None:
         ("disk_full", {"disk": Disk(100 << 30, 1 << 20)}),
         ("disk_nearly_full", {"disk": Disk(100 << 30, 2 << 30)}),
         ("storage_errors", {"errors": {"KAFKA_STORAGE_ERROR": 2}}),
-        ("partition_offline", {"partitions": FINE._replace(offline_count=1, offline=(("t", 0),))}),
-        ("partition_has_hole", {"partitions": FINE._replace(with_holes_count=1, with_holes=(("t", 0),))}),
-        ("replicas_out_of_sync", {"partitions": FINE._replace(without_replicas_count=2)}),
-        ("too_few_in_sync", {"partitions": FINE._replace(below_least_count=1)}),
+        ("partition_offline", {"partitions": FINE._replace(offline=ONE)}),
+        ("partition_has_hole", {"partitions": FINE._replace(with_holes=ONE)}),
+        ("replicas_out_of_sync", {"partitions": FINE._replace(without_replicas=Named(2))}),
+        ("too_few_in_sync", {"partitions": FINE._replace(below_least=Named(1))}),
         ("broker_lags", {"partitions": FINE._replace(lagging=((2, 7),))}),
-        ("reassignment_under_way", {"partitions": FINE._replace(reassigned_count=1)}),
+        ("reassignment_under_way", {"partitions": FINE._replace(reassigned=Named(1))}),
         ("broker_gone", {"gone_brokers": (3,)}),
         ("transaction_hangs", {"hanging": (("t", 0),)}),
         ("partition_uncleanable", {"uncleanable_partitions": 1}),
@@ -112,7 +113,7 @@ def test_now_and_then_a_repeated_request_is_no_problem() -> None:
 
 
 def test_a_name_that_the_user_may_not_see_is_not_shown() -> None:
-    offline = FINE._replace(offline_count=2, offline=(("orders", 1), ("secret", 0)))
+    offline = FINE._replace(offline=Named(2, (("orders", 1), ("secret", 0))))
     (problem,) = found(partitions=offline, hidden="secret")
     assert problem["text"].startswith("2 partitions (orders-1, …) are offline")
     assert found(prepared_seconds={"secret": 9_999.0}, hidden="secret") == []

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from tests.unit.broker.handlers.conftest import NOW_MS, Asker
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import until
+from tidelog.broker.console.api.records import ReadSome, search_route
 from tidelog.broker.console.records.filters import Filter
 from tidelog.broker.console.records.stepwise_reading import MOST_DECOMPRESSED_BYTES
+from tidelog.broker.console.route import Console
 from tidelog.broker.console.views import records as view
 from tidelog.broker.console.views.records import Place, Reading, Records
 from tidelog.broker.storage.log_types import READ_COMMITTED
@@ -44,6 +47,10 @@ def offsets(answer: Any) -> list[int]:
 async def stored(asker: Asker, *batches: bytes) -> None:
     for each in batches:
         assert (await asker.produce("t", each)).error_code == 0
+
+
+def console_of(asker: Asker) -> Console:
+    return Console(asker.services, SimpleNamespace(), None)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -112,7 +119,13 @@ async def test_a_partition_that_is_not_served_is_an_error(filled: Records) -> No
 
 
 async def found_by(records: Records, reading: Reading, most: int = 100, place: Place = START) -> list[Any]:
-    return [message async for message in records.search("visitor", "t", [0], place, most, reading)]
+    return [message async for message in records.search("t", 0, place, most, reading)]
+
+
+def search(console: Console, visitor: str, *partitions: int, **conditions: Any) -> Any:
+    """The messages of a visitor's search."""
+    asked = ReadSome(topic="t", partitions=partitions, **conditions)
+    return search_route.handle(console, SimpleNamespace(user=visitor, host="here"), asked)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -131,10 +144,8 @@ async def test_a_search_finds_what_matches_in_each_codec_and_nothing_else(
 ) -> None:
     messages = await found_by(filled, reading)
     assert [row["offset"] for message in messages for row in message["rows"]] == expected
-    last = messages[-1]
-    assert (last["state"], last["found"], last["offset"]) == ("done", len(expected), 60)
-    assert last["end_offset"] == 60
-    assert last["size_bytes"] > 0
+    assert (messages[-1]["offset"], messages[-1]["end_offset"]) == (60, 60)
+    assert sum(message["size_bytes"] for message in messages) > 0
     page = await filled.page("t", {0: None}, START, 500, reading)
     assert offsets(page) == expected
 
@@ -143,19 +154,17 @@ async def test_a_search_goes_through_one_partition_after_the_other(asker: Asker)
     await asker.create("t", 4)
     for partition, key in ((0, b"a"), (1, b"b"), (3, b"a")):
         await asker.produce("t", batch((key, None, ())), partition=partition)
-    search = Records(asker.services).search("visitor", "t", [0, 1, 2, 3], START, 100, seeking(key="a"))
-    messages = [message async for message in search]
+    messages = [message async for message in search(console_of(asker), "visitor", key="a")]
     assert [(each["partition"], offsets(each)) for each in messages if each["rows"]] == [(0, [0]), (3, [0])]
     assert (messages[-1]["state"], messages[-1]["found"], messages[-1]["partitions"]) == ("done", 2, 4)
     asker.replica("t", 0).fail(OSError("the disk is gone"))
-    search = Records(asker.services).search("visitor", "t", [0, 1, 2, 3], START, 100, seeking(key="a"))
-    messages = [message async for message in search]
+    messages = [message async for message in search(console_of(asker), "visitor", key="a")]
     assert [(each["partition"], offsets(each)) for each in messages if each["rows"]] == [(3, [0])]
     assert (messages[-1]["state"], messages[-1]["not_served"]) == ("done", 1)
 
 
-async def test_a_search_ends_with_as_many_records_as_were_wanted(filled: Records) -> None:
-    messages = await found_by(filled, seeking(key="key 5"), most=2)
+async def test_a_search_ends_with_as_many_records_as_were_wanted(filled: Records, asker: Asker) -> None:
+    messages = [message async for message in search(console_of(asker), "visitor", key="key 5", limit=2)]
     assert [offsets(message) for message in messages if message["rows"]] == [[5, 17]]
     assert (messages[-1]["state"], messages[-1]["offset"]) == ("full", 18)
     again = await found_by(filled, seeking(key="key 5"), place=Place(messages[-1]["offset"]))
@@ -163,33 +172,36 @@ async def test_a_search_ends_with_as_many_records_as_were_wanted(filled: Records
 
 
 async def test_the_next_search_of_a_visitor_ends_the_one_before(
-    filled: Records, monkeypatch: pytest.MonkeyPatch
+    filled: Records, asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "STEP_RECORDS", 1)
-    async with aclosing(filled.search("visitor", "t", [0], START, 100, seeking(text="value"))) as first:
+    console = console_of(asker)
+    async with aclosing(search(console, "visitor", text="value")) as first:
         assert (await anext(first))["state"] == "searching"
-        async with aclosing(filled.search("other", "t", [0], START, 100, seeking(text="value"))) as other:
+        async with aclosing(search(console, "other", text="value")) as other:
             assert (await anext(other))["state"] == "searching"
-            assert (await found_by(filled, seeking(text="nowhere")))[-1]["state"] == "done"
+            messages = [message async for message in search(console, "visitor", text="nowhere")]
+            assert messages[-1]["state"] == "done"
             assert [message["state"] async for message in first] == ["replaced"]
             assert (await anext(other))["state"] == "searching"
 
 
 async def test_there_are_so_many_searches_and_each_that_ends_makes_room(
-    filled: Records, monkeypatch: pytest.MonkeyPatch
+    filled: Records, asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view, "MOST_SEARCHES", 1)
     monkeypatch.setattr(view, "STEP_RECORDS", 1)
-    async with aclosing(filled.search("one", "t", [0], START, 100, seeking(text="value"))) as running:
+    console = console_of(asker)
+    async with aclosing(search(console, "one", text="value")) as running:
         await anext(running)
         with pytest.raises(ApiError) as caught:
-            await found_by(filled, seeking(text="value"))
+            await anext(search(console, "visitor", text="value"))
         assert caught.value.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert (await found_by(filled, seeking(text="nowhere")))[-1]["state"] == "done"
+    assert (await anext(search(console, "visitor", text="nowhere")))["state"] == "searching"
 
 
 async def test_a_visitor_who_goes_while_a_thread_reads_holds_nobody_up(filled: Records) -> None:
-    search = asyncio.ensure_future(anext(filled.search("one", "t", [0], START, 100, seeking(text="nowhere"))))
+    search = asyncio.ensure_future(anext(filled.search("t", 0, START, 100, seeking(text="nowhere"))))
     await asyncio.sleep(0)
     search.cancel()
     await asyncio.wait([search])
@@ -298,7 +310,7 @@ async def test_records_may_be_deleted_while_they_are_searched(
 ) -> None:
     monkeypatch.setattr(view, "STEP_RECORDS", 1)
     found = []
-    async for message in filled.search("visitor", "t", [0], START, 100, seeking(key="key 5")):
+    async for message in filled.search("t", 0, START, 100, seeking(key="key 5")):
         found += offsets(message)
         if found == [5]:
             asker.replica("t").delete_records_before(40)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.broker.handlers.conftest import Asker, make_batch
 from tidelog.broker.console.api.settings import setting_rows
-from tidelog.broker.console.api.topics import TopicListing
-from tidelog.broker.console.views.topics import (
+from tidelog.broker.console.api.topics import (
+    TopicListing,
     existing_topic,
     partition_rows,
     topic_rows,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidelog.broker.cluster.catalog import NO_LEADER, BrokerRegistration, Listener, PartitionAssignment
-from tidelog.broker.console.views.cluster import cluster_facts, partition_states
+from tidelog.broker.console.api.cluster import AskedPartitions, cluster_facts, partition_states
 from tidelog.protocol.steps import finish
 
 
@@ -33,11 +33,8 @@ def services() -> Any:
 
 
 def states(*, is_troubled: bool = False, offset: int = 0, limit: int = 50) -> Any:
-    return finish(
-        partition_states(
-            services(), lambda topic: topic != "secret", is_troubled=is_troubled, offset=offset, limit=limit
-        )
-    )
+    asked = AskedPartitions(is_troubled=is_troubled, offset=offset, limit=limit)
+    return finish(partition_states(services(), lambda topic: topic != "secret", asked))
 
 
 def test_each_broker_has_its_counts() -> None:

@@ -3,8 +3,8 @@
 from unittest.mock import AsyncMock
 
 from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
+from tidelog.broker.console.api.producers import Producers, ProducersAsked, listed
 from tidelog.broker.console.views.condition import Conditions
-from tidelog.broker.console.views.producers import Filter, Producers, listed
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import finish
 
@@ -21,8 +21,8 @@ async def written(asker: Asker, topic: str, partition: int, count: int) -> list[
 
 
 def page(asker: Asker, offset: int = 0, limit: int = 50, **wanted: object) -> Producers:
-    filters = Filter(**wanted)  # type: ignore[arg-type]
-    return finish(listed(asker.services, lambda topic: topic != "hidden", filters, offset, limit))
+    asked = ProducersAsked(offset=offset, limit=limit, **wanted)  # type: ignore[arg-type]
+    return finish(listed(asker.services, lambda topic: topic != "hidden", asked))
 
 
 async def test_pages_go_through_partitions_by_name_and_in_each_from_the_latest(asker: Asker) -> None:
@@ -68,7 +68,7 @@ async def test_a_partition_that_is_offline_says_why_and_one_that_follows_is_not_
     asker.replica("t").fail(OSError(5, "Input/output error"))
     asker.replica("t", 1).follow(1, 2)
     condition = await Conditions(asker.services).now(None, AsyncMock())
-    assert condition.partitions.offline == (("t", 0),)
+    assert condition.partitions.offline.first == (("t", 0),)
     found = page(asker)
     (problem,) = found["problems"]
     assert (problem["topic"], problem["partition"], problem["code"]) == ("t", 0, "KAFKA_STORAGE_ERROR")

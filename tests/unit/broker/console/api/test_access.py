@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.security.test_authorizer import ALICE, CLUSTER, READ, TOPIC, WRITE, acl
-from tidelog.broker.console.views.access import acl_row, acls_of, users_of, who, why
+from tidelog.broker.console.api.access import acl_row, acls_of, users_of, who, why
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.protocol.acls import CLUSTER_NAME, AclFilter, Operation
 from tidelog.protocol.scram import ScramMechanism, credential_of
