@@ -287,3 +287,97 @@ async def test_avro_values_are_read_with_the_schemas_of_the_configured_registry(
             page = await visitor.get("/console/topics/orders/partitions/0/records/0")
             assert "schema 7" in page.text
             assert asked == ["/schemas/ids/7", "/schemas/ids/8"]
+
+
+async def test_values_of_a_registry_that_is_not_set_are_pointed_out(
+    broker: RunningBroker, visitor: Visitor, topic: str
+) -> None:
+    await write(broker, topic, [b"plain"])
+    assert "console.schema.registry.url" not in (await visitor.get(f"/console/topics/{topic}")).text
+    await write(broker, topic, [b"\0\0\0\0\7\xff\xfe"])
+    assert "console.schema.registry.url" in (await visitor.get(f"/console/topics/{topic}")).text
+    assert "/console/registry" not in (await visitor.get("/console/topics")).text
+    answer = await visitor.get("/api/v1/registry")
+    assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
+
+
+async def test_subjects_have_versions_and_differences(tmp_path: Path) -> None:
+    newer = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "note", "type": "string"}]}  # type: ignore[misc]
+    schemas = {
+        "/subjects": ["orders-value", "orders-key", "a/b"],
+        "/subjects/orders-value/versions": [1, 3],
+        "/subjects/orders-value/versions/1": {"id": 7, "schema": json.dumps(SCHEMA)},
+        "/subjects/orders-value/versions/3": {"id": 9, "schema": json.dumps(newer)},
+        "/subjects/orders-key/versions": [1],
+        "/subjects/orders-key/versions/1": {"id": 8, "schemaType": "PROTOBUF", "schema": "message K {}"},
+    }
+    with registry(schemas) as (url, _):
+        config = BrokerConfig.load(
+            {"port": 0, "http.port": 0, "data.dir": tmp_path / "data", "console.schema.registry.url": url}
+        )
+        async with await Broker.start(config) as broker:
+            visitor = Visitor(broker)
+            assert (await visitor.get("/api/v1/registry?search=orders")).json["rows"] == [
+                {"subject": "orders-key"},
+                {"subject": "orders-value"},
+            ]
+            found = (await visitor.get("/api/v1/registry/subject?subject=orders-value")).json
+            assert (found["versions"], found["version"], found["schema_id"], found["against"]) == (
+                [1, 3],
+                3,
+                9,
+                1,
+            )
+            assert "--- version 1" in found["difference"]
+            assert any(line.startswith("+") and "note" in line for line in found["difference"])
+            first = (await visitor.get("/api/v1/registry/subject?subject=orders-value&version=1")).json
+            assert (first["against"], first["difference"]) == (None, [])
+            key = (await visitor.get("/api/v1/registry/subject?subject=orders-key")).json
+            assert (key["type"], key["text"]) == ("PROTOBUF", "message K {}")
+            page = await visitor.get("/console/registry/subject?subject=orders-value&version=1&against=3")
+            assert "Differences from version 3" in page.text
+            assert (await visitor.get("/api/v1/registry/subject?subject=absent")).status == 404
+            assert 'href="/console/registry"' in (await visitor.get("/console/topics")).text
+
+
+async def test_masked_fields_are_shown_found_and_downloaded_nowhere(tmp_path: Path) -> None:
+    config = BrokerConfig.load(
+        {
+            "port": 0,
+            "http.port": 0,
+            "data.dir": tmp_path / "data",
+            "console.masking.rules": "orders*:value.customer.email,orders*:key",
+        }
+    )
+    async with await Broker.start(config) as broker:
+        visitor = Visitor(broker)
+        for topic in ("orders", "open"):
+            await broker.services.topics.create(topic)
+            async with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+                await producer.send_and_wait(topic, b'{"customer": {"email": "a@b"}, "id": 7}', key=b"secret")
+        for topic, is_masked in (("orders", True), ("open", False)):
+            answers = [
+                (await visitor.get(path_of(topic, part, offset=0))).text
+                for part in ("records", "download", "download/csv")
+            ]
+            answers.append((await visitor.get(f"/api/v1/topics/{topic}/partitions/0/records/0")).text)
+            answers.append((await visitor.get(f"/console/topics/{topic}")).text)
+            for answer in answers:
+                assert ("a@b" in answer or "secret" in answer) is not is_masked, answer
+                assert ("***" in answer) is is_masked
+                assert "id" in answer
+            for query in (
+                {"text": "a@b"},
+                {"key": "secret"},
+                {"text": "secret"},
+                {"json": "customer.email == 'a@b'"},
+                {"json": "starts_with(customer.email, 'a')"},
+            ):
+                async with visitor.follow(path_of(topic, "search", **query)) as following:
+                    messages = [message async for name, message in following if name == "message"]
+                assert messages[-1]["found"] == (0 if is_masked else 1), query
+            shown = await visitor.get(path_of(topic, "records", offset=0, json="customer.email == '***'"))
+            assert len(shown.json["rows"]) == (1 if is_masked else 0)
+            asked = {"to_topic": "open"}
+            resent = await visitor.ask("POST", f"/api/v1/topics/{topic}/partitions/0/records/0/resend", asked)
+            assert resent.status == (403 if is_masked else 200)

@@ -7,7 +7,7 @@ The tests go through the table of routes, so a new one is tested without being n
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -16,6 +16,7 @@ import msgspec
 from structlog.testing import capture_logs
 
 from tests.conformance.console_site import Answer, Visitor
+from tests.conformance.registry import registry
 from tests.conformance.secured import AUTHORIZER, PASSWORD, add_user, secured
 from tests.conformance.test_console_signing_in import signed_in
 from tidelog.broker.app import Broker
@@ -49,8 +50,14 @@ OTHERS: Final[Mapping[str, Any]] = {
     "operation": "READ",
     "resource_type": "TOPIC",
     "fault": "cut",
+    "subject": "covert-subject",
 }
 """Parameters that some route needs."""
+SCHEMAS = {
+    "/subjects": ["covert-subject"],
+    "/subjects/covert-subject/versions": [1],
+    "/subjects/covert-subject/versions/1": {"id": 1, "schema": '"long"'},
+}
 CHANGES = [route for route in ROUTES if route.is_change]
 READS = [route for route in ROUTES if not route.is_change]
 RIGHTS = [right for right in vars(required_access).values() if isinstance(right, Right)]
@@ -74,7 +81,15 @@ class Site(NamedTuple):
 async def site(tmp_path: Path, **settings: object) -> AsyncIterator[Site]:
     rights = {"authorizer.class.name": AUTHORIZER, "super.users": "User:alice"}
     quick = {"group.initial.rebalance.delay.ms": 0}
-    async with secured(tmp_path, **rights, **quick, **settings) as broker:
+    with registry(SCHEMAS) as (url, _):
+        rights["console.schema.registry.url"] = url
+        async with _with_hidden(secured(tmp_path, **rights, **quick, **settings)) as made:
+            yield made
+
+
+@asynccontextmanager
+async def _with_hidden(starting: AbstractAsyncContextManager[Broker]) -> AsyncIterator[Site]:
+    async with starting as broker:
         await add_user(broker, "covert-user")
         await broker.services.topics.create("covert-topic")
         client = {

@@ -1,13 +1,14 @@
 """Values that name a schema of a registry, decoded as JSON text.
 
-Owns the schemas that were fetched. A value of Avro is written as JSON, one of JSON Schema is JSON already;
-one of Protobuf is not decoded.
+Owns the schemas that were fetched. A value of Avro or Protobuf is written as JSON, one of JSON Schema is JSON
+already.
 
 `fetch` is for the event loop; `decode` may run in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from datetime import date, datetime, time
@@ -16,7 +17,16 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from tidelog.schemas.avro import AvroSchema, avro_schema, read_value
-from tidelog.schemas.registry import AVRO, JSON, PREFIX_BYTES, RegistryError, SchemaRegistry, schema_id
+from tidelog.schemas.protobuf import ProtobufSchema
+from tidelog.schemas.registry import (
+    AVRO,
+    JSON,
+    PREFIX_BYTES,
+    PROTOBUF,
+    RegistryError,
+    SchemaRegistry,
+    schema_id,
+)
 
 _MOST_SCHEMAS: Final = 512
 MOST_AT_ONCE: Final = 20
@@ -26,7 +36,7 @@ _ASK_AGAIN_SECONDS: Final = 30.0
 
 
 class DecodedValue(NamedTuple):
-    """A value as JSON, with the id and the type of its schema: AVRO or JSON."""
+    """A value as JSON, with the id and the type of its schema: AVRO, JSON or PROTOBUF."""
 
     text: str
     schema_id: int
@@ -34,9 +44,9 @@ class DecodedValue(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A schema of Avro, None for JSON; or why there is none until it is asked for again."""
+    """A schema of Avro or Protobuf, None for JSON; or why there is none until it is asked for again."""
 
-    schema: AvroSchema | None
+    schema: AvroSchema | ProtobufSchema | None
     problem: str = ""
     until: float = float("inf")
 
@@ -67,9 +77,13 @@ class DecodedValues:
         found = await self._registry.schema(number)
         if found.type == JSON:
             return _Known(None)
+        if found.type == PROTOBUF:
+            schema = ProtobufSchema(found.text, found.references)
+            await asyncio.to_thread(schema.check)
+            return _Known(schema)
         if found.type != AVRO:
             raise RegistryError(f"schema {number} is of the type {found.type}, which is not decoded")
-        return _Known(avro_schema(found.text, found.references))
+        return _Known(avro_schema(found.text, found.references.values()))
 
     def decode(self, data: bytes) -> DecodedValue | None:
         """A value in the wire format; None for any other value. Raises ValueError."""
@@ -85,6 +99,8 @@ class DecodedValues:
             return DecodedValue(data[PREFIX_BYTES:].decode(), number, JSON)
         if len(data) > _MOST_DECODED_BYTES:
             raise ValueError(f"{len(data)} bytes are more than the {_MOST_DECODED_BYTES} that are decoded")
+        if isinstance(known.schema, ProtobufSchema):
+            return DecodedValue(known.schema.read(data, number), number, PROTOBUF)
         value = read_value(known.schema, data, number, PREFIX_BYTES)
         return DecodedValue(_as_text(value, number), number, AVRO)
 

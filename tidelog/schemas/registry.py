@@ -13,6 +13,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -42,11 +43,21 @@ class RegistryError(ValueError):
 
 
 class RegisteredSchema(NamedTuple):
-    """A schema as its text. `references`: the texts of those that it refers to, each after those it needs."""
+    """A schema as its text, of Protobuf as the base64 of its descriptor. `references`: the name under which
+    it refers to another -> the text of that, each after those it needs."""
 
     type: str
     text: str
-    references: tuple[str, ...] = ()
+    references: Mapping[str, str] = MappingProxyType({})
+
+
+class SubjectVersion(NamedTuple):
+    """A version of a subject: its number, its schema's id in the registry, type and text."""
+
+    number: int
+    schema_id: int
+    type: str
+    text: str
 
 
 def schema_id(data: bytes | None) -> int | None:
@@ -83,9 +94,38 @@ class SchemaRegistry:
         async with self._session() as session:
             path = f"/schemas/ids/{number}"
             answer = _with_schema(await self._ask(session, "GET", path), path)
+            kind = str(answer.get("schemaType", AVRO))
+            suffix = "?format=serialized" if kind == PROTOBUF else ""
+            if suffix:
+                answer |= _with_schema(await self._ask(session, "GET", path + suffix), path)
             references: dict[str, str] = {}
-            await self._refer(session, answer, references, set())
-        return RegisteredSchema(answer.get("schemaType", AVRO), answer["schema"], tuple(references.values()))
+            await self._refer(session, answer, references, set(), suffix)
+        return RegisteredSchema(kind, answer["schema"], references)
+
+    async def subjects(self) -> list[str]:
+        """All subjects. Raises RegistryError."""
+        async with self._session() as session:
+            return sorted(map(str, await self._list(session, "/subjects")))
+
+    async def versions(self, subject: str) -> list[int]:
+        """The numbers of the versions of a subject. Raises RegistryError."""
+        async with self._session() as session:
+            found = await self._list(session, f"/subjects/{quote(subject, safe='')}/versions")
+        return sorted(each for each in found if isinstance(each, int))
+
+    async def version(self, subject: str, number: int) -> SubjectVersion:
+        """One version of a subject. Raises RegistryError."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{number}"
+        async with self._session() as session:
+            answer = _with_schema(await self._ask(session, "GET", path), path)
+        kind = str(answer.get("schemaType", AVRO))
+        return SubjectVersion(number, int(answer.get("id", -1)), kind, answer["schema"])
+
+    async def _list(self, session: ClientSession, path: str) -> list[Any]:
+        found = await self._ask(session, "GET", path)
+        if not isinstance(found, list):
+            raise RegistryError(f"the schema registry's answer to {path} is no list")
+        return found
 
     async def register(self, subject: str, schema: RegisteredSchema) -> int:
         """The id of a schema, which is new to this subject or not. Raises RegistryError."""
@@ -93,12 +133,17 @@ class SchemaRegistry:
         asked = {"schema": schema.text} | ({} if schema.type == AVRO else {"schemaType": schema.type})
         async with self._session() as session:
             answer = await self._ask(session, "POST", path, asked)
-        if not isinstance(answer.get("id"), int):
+        if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
             raise RegistryError(f"the schema registry's answer to {path} has no id")
         return int(answer["id"])
 
     async def _refer(
-        self, session: ClientSession, answer: Mapping[str, Any], found: dict[str, str], seen: set[str]
+        self,
+        session: ClientSession,
+        answer: Mapping[str, Any],
+        found: dict[str, str],
+        seen: set[str],
+        suffix: str,
     ) -> None:
         """Take what `answer` refers to into `found`, the deepest first."""
         for reference in answer.get("references") or ():
@@ -106,15 +151,15 @@ class SchemaRegistry:
                 subject, version = quote(str(reference["subject"]), safe=""), int(reference["version"])
             except (TypeError, KeyError, ValueError):
                 raise RegistryError("a schema refers to another without its subject and version") from None
-            path = f"/subjects/{subject}/versions/{version}"
+            path = f"/subjects/{subject}/versions/{version}{suffix}"
             if path in seen:
                 continue
             seen.add(path)
             if len(seen) > _MOST_REFERENCES:
                 raise RegistryError(f"a schema refers to more than {_MOST_REFERENCES} others")
             referred = _with_schema(await self._ask(session, "GET", path), path)
-            await self._refer(session, referred, found, seen)
-            found[path] = referred["schema"]
+            await self._refer(session, referred, found, seen, suffix)
+            found[str(reference.get("name", path))] = referred["schema"]
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[ClientSession]:
@@ -125,7 +170,7 @@ class SchemaRegistry:
 
     async def _ask(
         self, session: ClientSession, method: str, path: str, asked: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    ) -> Any:
         from aiohttp import ClientError
 
         body = None if asked is None else json.dumps(asked).encode()
@@ -149,10 +194,10 @@ class SchemaRegistry:
             said = fields.get("message") if isinstance(fields, dict) else None
             why = f": {said:.500}" if isinstance(said, str) else ""
             raise RegistryError(f"the schema registry answers {status} to {path}{why}", status)
-        return fields if isinstance(fields, dict) else {}
+        return fields
 
 
-def _with_schema(answer: dict[str, Any], path: str) -> dict[str, Any]:
-    if not isinstance(answer.get("schema"), str):
+def _with_schema(answer: Any, path: str) -> dict[str, Any]:
+    if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
         raise RegistryError(f"the schema registry's answer to {path} has no schema")
     return answer

@@ -10,7 +10,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tidelog.protocol.records.varints import decode_varint, encode_varint
+from tidelog.protocol.records.varints import encode_varint
+from tidelog.schemas.protobuf import indexes_of
 from tidelog.schemas.registry import (
     PREFIX_BYTES,
     PROTOBUF,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound="Message")
 _KNOWN_IMPORTS = "google/protobuf/"
 """Every registry has these."""
-_MOST_INDEXES = 32
-"""Types within types."""
 
 
 class ProtobufSerializer(Generic[M]):
@@ -80,7 +79,7 @@ class ProtobufDeserializer(Generic[M]):
         if data is None:
             return None
         required_schema_id(data)
-        start = _after_indexes(data, PREFIX_BYTES)
+        _, start = indexes_of(data)
         if data[PREFIX_BYTES:start] not in (self._indexes, _long_form(self._indexes)):
             raise ValueError(f"expected a message {self._type.__name__}, got another one of its file")
         from google.protobuf.message import DecodeError
@@ -106,15 +105,3 @@ def _indexes(descriptor: Descriptor) -> bytes:
 def _long_form(indexes: bytes) -> bytes:
     """[0] as some writers write it: the number of indexes, then 0."""
     return b"\x02\0" if indexes == b"\0" else indexes
-
-
-def _after_indexes(data: bytes, at: int) -> int:
-    try:
-        count, at = decode_varint(data, at)
-        if not 0 <= count <= _MOST_INDEXES:
-            raise ValueError(f"{count} indexes")
-        for _ in range(count):
-            _, at = decode_varint(data, at)
-    except ValueError as error:
-        raise ValueError(f"expected the indexes of a message type: {error}") from None
-    return at

@@ -23,7 +23,7 @@ class Registry:
 
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append((request.path, request.headers.get("Authorization", "")))
-        answer = self.answers.get(request.rel_url.raw_path)
+        answer = self.answers.get(request.rel_url.raw_path_qs)
         if isinstance(answer, web.Response):
             return answer
         return web.json_response(answer) if answer else web.json_response({"error_code": 40403}, status=404)

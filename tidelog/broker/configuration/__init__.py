@@ -12,6 +12,7 @@
 - `kafka_variables`: settings in the variables of Kafka's image
 - `listener_overrides`: settings of one listener, such as `listener.name.inside.ssl.client.auth`
 - `listeners`: the listeners of a broker: their addresses, advertised addresses and security protocols
+- `masking_rules`: what the console masks in records
 - `memory_limit`: the memory limit of the control group of this process, and the settings that depend on it
 - `process_count`: the setting `processes`: how many processes a broker has
 - `processes`: the settings of each process of a broker that has several

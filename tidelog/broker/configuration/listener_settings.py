@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from tidelog.broker.configuration.masking_rules import checked_rules
 from tidelog.broker.configuration.urls import url_of
 from tidelog.protocol.settings import setting as _setting
 
@@ -111,10 +112,16 @@ class ListenerSettings:
         True, "Serve the console at /console of the HTTP port, and its API at /api/v1."
     )
     console_read_only: bool = _setting(False, "Make the console and its API read-only.")
+    console_masking_rules: tuple[str, ...] = _setting(
+        (),
+        "What the console masks for who may not ALTER a topic: patterns of topics with fields, such as "
+        "orders*:value.customer.email, payments:key. Without an authorizer it masks them for everybody.",
+        read=checked_rules,
+    )
     console_schema_registry_url: str = _setting(
         "",
-        "Schema registry that the console asks for the schemas of Avro values, such as "
-        "http://127.0.0.1:8081. Empty: none.",
+        "Schema registry that the console asks for the schemas of values in Avro, Protobuf and JSON Schema, "
+        "such as http://127.0.0.1:8081. Empty: none.",
         read=url_of("console.schema.registry.url", advice="set console.schema.registry.basic.auth.user.info"),
     )
     console_schema_registry_basic_auth_user_info: str = _setting(

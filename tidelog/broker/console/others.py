@@ -15,7 +15,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ from tidelog.protocol.schema import ApiKey
 
 if TYPE_CHECKING:
     from tidelog.broker.console.caller import Caller
-    from tidelog.broker.console.route import ApiRoute
     from tidelog.broker.services import Services
     from tidelog.protocol import message_types as types
     from tidelog.protocol.messages.declaration import DictOf
@@ -71,6 +70,19 @@ def coordinator(services: Services, topic: str, key: str) -> int:
     return leader(services, topic, partition_of(key, len(known.partitions)))
 
 
+class AskedRoute(Protocol):
+    """What is to be known of a route to ask another broker for it (`route.ApiRoute`)."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def is_change(self) -> bool: ...
+    @property
+    def is_of_lines(self) -> bool: ...
+
+
 class Others:
     """The other brokers, as the console of one broker has them."""
 
@@ -87,7 +99,7 @@ class Others:
         return [each for each in self._services.catalog.brokers if each != self._services.node_id]
 
     async def ask_all(
-        self, caller: Caller, route: ApiRoute, parameters: msgspec.Struct, limit: int = _NO_LIMIT
+        self, caller: Caller, route: AskedRoute, parameters: msgspec.Struct, limit: int = _NO_LIMIT
     ) -> tuple[dict[int, Any], list[int]]:
         """What each other broker answers, and the ids of those that do not. Raises ApiError for a refusal."""
         node_ids = self.node_ids
@@ -108,7 +120,7 @@ class Others:
         self,
         node_id: int,
         caller: Caller,
-        route: ApiRoute,
+        route: AskedRoute,
         parameters: msgspec.Struct,
         limit: int = _NO_LIMIT,
     ) -> Any:
@@ -117,7 +129,7 @@ class Others:
         return json.loads(answered.answer)
 
     async def stream(
-        self, node_id: int, caller: Caller, route: ApiRoute, parameters: msgspec.Struct
+        self, node_id: int, caller: Caller, route: AskedRoute, parameters: msgspec.Struct
     ) -> AsyncGenerator[Any, None]:
         """The values of another broker's stream. Raises ApiError before the first one if it is refused."""
         first = await self._call(node_id, caller, route, parameters)
@@ -139,7 +151,7 @@ class Others:
         self,
         node_id: int,
         caller: Caller,
-        route: ApiRoute,
+        route: AskedRoute,
         parameters: msgspec.Struct,
         limit: int = _NO_LIMIT,
         stream_id: int = _NO_STREAM,

@@ -11,6 +11,7 @@
 - `overview`: the broker at one look, and its charts
 - `producers`: what partitions remember of producers, duplicates, refusals, and one producer's history
 - `records`: the records of a topic: pages, searches, what comes, downloads
+- `registry`: the subjects of the schema registry, their versions and differences
 - `search`: everything that has a text in its name
 - `settings`: settings of topics, groups and this broker
 - `topics`: topics and their partitions

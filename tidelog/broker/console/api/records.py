@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta, field
@@ -229,11 +230,16 @@ def _joined(_: Services, answers: Mapping[int, RecordRows], asked: ReadPage) -> 
     )
 
 
+def _reading(console: Console, caller: Caller, asked: Conditions) -> Reading:
+    """Raises ApiError."""
+    return asked.reading()._replace(masks=partial(console.records.masks, asked.topic, caller))
+
+
 @route("GET", f"{_TOPIC}/records", needs=_NEEDS, spread=Spread(join=_joined))
 async def _records(console: Console, caller: Caller, asked: ReadPage) -> RecordRows:
     """The newest records of a topic, merged by time; with an offset or a time those from there on, oldest
     first."""
-    reading, place = asked.reading(), asked.place()
+    reading, place = _reading(console, caller, asked), asked.place()
     offsets = _led_here(console.services, asked.topic, asked.offsets(console.services))
     return await console.records.page(asked.topic, offsets, place, asked.limit, reading)
 
@@ -251,7 +257,8 @@ def _led_here(services: Services, topic: str, offsets: dict[int, int | None]) ->
 @route("GET", f"{_PARTITION}/records/{{offset}}", needs=_NEEDS, spread=OF_LEADER)
 async def _record(console: Console, caller: Caller, asked: ReadOne) -> RecordRow:
     """One record."""
-    reading = Reading(key_format=asked.key_format, value_format=asked.value_format)
+    masks = partial(console.records.masks, asked.topic, caller)
+    reading = Reading(key_format=asked.key_format, value_format=asked.value_format, masks=masks)
     return await console.records.record(asked.topic, asked.partition, asked.offset, reading)
 
 
@@ -313,7 +320,7 @@ async def _found(
 def search_here(console: Console, caller: Caller, asked: ReadSome) -> AsyncGenerator[Searched, None]:
     """Search a partition."""
     return console.records.search(
-        asked.topic, asked.partitions[0], asked.place(), asked.limit, asked.reading()
+        asked.topic, asked.partitions[0], asked.place(), asked.limit, _reading(console, caller, asked)
     )
 
 
@@ -332,7 +339,7 @@ def _by_leader(services: Services, topic: str, partitions: Iterable[int]) -> tup
 @route("GET", f"{_TOPIC}/live", needs=_NEEDS, stream=EVENT_STREAM)
 async def _live(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
     """Follow partitions of a topic."""
-    reading = asked.reading()
+    reading = _reading(console, caller, asked)
     by_broker, _ = _by_leader(console.services, asked.topic, asked.wanted(console.services))
     streams = []
     for node_id, led in by_broker.items():
@@ -349,7 +356,7 @@ async def _live(console: Console, caller: Caller, asked: Conditions) -> AsyncGen
 @route("GET", "/live", is_public=False, needs=_NEEDS, stream=EVENT_STREAM)
 def follow_here(console: Console, caller: Caller, asked: Conditions) -> AsyncGenerator[Followed, None]:
     """Follow partitions that this broker leads."""
-    return console.records.follow(asked.topic, asked.partitions, asked.reading())
+    return console.records.follow(asked.topic, asked.partitions, _reading(console, caller, asked))
 
 
 @route(
@@ -363,7 +370,8 @@ def follow_here(console: Console, caller: Caller, asked: Conditions) -> AsyncGen
 def _download(console: Console, caller: Caller, asked: Download) -> AsyncGenerator[bytes, None]:
     """Records from an offset or a time (else the start) to the end, each as `tidelog consume --json` prints
     it: one partition after the other."""
-    partitions, place, reading = asked.wanted(console.services), asked.place(), asked.reading()
+    partitions, place = asked.wanted(console.services), asked.place()
+    reading = _reading(console, caller, asked)
     if len(partitions) == 1:
         console.services.replica(asked.topic, partitions[0])
         return console.records.lines(asked.topic, partitions[0], place, reading, asked.limit)
@@ -430,6 +438,9 @@ async def _produce(console: Console, caller: Caller, asked: NewRecord) -> Produc
 )
 async def _resend(console: Console, caller: Caller, asked: Resent) -> Produced:
     """Produce a copy of a record to a topic, to the partition that its key chooses."""
+    if console.records.masks(asked.topic, caller) is not None:
+        message = f"parts of the records of {asked.topic} are masked for you: a copy would lack them"
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
     read = Download(topic=asked.topic, partitions=(asked.partition,), offset=asked.offset, limit=1)
     async with aclosing(await values_of_cluster(console, _download, caller, read)) as lines:
         async for line in lines:

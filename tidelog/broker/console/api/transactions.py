@@ -7,9 +7,9 @@ its next look, `prepared` when no time aborts it (KIP-939), `ending` while its m
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -17,6 +17,7 @@ from tidelog.broker.console.answering import answer_of_cluster
 from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.route import Console, Listing, Page, Parameters, page, route
 from tidelog.broker.console.spread import OF_LEADER, OF_TRANSACTION, listing
+from tidelog.broker.console.views.condition import OpenTransaction
 from tidelog.broker.console.views.of_cluster import Listed, OfCluster
 from tidelog.broker.coordinator.transactions.messages import Held
 from tidelog.broker.coordinator.transactions.transaction import Transaction
@@ -133,18 +134,6 @@ def _condition(
     if transaction.is_prepared:
         return "prepared"
     return "overdue" if transaction.is_timed_out(now_ms) else "ongoing"
-
-
-class OpenTransaction(NamedTuple):
-    """A transaction that its coordinator knows, and the partitions that take part."""
-
-    transactional_id: str
-    producer_id: int
-    partitions: Sequence[tuple[str, int]]
-
-
-AskOpen: TypeAlias = Callable[[Sequence[int]], Awaitable[tuple[dict[int, OpenTransaction], bool]]]
-"""By producer id, those of these producers that any coordinator knows, and whether each one answered."""
 
 
 async def _open_of(services: Services, producer_ids: Collection[int]) -> tuple[list[OpenTransaction], bool]:

@@ -3,6 +3,7 @@
 - `csv_rows`: records as rows of a table that a spreadsheet opens
 - `expressions`: conditions on JSON values, in a part of JMESPath
 - `filters`: which records a visitor looks for
-- `shown_values`: bytes as text, JSON, Avro or hexadecimal digits, cut to what a page can show
+- `masking`: what of records some visitors may not see
+- `shown_values`: bytes as text, JSON, Avro, Protobuf or hexadecimal digits, cut to what a page can show
 - `stepwise_reading`: the records that a consumer may see, one bounded step of reading at a time
 """

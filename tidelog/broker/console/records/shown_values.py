@@ -1,6 +1,6 @@
-"""Bytes as text, JSON, Avro or hexadecimal digits, cut to what a page can show.
+"""Bytes as text, JSON, Avro, Protobuf or hexadecimal digits, cut to what a page can show.
 
-Owns the four formats. Invariant: whatever bytes come, the result is text of bounded length that says how long
+Owns the formats. Invariant: whatever bytes come, the result is text of bounded length that says how long
 the bytes are. The text is exact: a page escapes it (`console.rendering`). Pure.
 """
 
@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, TypedDict
 
 from tidelog.schemas.decoded_values import DecodedValue
+from tidelog.schemas.registry import schema_id
 
 MOST_SHOWN_BYTES: Final = 1_024
 """Of one key or value in a list of records."""
@@ -22,12 +23,14 @@ _DEEPEST_INDENT: Final = 20
 
 
 class Format(StrEnum):
-    """How keys or values are read. AUTO takes the first that fits: Avro, JSON, text, bytes."""
+    """How keys or values are read. AUTO takes the first that fits: Avro or Protobuf,
+    JSON, text, bytes."""
 
     AUTO = "auto"
     TEXT = "text"
     JSON = "json"
     AVRO = "avro"
+    PROTOBUF = "protobuf"
     BYTES = "bytes"
 
 
@@ -35,14 +38,14 @@ class ShownBytes(TypedDict):
     """A key or value as text."""
 
     format: str
-    """How it was read: text, json, avro, or bytes as hexadecimal digits."""
+    """How it was read: text, json, avro, protobuf, or bytes as hexadecimal digits."""
     text: str
     size_bytes: int
     """Of all of it, as it is stored."""
     is_truncated: bool
     """Whether `text` is only its beginning."""
     schema_id: int | None
-    """The schema that it names in the registry."""
+    """The schema that it names in the registry; of bytes that would, if a registry were set."""
     problem: str
     """Why it could not be read as wanted; empty if it could."""
 
@@ -66,15 +69,16 @@ def shown(
     if data is None:
         return None
     problem = ""
-    if wanted in (Format.AUTO, Format.AVRO):
+    if wanted in (Format.AUTO, Format.AVRO, Format.PROTOBUF):
         try:
             if (found := decode(data)) is not None:
                 form = Format(found.type.lower())
                 return _shown(form, found.text, len(data), most_bytes, schema_id=found.schema_id)
-            if wanted is Format.AVRO:
+            if wanted is not Format.AUTO:
                 problem = "expected byte 0 and a schema's id, and that console.schema.registry.url is set"
         except ValueError as error:
             problem = str(error)
+    named = schema_id(data) if decode is not_decoded and wanted is Format.AUTO else None
     if wanted is not Format.BYTES:
         try:
             text = data.decode()
@@ -89,9 +93,11 @@ def shown(
                     is_json = True
                 except (ValueError, RecursionError) as error:
                     problem = problem or (f"expected JSON: {error}" if wanted is Format.JSON else "")
-            return _shown(Format.JSON if is_json else Format.TEXT, text, len(data), most_bytes, problem)
+            return _shown(
+                Format.JSON if is_json else Format.TEXT, text, len(data), most_bytes, problem, named
+            )
     most_digits = most_bytes // 2
-    shown_bytes = _shown(Format.BYTES, data[:most_digits].hex(" "), len(data), most_bytes * 2, problem)
+    shown_bytes = _shown(Format.BYTES, data[:most_digits].hex(" "), len(data), most_bytes * 2, problem, named)
     return {**shown_bytes, "is_truncated": len(data) > most_digits}
 
 

@@ -11,7 +11,8 @@ import asyncio
 import shutil
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from tidelog.broker.cluster.catalog import NO_LEADER, least_in_sync
 from tidelog.broker.cluster.in_sync import needed
@@ -19,12 +20,23 @@ from tidelog.broker.cluster.store import StoreView
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps
 
 if TYPE_CHECKING:
-    from tidelog.broker.console.api.transactions import AskOpen
     from tidelog.broker.services import Services
 
 SHARED_SECONDS: Final = 8.0
 MOST_NAMED: Final = 100
 TopicPartition = tuple[str, int]
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that its coordinator knows, and the partitions that take part."""
+
+    transactional_id: str
+    producer_id: int
+    partitions: Sequence[tuple[str, int]]
+
+
+AskOpen: TypeAlias = Callable[[Sequence[int]], Awaitable[tuple[dict[int, OpenTransaction], bool]]]
+"""By producer id, those of these producers that any coordinator knows, and whether each one answered."""
 
 
 class Named(NamedTuple):

@@ -18,8 +18,11 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, NamedTuple, Self, TypedDict
 
+from tidelog.broker.configuration.masking_rules import masking_rules
+from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.records.expressions import Expression
 from tidelog.broker.console.records.filters import Filter
+from tidelog.broker.console.records.masking import Masks
 from tidelog.broker.console.records.shown_values import (
     MOST_DETAIL_BYTES,
     MOST_SHOWN_BYTES,
@@ -43,6 +46,7 @@ from tidelog.broker.console.records.stepwise_reading import (
 )
 from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.replicas.replica import Replica
+from tidelog.broker.security.required_access import ALTER_TOPIC
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
 from tidelog.protocol.json_lines import line_of
@@ -197,6 +201,8 @@ class Reading(NamedTuple):
     key_format: Format = Format.AUTO
     value_format: Format = Format.AUTO
     wanted: Filter = EVERYTHING
+    masks: Callable[[], Masks | None] = lambda: None
+    """What the visitor may not see at this moment."""
 
 
 class Records:
@@ -209,8 +215,16 @@ class Records:
         """What reads logs for all visitors."""
         config = services.config
         url, user = config.console_schema_registry_url, config.console_schema_registry_basic_auth_user_info
-        self._registered = DecodedValues(SchemaRegistry(url, user)) if url else None
+        self.registry = SchemaRegistry(url, user) if url else None
+        self._registered = None if self.registry is None else DecodedValues(self.registry)
+        self._rules = masking_rules(config.console_masking_rules)
         self._searches: dict[str, object] = {}
+
+    def masks(self, topic: str, caller: Caller) -> Masks | None:
+        """What the caller may not see of the records of a topic."""
+        if self._services.acls.authorizer is not None and caller.may(ALTER_TOPIC, topic):
+            return None
+        return Masks.of(self._rules, topic)
 
     async def page(
         self, topic: str, offsets: Mapping[int, int | None], place: Place, limit: int, reading: Reading
@@ -477,13 +491,18 @@ class Records:
         limits: Limits,
         budget: _Budget | None = None,
     ) -> Step:
-        """As `StepwiseReader.step`, with the expression of the filter too. It counts against `budget`."""
-        wanted = reading.wanted
-        read = limits if wanted.expression is None else _WHOLE_STEP
-        step = await self.reader.step(replica, offset, end, reading.isolation_level, read, wanted)
-        if wanted.expression is not None and step.found:
-            decode = await self._decode([each.value for each in step.found if isinstance(each, Seen)])
-            found = await self.reader.in_turn(_fitting, step.found, wanted.expression, decode)
+        """As `StepwiseReader.step`, with masks and the filter's expression. It counts against `budget`."""
+        masks, wanted = reading.masks(), reading.wanted
+        is_whole = masks is not None or wanted.expression is not None
+        step = await self.reader.step(
+            *(replica, offset, end, reading.isolation_level, _WHOLE_STEP if is_whole else limits),
+            EVERYTHING if masks is not None else wanted,
+        )
+        if is_whole and step.found:
+            records = [each for each in step.found if isinstance(each, Seen)]
+            keys = [each.key for each in records] if masks is not None and masks.key else []
+            decode = await self._decode([*keys, *(each.value for each in records)])
+            found = await self.reader.in_turn(_fitting, step.found, wanted, masks, decode)
             if len(found) > limits.records:
                 found = found[: limits.records]
                 step = step._replace(next_offset=found[-1].offset + 1)
@@ -510,7 +529,7 @@ class Records:
         if not found:
             return []
         records = [each for each in found if isinstance(each, Seen)]
-        decoded = (Format.AUTO, Format.AVRO)
+        decoded = (Format.AUTO, Format.AVRO, Format.PROTOBUF)
         values = [record.key for record in records] if reading.key_format in decoded else []
         values += [record.value for record in records] if reading.value_format in decoded else []
         decode = await self._decode(values)
@@ -620,9 +639,22 @@ def _lines(topic: str, partition: int, found: Sequence[Seen | Unreadable]) -> by
 
 
 def _fitting(
-    found: Iterable[Seen | Unreadable], expression: Expression, decode: Decode
+    found: Iterable[Seen | Unreadable], wanted: Filter, masks: Masks | None, decode: Decode
 ) -> Sequence[Seen | Unreadable]:
-    return [each for each in found if isinstance(each, Unreadable) or _fits(each.value, expression, decode)]
+    """The records as the visitor may see them: those that match then."""
+    if masks is not None:
+        masked = (masks.masked(each, decode) if isinstance(each, Seen) else each for each in found)
+        found = [
+            each
+            for each in masked
+            if isinstance(each, Unreadable) or wanted.matches(each.key, each.value, each.headers)
+        ]
+    condition = wanted.expression
+    return [
+        each
+        for each in found
+        if condition is None or isinstance(each, Unreadable) or _fits(each.value, condition, decode)
+    ]
 
 
 def _fits(value: bytes | None, expression: Expression, decode: Decode) -> bool:
