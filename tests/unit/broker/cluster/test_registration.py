@@ -9,7 +9,6 @@ from tidelog.broker.cluster.catalog import (
     NO_ID,
     BrokerRegistered,
     BrokerRegistration,
-    BrokerUnregistered,
     Catalog,
     Change,
     PartitionAssignment,
@@ -18,11 +17,10 @@ from tidelog.broker.cluster.catalog import (
 )
 from tidelog.broker.cluster.cluster import Cluster
 from tidelog.broker.cluster.membership import Membership
-from tidelog.broker.cluster.registration import registering, unregistering
+from tidelog.broker.cluster.registration import registering
 from tidelog.broker.cluster.sqlite_store import SqliteStore
 from tidelog.broker.cluster.store import StoreError
 from tidelog.broker.cluster.store_sharing import StoreSharing
-from tidelog.protocol.errors import ApiError, ErrorCode
 
 FOLDER, LAST = uuid4(), uuid4()
 NEW = BrokerRegistration(1, (), uuid4(), FOLDER, is_fenced=True)
@@ -97,24 +95,3 @@ async def test_no_leader_may_add_what_a_lost_folder_had_fetched(tmp_path: Path) 
     assert cluster.catalog.brokers[2].incarnation == membership.incarnation
     await cluster.close()
     await sharing.close()
-
-
-def test_a_broker_is_forgotten_once_it_is_gone_and_has_no_replica() -> None:
-    def gone(isr: tuple[int, ...], elr: tuple[int, ...] = ()) -> Catalog:
-        catalog = image(isr=isr, elr=elr)
-        catalog.apply(BrokerRegistered(catalog.brokers[1]._replace(is_fenced=True)))
-        return catalog
-
-    for catalog, why in (
-        (Catalog("c"), "has no broker 1"),
-        (image(), "expected a stopped broker, but it is live: stop it"),
-        (gone((1,)), "the last replica of t-0"),
-        (gone((1,), (2,)), "has replicas of t-0"),
-        (gone((2,)), "has replicas of t-0"),
-    ):
-        with pytest.raises(ApiError, match=why) as refused:
-            unregistering(catalog, 1)
-        is_known = 1 in catalog.brokers
-        code = ErrorCode.INVALID_REQUEST if is_known else ErrorCode.BROKER_ID_NOT_REGISTERED
-        assert refused.value.code == code
-    assert unregistering(Catalog("c", brokers=gone((2,)).brokers.values()), 1) == BrokerUnregistered(1)

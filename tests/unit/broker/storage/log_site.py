@@ -25,7 +25,13 @@ from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.storage.producer_table import ProducerEntry
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.records import BatchHeader, RecordBatchBuilder, decode_batch, iter_batches
+from tidelog.protocol.records import (
+    BatchHeader,
+    RecordBatchBuilder,
+    decode_batch,
+    iter_batches,
+    with_max_timestamp,
+)
 
 _SENDER = re.compile(r"(-?\d+):(-?\d+)/(-?\d+)")
 _ORIGINS = {"leader": AppendOrigin.LEADER, "coordinator": AppendOrigin.COORDINATOR}
@@ -50,7 +56,7 @@ class LogSite:
 
     def append(self, *words: str) -> str:
         """Words: the producer, `n=RECORDS`, `at=`, `step=`, `size=` of a value, `codec=`, `leader-epoch=`,
-        `transactional`, `by=leader` or `by=coordinator`."""
+        `max-time=` of the header, `transactional`, `by=leader` or `by=coordinator`."""
         options = _options(words)
         is_transactional = "transactional" in words
         sender = [tuple(map(int, found.groups())) for word in words if (found := _SENDER.fullmatch(word))]
@@ -66,7 +72,23 @@ class LogSite:
             compression=Compression[options.get("codec", "none").upper()],
             is_transactional=is_transactional,
         )
+        if "max-time" in options:
+            maximum = int(options["max-time"])
+            data = with_max_timestamp(bytearray(data), maximum if maximum <= 0 else NOW_MS + maximum)
         return self._stored(data, options, is_transactional)
+
+    def untimed(self, *words: str) -> str:
+        """As librdkafka sends records with timestamp -1: `n=`, `max-time=`, `base=`, `codec=`."""
+        options = _options(words)
+        codec = Compression[options.get("codec", "none").upper()]
+        data = bytearray(batch(count=int(options.get("n", 3)), timestamp=-1, step_ms=0, compression=codec))
+        data[27:35] = int(options.get("base", -1)).to_bytes(8, "big", signed=True)
+        return self._stored(with_max_timestamp(data, int(options.get("max-time", 0))), options)
+
+    def written_at(self, at: str) -> None:
+        """Give all segments the time of their last write."""
+        for path in self.folder.glob("*.log"):
+            os.utime(path, ns=((NOW_MS + int(at)) * 10**6,) * 2)
 
     def _stored(self, data: bytes, options: dict[str, str], is_transactional: bool = False) -> str:
         more: dict[str, Any] = {"permit": lambda begins: None} if is_transactional else {}
@@ -148,9 +170,16 @@ class LogSite:
         """As `crash`, without the start."""
         self.log.close(clean=False)
 
-    def start(self, how: str = "clean") -> str:
+    def start(self, how: str = "clean", saved_start: str = "") -> str:
+        """Perhaps with a start that was saved. What a recovery says."""
         point = self.log.end_offset if how == "clean" else self.log.recovery_point
-        self.log = open_log(self.folder, config=self.config, clean=how == "clean", recovery_point=point)
+        self.log = open_log(
+            self.folder,
+            config=self.config,
+            clean=how == "clean",
+            recovery_point=point,
+            start_offset=int(saved_start) if saved_start else None,
+        )
         found = self.log.recovery
         told = [f"truncated {found.truncated_bytes} bytes at {found.truncated_at_offset}"] * bool(
             found.truncated_bytes
@@ -159,6 +188,7 @@ class LogSite:
         told += [f"deleted {_short(name)}" for name in found.deleted_segments]
         told += [f"rebuilt {_short(name)}" for name in found.rebuilt_indexes]
         told += [f"set aside {_short(name)}" for name in found.corrupt_snapshots]
+        told += [_short(each).replace(str(self.folder), "<folder>") for each in found.file_problems]
         told += [f"hole {hole.first_offset}..{hole.end_offset - 1}" for hole in self.log.holes]
         return "; ".join(told)
 
@@ -170,6 +200,10 @@ class LogSite:
         """So many bytes are gone at the end of a file; `NUMBER.SUFFIX` counts them from 0."""
         path = self._file(name)
         os.truncate(path, path.stat().st_size - int(size))
+
+    def write(self, name: str, *lines: str) -> None:
+        """One line each, with `_` for a space."""
+        (self.folder / name).write_text("".join(f"{line}\n" for line in lines).replace("_", " "))
 
     def flip(self, name: str, position: str) -> None:
         path = self._file(name)
@@ -245,6 +279,9 @@ class LogSite:
 
     def producers(self) -> str:
         return "\n".join(map(_producer_text, self.log.producers.entries()))
+
+    def forget(self, producer_id: str) -> str:
+        return str(self.log.producers.forget(int(producer_id)))
 
     def expire(self, at: str) -> str:
         return str(self.log.producers.expire(NOW_MS + int(at)))

