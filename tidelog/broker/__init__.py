@@ -1,6 +1,7 @@
 """The broker: one process, or several, that serve Kafka's protocol from one data folder.
 
 - `app`: a whole broker: the order in which its parts are opened, and closed in reverse
+- `beginning`: begins a coroutine at once, where a task would begin with the next turn of the loop
 - `clock`: the broker's two clocks: the time of day, and the time that has passed
 - `cluster_stores`: the store that a broker's settings name
 - `collector`: when Python's collector of cycles runs in a broker process

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from tidelog.broker.beginning import begin
+
 T = TypeVar("T")
 
 
@@ -23,7 +25,7 @@ class Tasks:
     """The tasks of one owner that have not ended."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Future[Any]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work`, for which nobody waits."""
@@ -36,7 +38,14 @@ class Tasks:
         task.add_done_callback(self._retrieve if is_awaited else self._running.discard)
         return task
 
-    def _retrieve(self, task: asyncio.Task[Any]) -> None:
+    def at_once(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Run `work`, up to where it first waits within this call. Its error is as with `is_awaited`."""
+        task = begin(work)
+        self._running.add(task)
+        task.add_done_callback(self._retrieve)
+        return task
+
+    def _retrieve(self, task: asyncio.Future[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()

@@ -74,6 +74,10 @@ class _ParkedResponse(NamedTuple):
     future: asyncio.Future[Any]
 
 
+_Decided = tuple[Any, asyncio.Future[Any] | None]
+"""The response, or a `_ParkedResponse` that holds its future, and what is done once it may be sent."""
+
+
 class CoordinatorRuntime(Generic[RecordT]):
     """Runs one coordinator: its operations, its timers, and the writes to its journal."""
 
@@ -99,25 +103,26 @@ class CoordinatorRuntime(Generic[RecordT]):
 
     async def run(self, operation: Callable[[int], Decision[RecordT, ResponseT]]) -> ResponseT:
         """Decide `operation(now_ms)` and return its response once it may be sent. Raises ApiError."""
-        task = self._running.task(self._run(operation), is_awaited=True)
+        task = self._running.at_once(self._run(operation))
         try:
-            response = await asyncio.shield(task)
+            response, durable = task.result() if task.done() else await asyncio.shield(task)
         except asyncio.CancelledError:
             task.add_done_callback(self._forget_parked)
             raise
         finally:
             del task  # An error would refer to this frame, this frame to the task, and the task to the error.
-        if not isinstance(response, _ParkedResponse):
-            answer: ResponseT = response
-            return answer
         try:
-            released: ResponseT = await response.future
-            return released
+            if durable is None or durable.done():
+                await asyncio.sleep(0)  # Who runs many operations lets others have their turn.
+            if durable is not None:
+                await asyncio.shield(durable)
+            answer: ResponseT = await response.future if isinstance(response, _ParkedResponse) else response
+            return answer
         finally:
-            self._forget(response)
+            if isinstance(response, _ParkedResponse):
+                self._forget(response)
 
-    async def _run(self, operation: Callable[[int], Decision[RecordT, Any]]) -> Any:
-        """The response, or a `_ParkedResponse` that holds its future."""
+    async def _run(self, operation: Callable[[int], Decision[RecordT, Any]]) -> _Decided:
         async with self._turn:
             if self._failure is not None:
                 raise again(self._failure)
@@ -137,16 +142,22 @@ class CoordinatorRuntime(Generic[RecordT]):
             released = [(self._parked.pop(key, None), answer) for key, answer in decision.released.items()]
             response = self._park(decision.response)
             durable = self._durable
-        if durable is not None:
-            try:
-                await asyncio.shield(durable)
-            except ApiError as error:
-                self._fail(error, released)
-                raise
+        if durable is None or durable.done():
+            self._release(released, durable)
+        else:
+            durable.add_done_callback(partial(self._release, released))
+        return response, durable
+
+    def _release(
+        self, released: Sequence[tuple[asyncio.Future[Any] | None, Any]], durable: asyncio.Future[Any] | None
+    ) -> None:
+        """What was written until now is durable, or lost."""
+        error = None if durable is None or durable.cancelled() else durable.exception()
+        if isinstance(error, ApiError):
+            self._fail(error, released)
         for future, answer in released:
             if future is not None and not future.done():
                 future.set_result(answer)
-        return response
 
     def _committed(self, records: Sequence[RecordT], durable: asyncio.Future[Any] | None) -> None:
         if durable is None or (not durable.cancelled() and durable.exception() is None):
@@ -167,10 +178,12 @@ class CoordinatorRuntime(Generic[RecordT]):
         future = self._parked[response.key] = asyncio.get_running_loop().create_future()
         return _ParkedResponse(response.key, future)
 
-    def _forget_parked(self, task: asyncio.Task[Any]) -> None:
+    def _forget_parked(self, task: asyncio.Future[Any]) -> None:
         """The caller was cancelled before the operation was decided."""
-        if not task.cancelled() and task.exception() is None and isinstance(task.result(), _ParkedResponse):
-            self._forget(task.result())
+        if not task.cancelled() and task.exception() is None:
+            response, _ = task.result()
+            if isinstance(response, _ParkedResponse):
+                self._forget(response)
 
     def _forget(self, parked: _ParkedResponse) -> None:
         if self._parked.get(parked.key) is parked.future:
@@ -237,6 +250,8 @@ class CoordinatorRuntime(Generic[RecordT]):
             handle.cancel()
         self._timers.clear()
         await self._running.ended()
+        if self._durable is not None:
+            await asyncio.wait([self._durable])
 
 
 def _stopping() -> ApiError:

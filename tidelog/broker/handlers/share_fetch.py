@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tidelog.broker.beginning import begin
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.brokers import address_of
@@ -26,6 +27,7 @@ from tidelog.broker.services import Services
 from tidelog.broker.share.partitions import Got, Wanted
 from tidelog.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from tidelog.broker.share.share_partition import Acknowledgement, AcknowledgeType
+from tidelog.broker.tasks import Tasks
 from tidelog.protocol.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class ShareFetchHandler(GuardedHandler):
         super().__init__(services)
         self._share = services.share
         self._partitions = services.share.partitions
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
 
     def fetch(self, context: RequestContext, request: types.ShareFetchRequest) -> LateAnswer:
         """The response, when its acknowledgements are durable and there are records, or the wait is over."""
@@ -79,16 +81,18 @@ class ShareFetchHandler(GuardedHandler):
                     for index in topic.partitions
                 ),
             )
-        acknowledging = self._begin_acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
+        acknowledging = self._tasks.at_once(
+            self._acknowledge(context, session, asked, is_renewing=request.is_renew_ack)
+        )
         held_bytes = PARKED_BYTES + PARKED_PARTITION_BYTES * (len(session.partitions) + len(asked))
-        return LateAnswer.of(self._fetched(context, request, session, acknowledging), held_bytes)
+        return LateAnswer.of(begin(self._fetched(context, request, session, acknowledging)), held_bytes)
 
     async def _fetched(
         self,
         context: RequestContext,
         request: types.ShareFetchRequest,
         session: ShareSession,
-        acknowledging: asyncio.Task[_Results],
+        acknowledging: asyncio.Future[_Results],
     ) -> Mapping[str, object]:
         config = self._partitions.config(session.group_id)
         found: Mapping[SharePartitionKey, Got | ApiError] = {}
@@ -165,7 +169,13 @@ class ShareFetchHandler(GuardedHandler):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return None
 
-    async def acknowledge(
+    def acknowledge(self, context: RequestContext, request: types.ShareAcknowledgeRequest) -> LateAnswer:
+        """The response, when it is durable."""
+        late = LateAnswer.of(self._tasks.at_once(self._acknowledged(context, request)))
+        late.task = None  # It runs to its end also if its client is gone.
+        return late
+
+    async def _acknowledged(
         self, context: RequestContext, request: types.ShareAcknowledgeRequest
     ) -> Mapping[str, object]:
         group_id, member_id = _identity(request)
@@ -176,10 +186,9 @@ class ShareFetchHandler(GuardedHandler):
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH, "ShareFetch begins a share session, with epoch 0"
             )
         session = self._share.sessions.of(group_id, member_id, epoch)
-        acknowledging = self._begin_acknowledging(context, session, asked, is_renewing=request.is_renew_ack)
-        acknowledged = await asyncio.shield(acknowledging)
+        acknowledged = await self._acknowledge(context, session, asked, is_renewing=request.is_renew_ack)
         if epoch == FINAL_EPOCH:
-            await asyncio.shield(self._share.end_session(session))
+            await self._share.end_session(session)
         endpoints: dict[int, Mapping[str, object]] = {}
         topics: dict[UUID, list[Mapping[str, object]]] = {}
         for key, refusal in acknowledged.items():
@@ -195,18 +204,7 @@ class ShareFetchHandler(GuardedHandler):
             "node_endpoints": list(endpoints.values()),
         }
 
-    def _begin_acknowledging(
-        self, context: RequestContext, session: ShareSession, asked: _Asked, *, is_renewing: bool
-    ) -> asyncio.Task[_Results]:
-        """A task of its own: it runs to its end also if the request is cancelled."""
-        task = asyncio.get_running_loop().create_task(
-            self._acknowledge_each(context, session, asked, is_renewing=is_renewing)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _acknowledge_each(
+    async def _acknowledge(
         self, context: RequestContext, session: ShareSession, asked: _Asked, *, is_renewing: bool
     ) -> _Results:
         async def acknowledge(
@@ -225,7 +223,9 @@ class ShareFetchHandler(GuardedHandler):
                 return error
             return None
 
-        results = await asyncio.gather(*(acknowledge(key, each) for key, each in asked.items()))
+        if len(asked) == 1:  # Without one more task.
+            return {key: await acknowledge(key, each) for key, each in asked.items()}
+        results = await asyncio.gather(*(begin(acknowledge(key, each)) for key, each in asked.items()))
         return dict(zip(asked, results, strict=True))
 
     def _leader(

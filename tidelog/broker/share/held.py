@@ -20,11 +20,13 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from tidelog.broker.beginning import begin
 from tidelog.broker.coordinator.share_states.machine import StateWrite
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, combined
 from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.share.dead_letters import DeadLetterTopics
+from tidelog.broker.share.log_reader import READ_BYTES
 from tidelog.broker.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
@@ -79,11 +81,14 @@ class HeldPartition:
         self.machine = machine
         self.leader_epoch = replica.leader_epoch
         self.has_ended = False
+        self.bytes_per_record = READ_BYTES
+        """In the last read that gave some."""
         self._state_epoch = state_epoch
         self._states = states
         self._steady_ms = steady_ms
         self._waiting: list[_Waiting] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._is_writing = False
+        self._writer: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: dict[Watcher, None] = {}
         self._dead_letters: list[DeadLetters] = []
@@ -99,7 +104,7 @@ class HeldPartition:
     @property
     def is_idle(self) -> bool:
         """Whether no member holds a record, and no write is under way."""
-        is_writing = self._writer is not None or self._dead_letter_writer is not None
+        is_writing = self._is_writing or self._dead_letter_writer is not None
         return not is_writing and self.machine.next_deadline_ms is None
 
     def watch(self, watcher: Watcher) -> None:
@@ -163,12 +168,13 @@ class HeldPartition:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         stored.add_done_callback(lambda done: done.cancelled() or done.exception())  # May have no waiter.
         self._write(_Waiting(update, stored))
-        await asyncio.shield(stored)
+        await stored
 
     def _write(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
-        if self._writer is None:
-            self._writer = asyncio.get_running_loop().create_task(self._write_all())
+        if not self._is_writing:
+            self._is_writing = True
+            self._writer = begin(self._write_all())
 
     async def _write_all(self) -> None:
         while self._waiting:
@@ -193,7 +199,7 @@ class HeldPartition:
                 for batch in update.batches:
                     self._write_dead_letters(batch.first, batch.last)
             self.changed()
-        self._writer = None
+        self._is_writing = False
 
     def _joined(self, group: Sequence[_Waiting]) -> StateWrite:
         start_offset, complete_count = self.machine.after(update for update, _ in group)

@@ -17,6 +17,8 @@ from tidelog.broker.storage.log_types import READ_COMMITTED, Read, ReadResult
 from tidelog.broker.storage.readable_log import RemoteRead
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 
+READ_BYTES = 1 << 20
+"""Most bytes of one partition that one fetch reads."""
 READ_UNCOMMITTED = 0
 
 

@@ -28,7 +28,7 @@ from tidelog.broker.observability.share_counts import ShareCounts
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.share.dead_letters import DeadLetterTopics
 from tidelog.broker.share.held import HeldPartition
-from tidelog.broker.share.log_reader import LogReader, isolation_level
+from tidelog.broker.share.log_reader import READ_BYTES, LogReader, isolation_level
 from tidelog.broker.share.parts import BrokerParts
 from tidelog.broker.share.share_partition import Acquired, Limits, SharePartition
 from tidelog.broker.share.states import ShareStatesClient
@@ -37,8 +37,8 @@ from tidelog.broker.storage.log_types import Read
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.steps import Pace
 
-READ_BYTES = 1 << 20
-"""Most bytes of one partition that one fetch reads."""
+_MORE_BYTES = 16_384
+"""Read beyond what as many records as are wanted took the last time."""
 _MOST_READS = 64
 """Reads of one partition that find no record to give, in one fetch: markers, and what was deleted."""
 _MOST_LOADS = 100
@@ -300,7 +300,8 @@ class SharePartitions:
             offset, end_offset = machine.next_fetch_offset, replica.ends.visible(isolation_level(config))
             if not machine.can_acquire or offset >= end_offset:
                 return None
-            read = Read(offset, min(wanted.max_bytes, READ_BYTES), end_offset)
+            likely = wanted.max_records * held.bytes_per_record + _MORE_BYTES
+            read = Read(offset, min(wanted.max_bytes, READ_BYTES, likely), end_offset)
             found = await self._reader.read(replica, read, config)
             if not held.is_current:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -314,6 +315,8 @@ class SharePartitions:
                 batch_size=wanted.batch_size,
                 now_ms=self._services.steady_ms(),
             )
+            # What is read beyond the wanted records is read in vain; a read without any has to lead on.
+            held.bytes_per_record = found.bytes_per_offset if taken else READ_BYTES
             if taken:
                 held.changed()
                 return Got(found.holding(taken[0].first, taken[-1].last), taken)

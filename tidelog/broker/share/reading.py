@@ -35,6 +35,11 @@ class Batches(NamedTuple):
     places: Sequence[_Place]
     stretches: Sequence[Buffer]
 
+    @property
+    def bytes_per_offset(self) -> int:
+        """The average, rounded up."""
+        return -(-sum(map(len, self.stretches)) // max(1, self.read_to - self.read_from))
+
     def holding(self, first: int, last: int) -> bytes:
         """The whole batches with records of [first, last], and what lies between them."""
         found = [place for place in self.places if place.first <= last and place.last >= first]

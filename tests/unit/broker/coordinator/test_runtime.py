@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import until
+from tidelog.broker.beginning import begin
 from tidelog.broker.coordinator import runtime as runtime_module
 from tidelog.broker.coordinator.decision import Decision, Parked, Timer
 from tidelog.broker.coordinator.runtime import CoordinatorRuntime
@@ -144,6 +145,27 @@ async def test_a_response_leaves_only_when_its_records_are_durable(made: Made, m
     assert not asking.done()
     log.flushes[0].set_result(None)
     assert await asking == 5
+
+
+async def test_an_operation_is_written_in_the_step_of_the_loop_that_asks_for_it(
+    made: Made, machine: Sum
+) -> None:
+    log = Log()
+    runtime = made(log)
+    await runtime.start()
+    asking = begin(runtime.run(machine.add(5)))
+    assert (log.kept, machine.total) == ([5], 5)
+    log.flushes[0].set_result(None)
+    assert await asking == 5
+
+
+async def test_who_runs_many_operations_lets_others_run(made: Made, machine: Sum) -> None:
+    runtime = made(Log())
+    await runtime.start()
+    others: list[int] = []
+    asyncio.get_running_loop().call_soon(others.append, 1)
+    await runtime.run(machine.look)
+    assert others == [1]
 
 
 async def test_over_a_log_many_operations_share_a_flush_and_each_sees_those_before_it(

@@ -1,6 +1,7 @@
 """ShareFetch and ShareAcknowledge: a record is one member's at a time, until it is accepted or rejected."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.unit.broker.handlers.conftest import Asker, Clock, make_batch
 from tests.unit.broker.handlers.sharing import ACCEPT, REJECT, RELEASE, RENEW, Member
 from tests.unit.broker.handlers.transactional import TransactionalClient
 from tests.waiting import until
+from tidelog.broker.storage.disk import Disk
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 
@@ -404,3 +406,33 @@ async def test_a_fetch_waits_for_as_many_bytes_as_its_member_wants_but_not_forev
     assert await waiting == {0: 1, 1: 1}
     await asker.produce("jobs", make_batch(b"new"))
     assert await member.got(max_wait_ms=20, min_bytes=1 << 20) == {2: 1}
+
+
+class CountedDisk(Disk):
+    """Counts the bytes that are read."""
+
+    read_bytes = 0
+
+    def preadv(self, fd: int, buffer: memoryview, position: int, flags: int = 0) -> int:
+        count = super().preadv(fd, buffer, position, flags)
+        self.read_bytes += count
+        return count
+
+
+async def test_a_fetch_reads_about_as_much_of_the_log_as_it_gives(open_asker: Open) -> None:
+    disk = CountedDisk()
+    asker = await open_asker(disk=disk)
+    await asker.create("jobs")
+    value = bytes(10_000)
+    for _ in range(60):
+        await asker.produce("jobs", make_batch(value))
+    member = Member(asker)
+    await member.join()
+    given: dict[int, int] = {}
+    before = []
+    while found := await member.got(max_records=3):
+        given |= found
+        before.append(disk.read_bytes)
+    assert given == dict.fromkeys(range(60), 1)
+    # The first does not know how large the records are.
+    assert max(b - a for a, b in itertools.pairwise(before)) < 10 * len(value)
