@@ -44,6 +44,7 @@ BESIDE_KAFKA: dict[str, Callable[[Run], Results]] = {
 """The table of the README."""
 SCENARIOS: dict[str, Callable[[Run], Results]] = {
     **BESIDE_KAFKA,
+    "latency": brokers.LATENCY,
     "share": brokers.SHARE,
     "fast-paths": FAST_PATHS,
     "processes": processes.measure,

@@ -103,6 +103,27 @@ RAW_CONSUME = Comparison(
 )
 _BETTER = (Requirement(1.0, Kafka.name),)
 _LESS = (Requirement(1.0, Kafka.name, at_least=False),)
+
+
+def _percentile(name: str) -> Measure:
+    """Of the latencies that a load gives in ms."""
+    return Measure(name, "ms", lambda done: float(done.numbers[f"{name}_ms"]), _LESS)
+
+
+_LATENCIES = (_percentile("p50"), _percentile("p99"))
+LATENCY = Comparison(
+    "From this client's producer to its consumer, one partition, acks=all",
+    _KAFKAS,
+    tuple(
+        Case(
+            f"{rate:,} records/s of 100 B, from send to consumer",
+            "latency_load",
+            {"client": "tidelog", "rate": rate},
+            _LATENCIES,
+        )
+        for rate in (100, 1_000, 10_000)
+    ),
+)
 # More than the members take in a turn.
 _SHARED = {100: {"requests": 15_000, "value_bytes": 100}, 1000: {"requests": 6_000, "value_bytes": 1000}}
 SHARE = Comparison(
@@ -125,10 +146,7 @@ SHARE = Comparison(
             "share group, 200 records/s of 100 B, from send to delivery",
             "share_load",
             {"rate": 200},
-            (
-                Measure("p50", "ms", lambda done: float(done.numbers["p50_ms"]), _LESS),
-                Measure("p99", "ms", lambda done: float(done.numbers["p99_ms"]), _LESS),
-            ),
+            _LATENCIES,
         ),
     ),
 )
