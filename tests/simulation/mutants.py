@@ -7,6 +7,7 @@ is superfluous, or the simulation is too weak.
 
 import argparse
 import asyncio
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -385,20 +386,30 @@ def main(
     shape: Shape = HUNT,
     world: Callable[..., World] = World,
 ) -> None:
-    """Print for each name which seeds find the lack, and at which cost."""
+    """Print for each name how many seeds it takes to find the lack (the median), and at which cost."""
     parser = argparse.ArgumentParser(description="Look for seeds that find the lack of a rule.")
     parser.add_argument("names", nargs="*", help="all, if none is given")
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=200, help="at most (default %(default)d)")
+    parser.add_argument("--times", type=int, default=5, help="how often it is found (default %(default)d)")
     options = parser.parse_args(arguments)
     sys.unraisablehook = lambda _: None
     seeds = range(options.first, options.first + options.seeds)
     for name in options.names or mutants:
         began = time.process_time()
         findings = found_by(mutants[name], (partial(play, seed, shape, world) for seed in seeds))
-        found = [seed for seed, finding in zip(seeds, findings, strict=True) if finding is not None]
+        taken: list[int] = []
+        since = played = 0
+        for played, finding in enumerate(findings, 1):  # noqa: B007
+            since += 1
+            if finding is not None:
+                taken.append(since)
+                since = 0
+            if len(taken) == options.times:
+                break
         seconds = time.process_time() - began
-        print(f"{name}: {len(found)} of {len(seeds)} seeds in {seconds:.0f} s: {found}", flush=True)
+        median = f"{statistics.median(taken):g} seeds" if taken else "not found"
+        print(f"{name}: {median}, found {len(taken)} × in {played} seeds, {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Plays seeds of `world`: everything in one process and on one thread, so that a seed replays exactly.
 
-`python -m tests.simulation.transactions --seeds 5000` plays many; `--first N --seeds 1` replays one. Half of
-the seeds use clients that know transaction.version 2, the others do not.
+`python -m tests.simulation.transactions --seeds 5000` plays many on all cores, and goes on where the last run
+on this commit ended; `--first N --seeds 1` replays one. Half of the seeds use clients that know
+transaction.version 2, the others do not.
 """
 
 import argparse
 import asyncio
 import gc
 import logging
+import multiprocessing
 import os
 import random
 import shutil
@@ -17,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +27,9 @@ from unittest.mock import patch
 
 import structlog
 
-from faults.checker import Kind
+from faults.checker import Finding, Kind
 from tests.memory_folder import memory_folder
+from tests.simulation.seeds import Memory, commit
 from tests.simulation.share_world import ShareWorld
 from tests.simulation.virtual_broker import VirtualGroupCommit
 from tests.simulation.virtual_loop import NODE, VirtualLoop
@@ -141,34 +145,51 @@ def _patched(
         structlog.configure(**before)
 
 
+def _quiet() -> None:
+    logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
+
+
+def _summary(seed: int, shape: Shape, world: Callable[..., World]) -> tuple[int, list[Finding], Counter[str]]:
+    run = play(seed, shape, world)
+    return seed, run.findings, run.done
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play many seeds; the exit code is 1 if any has findings."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.transactions")
     parser.add_argument("--seeds", type=int, default=5_000)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--first", type=int, help="the first seed (default: the next one of this commit)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--moves", action="store_true", help="reassign partitions in each seed")
     parser.add_argument("--share-groups", action="store_true", help="share groups instead of transactions")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     options = parser.parse_args(arguments)
-    logging.disable(logging.CRITICAL)
-    sys.unraisablehook = lambda _: None
     began, done, failed = time.monotonic(), Counter[str](), 0
-    seed = options.first
     world = ShareWorld if options.share_groups else World
     shape = ALONE if options.brokers == 1 else Shape(options.brokers, options.replicas, moves=options.moves)
-    while seed < options.first + options.seeds and time.monotonic() - began < options.seconds:
-        run = play(seed, shape, world)
-        done += run.done
-        if run.findings:
-            failed += 1
-            print(f"seed {seed}: {len(run.findings)} findings", flush=True)
-            for finding in run.findings[:6]:
-                print(f"  {finding.kind}: {finding.text}", flush=True)
-        seed += 1
+    name, memory = commit(), Memory()
+    kind = f"{world.__name__} brokers={options.brokers} replicas={options.replicas} moves={options.moves}"
+    first = memory.next_seed(name, kind) if options.first is None else options.first
+    play_one = partial(_summary, shape=shape, world=world)
+    next_seed = first
+    with multiprocessing.Pool(min(options.jobs, options.seeds), _quiet) as pool:
+        for seed, findings, own in pool.imap(play_one, range(first, first + options.seeds)):
+            done += own
+            if findings:
+                failed += 1
+                print(f"seed {seed}: {len(findings)} findings", flush=True)
+                for finding in findings[:6]:
+                    print(f"  {finding.kind}: {finding.text}", flush=True)
+            next_seed = seed + 1
+            if options.first is None:
+                memory.played(name, kind, next_seed)
+            if time.monotonic() - began > options.seconds:
+                break
     seconds = time.monotonic() - began
-    print(f"{seed - options.first} seeds from {options.first} in {seconds:.0f} s: {failed} with findings")
+    print(f"{next_seed - first} seeds from {first} of {name} in {seconds:.0f} s: {failed} with findings")
     for what, count in sorted(done.items()):
         print(f"{count:>9,} × {what}")
     return 1 if failed else 0
