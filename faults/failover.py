@@ -2,10 +2,10 @@
 quorum.
 
 Three brokers and three members of etcd on loopback, with the default lease; three replicas, of which two must
-be in sync. Three writers each wait for one acknowledgement after the other. A gap is the longest time without
-one at any writer, from the fault until each has one for a record that it sent after the broker's end. Of
-kills, it also prints when others led (medians). Exit code 1 where records are lost, doubled or reordered, or
-where nothing was written and read meanwhile.
+be in sync. Three writers of different clients each wait for one acknowledgement after the other. A gap is the
+longest time without one, from the fault until each has one for a record that it sent after the broker's end.
+Gaps are printed for any writer, and for each client. Of kills, it also prints when others led (medians). Exit
+code 1 where records are lost, doubled or reordered, or where nothing was written and read meanwhile.
 """
 
 import argparse
@@ -13,12 +13,17 @@ import asyncio
 import statistics
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AioError
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as ConfluentProducer
 
 from faults.checker import UNCERTAIN, Finding, Ledger, Mark, check, is_acked
 from faults.etcd import BINARY
@@ -41,7 +46,8 @@ class Figures:
     """What the rounds with one kind of fault gave: the longest gap of each, and the client errors of all."""
 
     kind: str
-    gaps_s: list[float] = field(default_factory=list)
+    gaps_s: list[dict[str, float]] = field(default_factory=list)
+    """By client."""
     phases_s: list[tuple[float, float]] = field(default_factory=list)
     """Of kills: until others led, and from then to the end."""
     errors: int = 0
@@ -49,29 +55,80 @@ class Figures:
     read: int = 0
 
     def __str__(self) -> str:
-        gaps_s = sorted(self.gaps_s)
-        p50, p99 = (gaps_s[int(share * len(gaps_s))] for share in (0.5, 0.99))
-        gaps = f"gap p50 {p50:.3f} s, p99 {p99:.3f} s, longest {gaps_s[-1]:.3f} s"
+        gaps = _percentiles(list(map(max, map(dict.values, self.gaps_s))))
         if self.phases_s:
             elected, written = map(statistics.median, zip(*self.phases_s, strict=True))
             gaps += (
                 f"; others led after {elected:.3f} s, and the last writer went on after {written:.3f} s more"
             )
         return (
-            f"{self.kind:<6} {len(gaps_s):>3} rounds: {gaps}; {self.errors} client errors;"
+            f"{self.kind:<6} {len(self.gaps_s):>3} rounds: {gaps}; {self.errors} client errors;"
             f" {self.written:,} records written and {self.read:,} read meanwhile"
+            + "".join(
+                f"\n       {client:<16} {_percentiles([each[client] for each in self.gaps_s])}"
+                for client in self.gaps_s[0]
+            )
         )
+
+
+def _percentiles(gaps_s: Sequence[float]) -> str:
+    ordered = sorted(gaps_s)
+    p50, p99 = (ordered[int(share * len(ordered))] for share in (0.5, 0.99))
+    return f"gap p50 {p50:.3f} s, p99 {p99:.3f} s, longest {ordered[-1]:.3f} s"
+
+
+Send = Callable[[int, bytes, bytes], Awaitable[int]]
+"""Sends key and value to a partition, and returns the offset. Raises whatever the client raises."""
+
+
+@asynccontextmanager
+async def _senders(address: str) -> AsyncIterator[dict[str, Send]]:
+    """By client, each with its defaults but for acks=all and idempotence, which not all have as defaults."""
+    loop = asyncio.get_running_loop()
+    confluent = ConfluentProducer(
+        {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+    )
+
+    async def send_by_confluent(partition: int, key: bytes, value: bytes) -> int:
+        told: asyncio.Future[int] = loop.create_future()
+
+        def report(error: Any, message: Any) -> None:
+            if error is not None:
+                told.set_exception(KafkaException(error))
+            else:
+                told.set_result(message.offset())
+
+        confluent.produce(_TOPIC, value, key, partition, on_delivery=report)
+        while not told.done():
+            confluent.poll(0)
+            await asyncio.sleep(_PAUSE_S)
+        return told.result()
+
+    async with (
+        Producer(bootstrap_servers=address) as ours,
+        AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True) as aiokafka,
+    ):
+
+        async def send(partition: int, key: bytes, value: bytes) -> int:
+            return (await ours.send_and_wait(_TOPIC, value, key, partition)).offset
+
+        async def send_by_aiokafka(partition: int, key: bytes, value: bytes) -> int:
+            offset: int = (await aiokafka.send_and_wait(_TOPIC, value, key, partition)).offset
+            return offset
+
+        yield {"tidelog": send, "confluent-kafka": send_by_confluent, "aiokafka": send_by_aiokafka}
 
 
 class _Writer:
     """Sends to one partition, one record at a time."""
 
-    def __init__(self, producer: Producer, partition: int, ledger: Ledger) -> None:
+    def __init__(self, client: str, send: Send, partition: int, ledger: Ledger) -> None:
+        self.client = client
         self.errors = 0
         self.longest_gap_s = 0.0
         self.sent_at = 0.0
         """When the record of the last acknowledgement was sent."""
-        self._producer = producer
+        self._send = send
         self._partition = partition
         self._ledger = ledger
         self._writing = asyncio.create_task(self._write())
@@ -90,8 +147,8 @@ class _Writer:
             key, value = record_of(Mark(self._ledger.writer, self._partition, counter))
             fate = UNCERTAIN
             try:
-                fate = (await self._producer.send_and_wait(_TOPIC, value, key, self._partition)).offset
-            except ClientError:
+                fate = await self._send(self._partition, key, value)
+            except (ClientError, AioError, KafkaException):
                 self.errors += 1
             else:
                 self.sent_at = sent_at
@@ -110,9 +167,11 @@ class Failover:
         self._writers: list[_Writer] = []
         self._follower = Follower(cluster.address, _TOPIC, _WRITERS)
 
-    def begin(self, producer: Producer) -> None:
+    def begin(self, senders: Mapping[str, Send]) -> None:
         self._follower.start()
-        self._writers = [_Writer(producer, index, ledger) for index, ledger in enumerate(self.ledgers)]
+        self._writers = [
+            _Writer(*each, index, self.ledgers[index]) for index, each in enumerate(senders.items())
+        ]
 
     async def end(self) -> None:
         """Once."""
@@ -136,7 +195,7 @@ class Failover:
                 began = datetime.now(UTC)
                 await self._without_leader(kind, number)
                 figures.phases_s += self._phases(began) if kind == "kill" else ()
-            figures.gaps_s.append(max(writer.longest_gap_s for writer in self._writers))
+            figures.gaps_s.append({writer.client: writer.longest_gap_s for writer in self._writers})
             figures.errors += sum(writer.errors for writer in self._writers) - errors
             figures.written += self._written() - written
             figures.read += self._read() - read
@@ -199,10 +258,10 @@ async def failover(folder: Path) -> AsyncIterator[Failover]:
     settings = {"min.insync.replicas": 2}
     async with (
         several_brokers(folder, _TOPIC, _WRITERS, _MEMBERS, settings) as cluster,
-        Producer(bootstrap_servers=cluster.address) as producer,
+        _senders(cluster.address) as senders,
     ):
         made = Failover(cluster)
-        made.begin(producer)
+        made.begin(senders)
         yield made
 
 

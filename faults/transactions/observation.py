@@ -167,6 +167,8 @@ class ForeignReads:
                 for place, log in self._followers.logs.items()
                 if place.topic == topic and log
             }
+            if not bounds:
+                continue
             wanted = Reading(self._address, topic, bounds, _ANSWER_S, output_of, COMMITTED)
             # Whatever a library raises while brokers are down.
             with suppress(Exception):
