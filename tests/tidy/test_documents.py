@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from docs.tables import renewed
 from tests.tidy.house import ROOT, modules, name, show, tree
+from tidelog import client, serializers
 from tidelog.broker.command import make_parser
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.storage.log_config import LogConfig
@@ -160,6 +161,11 @@ def commands_below(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, A
     context = command.context_class(command)
     for word in command.list_commands(context):
         yield from commands_below(command.get_command(context, word), (*path, word))
+
+
+def test_the_site_has_every_public_name_of_the_client(site: Path) -> None:
+    described = set(re.findall(r'<dt [^>]*id="tidelog\.([\w.]+)"', (site / "api.html").read_text()))
+    assert described >= {*client.__all__, *(f"serializers.{each}" for each in serializers.__all__)}
 
 
 def test_the_site_has_every_command_and_option(site: Path) -> None:
