@@ -178,6 +178,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
             for offset in range(each.first, each.last + 1)
         }
         assert told == {offset: tuple(self.model.records[offset][:2]) for offset in before}
+        for one, other in pairwise(update.batches):
+            assert one.last + 1 < other.first or one[2:] != other[2:]
 
     @rule(is_stored=st.booleans(), data=st.data())
     def settle(self, is_stored: bool, data: st.DataObject) -> None:

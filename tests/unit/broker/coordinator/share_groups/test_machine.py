@@ -26,12 +26,15 @@ JOBS = topic_id("jobs")
 class Site:
     """A machine of all groups with the topic `jobs`, over a log of encoded records."""
 
-    def __init__(self, partitions: int = 2, max_size: int = 200) -> None:
+    def __init__(self, partitions: int = 2, max_size: int = 200, max_bytes: int = 1 << 30) -> None:
         self.topics = {"jobs": partitions}
+        self.stored = 0
+        """How many records the last operation wrote."""
         self.now_ms = 0
         self.log: dict[bytes, bytes | None] = {}
         self.timers: dict[Hashable, Timer] = {}
-        self.rules = GroupRules(1_000, LIMITS, SETTINGS, SHARE_SETTINGS._replace(max_size=max_size))
+        self.rules = GroupRules(1_000, LIMITS._replace(max_bytes=max_bytes), SETTINGS, SHARE_SETTINGS)
+        self.rules = self.rules._replace(share_settings=SHARE_SETTINGS._replace(max_size=max_size))
         self.machine = GroupMachine(self.rules, self)
 
     def subscribed_topic(self, name: str) -> SubscribedTopic | None:
@@ -46,6 +49,7 @@ class Site:
 
     def run(self, operation: Any) -> Any:
         decision = operation(self.now_ms)
+        self.stored = len(decision.records)
         for record in decision.records:
             key, value = GROUP_RECORD_FORMATS.encode(record)
             self.log.pop(key, None)
@@ -60,9 +64,15 @@ class Site:
         return decision.response
 
     def heartbeat(
-        self, member_id: str, epoch: int, names: tuple[str, ...] | None = ("jobs",), group_id: str = "g"
+        self,
+        member_id: str,
+        epoch: int,
+        names: tuple[str, ...] | None = ("jobs",),
+        group_id: str = "g",
+        rack_id: str | None = None,
+        host: str = "/h",
     ) -> ShareHeartbeatAnswer:
-        asked = ShareHeartbeat(group_id, member_id, epoch, None, "c", "/h", names, 45_000, 5_000)
+        asked = ShareHeartbeat(group_id, member_id, epoch, rack_id, "c", host, names, 45_000, 5_000)
         answer: ShareHeartbeatAnswer = self.run(partial(self.machine.groups.share_heartbeat, asked))
         return answer
 
@@ -121,6 +131,7 @@ def test_a_member_may_repeat_its_last_heartbeat_and_no_other() -> None:
         (("a", -2), ErrorCode.INVALID_REQUEST),
         (("a", 0, ("jobs",), ""), ErrorCode.INVALID_REQUEST),
         (("a", 0, ("t",) * 1_001), ErrorCode.INVALID_REQUEST),
+        (("a", 0, ("jobs",), "g", " "), ErrorCode.INVALID_REQUEST),
         (("a", 1), ErrorCode.UNKNOWN_MEMBER_ID),
         (("a", -1), ErrorCode.UNKNOWN_MEMBER_ID),
         (("c", 0), ErrorCode.GROUP_MAX_SIZE_REACHED),
@@ -132,13 +143,76 @@ def test_a_bad_heartbeat_is_refused_and_changes_nothing(arguments: tuple[Any, ..
     assert site.code(*arguments) == code
 
 
+def test_what_is_as_large_as_allowed_is_taken() -> None:
+    assert Site().heartbeat("x" * 36, 0, ("t",) * 1_000).member_epoch == 1
+
+
+def test_groups_that_would_hold_too_much_are_refused() -> None:
+    site = Site(max_bytes=20_000)
+    site.join("a")
+    assert site.code("b", 0, tuple(f"{number:0300}" for number in range(100))) == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED
+    )
+    assert site.heartbeat("a", site.share.describe("g").epoch, None).member_epoch > 0
+
+
+def test_what_does_not_change_is_not_stored_and_raises_no_epoch() -> None:
+    site = Site()
+    joined = site.join("a")
+    assert (joined.without_state, site.share.describe("g").epoch) == ({}, 2)
+    for names in (None, ("jobs",)):
+        assert site.heartbeat("a", joined.member_epoch, names).member_epoch == joined.member_epoch == 2
+        assert site.stored == 0
+    site.run(partial(site.share.initialized, "g", {JOBS: StatePartitions("jobs", frozenset((0, 1)))}))
+    assert site.stored == 0
+    assert site.heartbeat("a", 2, None, host="/other").member_epoch == 2
+    assert site.stored == 1
+    assert site.heartbeat("a", 2, None, rack_id="r").member_epoch == 2
+    assert site.heartbeat("a", 2, None).member_epoch == 2
+    (member,) = site.share.describe("g").members
+    assert (member.member.rack_id, member.member.client_host) == ("r", "/h")
+    assert site.heartbeat("a", 2, ("jobs", "mails")).member_epoch == 3
+    # The epochs of the group, of its targets and of the member; its target is the same.
+    assert site.stored == 4
+    assert site.heartbeat("a", -1) == ShareHeartbeatAnswer(-1, 0, None, {}, {}, 4)
+
+
+def test_what_concerns_a_group_that_is_gone_changes_nothing() -> None:
+    share = Site().share
+    known = {JOBS: StatePartitions("jobs", frozenset((0,)))}
+    for decision in (
+        share.initialized("g", known, 0),
+        share.deleted("g", [JOBS], 0),
+        share.topics_deleted("g", 0),
+        share.member_expired("g", "a", 0),
+    ):
+        assert not decision.records
+    assert share.describe("g") is None
+    assert share.loaded(["g"], 0) == {}
+    with pytest.raises(ApiError) as refused:
+        share.begin_deletion("g", None, 0)
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_the_states_of_a_topic_that_is_gone_are_forgotten() -> None:
+    site = Site()
+    site.join("a")
+    site.topics.clear()
+    assert site.share.describe("g").topics == {}
+    site.run(partial(site.share.topics_deleted, "g"))
+    assert site.share.get("g").initialized == {}
+
+
 def test_a_silent_member_expires_and_others_get_its_partitions() -> None:
     site = Site()
     site.join("a")
     epoch = site.join("b").member_epoch
     (timer,) = (timer for key, timer in site.timers.items() if key == ("share session", "g", "a"))
     assert timer.at_ms == 45_000
+    assert site.share.loaded(["g"], 0).keys() == site.timers.keys()
     site.run(timer.operation)
+    site.run(timer.operation)
+    assert site.stored == 0
     assert site.heartbeat("b", epoch).assignment == {JOBS: {0, 1}}
     site.heartbeat("b", -1)
     assert site.machine.listed(["g"])[0].state == "Empty"
@@ -155,6 +229,7 @@ def test_a_restart_forgets_nothing_and_topics_that_grow_are_noticed() -> None:
     site.topics["jobs"] = 3
     grown = site.heartbeat("a", epoch, None)
     assert grown.without_state == {JOBS: StatePartitions("jobs", frozenset((2,)))}
+    assert grown.member_epoch == epoch + 1
 
 
 def test_an_id_belongs_to_a_group_of_one_type() -> None:

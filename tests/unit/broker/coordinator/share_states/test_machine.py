@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -62,6 +63,9 @@ def begun(updates_per_snapshot: int = 500) -> Site:
 def test_an_earlier_leader_may_neither_read_nor_write() -> None:
     site = begun()
     assert site.run(partial(site.machine.read, KEY, 5)).start_offset == UNINITIALIZED
+    stored = len(site.log)
+    assert site.run(partial(site.machine.read, KEY, 5)).leader_epoch == 5
+    assert len(site.log) == stored
     assert site.code(partial(site.machine.read, KEY, 4)) == ErrorCode.FENCED_LEADER_EPOCH
     earlier = StateWrite(1, 4, 0, 0, ())
     assert site.code(partial(site.machine.update, KEY, earlier)) == ErrorCode.FENCED_LEADER_EPOCH
@@ -76,7 +80,7 @@ def test_altered_offsets_fence_who_has_the_state_from_before() -> None:
     assert site.machine.states[KEY].start_offset == 2
     site.run(partial(site.machine.initialize, KEY, 2, 9))
     state = site.machine.states[KEY]
-    assert (state.start_offset, state.batches) == (9, ())
+    assert (state.start_offset, state.batches, state.complete_count, state.snapshot_epoch) == (9, (), 0, 1)
     write = StateWrite(1, 0, 3, 0, ())
     assert site.code(partial(site.machine.update, KEY, write)) == ErrorCode.FENCED_STATE_EPOCH
     assert site.code(partial(site.machine.initialize, KEY, 1, 0)) == ErrorCode.FENCED_STATE_EPOCH
@@ -95,11 +99,13 @@ def kinds(site: Site) -> str:
     return "".join("S" if isinstance(each, ShareSnapshotRecord) else "u" for each in decoded)
 
 
-def test_a_snapshot_follows_so_many_updates() -> None:
-    site = begun(updates_per_snapshot=2)
+@pytest.mark.parametrize(("updates", "stored"), [(0, "SSSSSSS"), (1, "SuSuSuS"), (2, "SuuSuuS")])
+def test_a_snapshot_follows_so_many_updates(updates: int, stored: str) -> None:
+    site = begun(updates_per_snapshot=updates)
     for offset in range(6):
         site.write(start=offset)
-    assert kinds(site) == "SuuSuuS"
+    assert kinds(site) == stored
+    assert site.machine.states[KEY].snapshot_epoch == stored.count("S") - 1
 
 
 def test_states_are_stored_whole_so_that_earlier_records_may_go_and_those_of_gone_topics_end() -> None:
@@ -151,8 +157,10 @@ def test_a_later_update_of_a_record_holds(
     found = combined(present, later, start_offset)
     expected = {**single(first), **single(later)}
     assert single(found) == {offset: each for offset, each in expected.items() if offset >= start_offset}
-    firsts = [each.first for each in found]
-    assert firsts == sorted(firsts)
+    assert all(each.first <= each.last for each in found)
+    for before, after in pairwise(found):
+        assert before.last < after.first
+        assert before.last + 1 < after.first or before[2:] != after[2:]
 
 
 @given(st.lists(BATCHES, max_size=8), st.integers(0, 3))
