@@ -102,7 +102,7 @@ class RequestTally:
 
 
 class _TopicTally:
-    __slots__ = ("bytes_in", "bytes_out", "failed", "messages_in", "seen")
+    __slots__ = ("bytes_in", "bytes_out", "failed", "messages_in", "seen", "summed")
 
     def __init__(self) -> None:
         self.messages_in = 0
@@ -110,6 +110,12 @@ class _TopicTally:
         self.bytes_out = 0
         self.failed = 0
         self.seen: dict[str, tuple[int, int, int]] | None = None
+        self.summed = (0, 0, 0)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Records in, bytes in and out."""
+        return self.messages_in, self.bytes_in, self.bytes_out
 
 
 class TransactionCounts(NamedTuple):
@@ -237,6 +243,10 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], RequestTally] = {}
         self._topics: dict[str, _TopicTally] = {}
+        # Most topics are silent most of the time: only those with traffic since the last look are summed up.
+        self._moved: dict[str, _TopicTally] = {}
+        self._moved_since: dict[str, dict[str, _TopicTally]] = {}
+        self._sums = (0, 0, 0)
         self._counts = dict.fromkeys(_EVENTS, 0)
         self._snapshots_damaged = self._log_truncations = self._log_truncated_bytes = 0
         self._authentications: Counter[tuple[str, str, bool, bool]] = Counter()
@@ -281,17 +291,17 @@ class Metrics:
 
     def batch_appended(self, topic: str, records: int, size_bytes: int) -> None:
         """One batch was appended to the log of a partition of `topic`."""
-        tally = self._topics.get(topic) or self._topic(topic)
+        tally = self._moved.get(topic) or self._topic(topic)
         tally.messages_in += records
         tally.bytes_in += size_bytes
 
     def bytes_out(self, topic: str, size_bytes: int) -> None:
         """Record bytes of `topic` were sent in an answer."""
-        (self._topics.get(topic) or self._topic(topic)).bytes_out += size_bytes
+        (self._moved.get(topic) or self._topic(topic)).bytes_out += size_bytes
 
     def produce_failed(self, topic: str) -> None:
         """One batch for `topic` was refused."""
-        (self._topics.get(topic) or self._topic(topic)).failed += 1
+        (self._moved.get(topic) or self._topic(topic)).failed += 1
 
     def duplicate(self, window: str) -> None:
         """A duplicate was recognised: "in_window" (one of the last five batches) or "below_window"."""
@@ -321,22 +331,38 @@ class Metrics:
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: its series are removed, so that names of deleted topics take no memory."""
+        self._sum_up()
         self._topics.pop(topic, None)
+        for moved in self._moved_since.values():
+            moved.pop(topic, None)
 
     def _topic(self, topic: str) -> _TopicTally:
-        return self._topics.setdefault(topic, _TopicTally())
+        tally = self._moved[topic] = self._topics.setdefault(topic, _TopicTally())
+        return tally
+
+    def _sum_up(self) -> None:
+        moved, self._moved = self._moved, {}
+        for tally in moved.values():
+            now = tally.counts
+            grown = (sum_ + new - old for sum_, new, old in zip(self._sums, now, tally.summed, strict=True))
+            self._sums = tuple(grown)  # type: ignore[assignment]
+            tally.summed = now
+        for each in self._moved_since.values():
+            each.update(moved)
 
     def topic_growth(self, who: str) -> dict[str, tuple[int, int, int]]:
         """Of each topic with traffic since `who` asked last: records in, bytes in and out."""
+        self._sum_up()
         grown = {}
-        for name, tally in self._topics.items():
-            now = tally.messages_in, tally.bytes_in, tally.bytes_out
+        for name, tally in self._moved_since.get(who, self._topics).items():
+            now = tally.counts
             if tally.seen is None:
                 tally.seen = {}
             before = tally.seen.get(who, (0, 0, 0))
             if now != before:
                 tally.seen[who] = now
                 grown[name] = now[0] - before[0], now[1] - before[1], now[2] - before[2]
+        self._moved_since[who] = {}
         return grown
 
     @property
@@ -359,7 +385,7 @@ class Metrics:
             return generate_latest(_Encodable(self.registry))
 
     def reading(self) -> Reading:
-        """The sums as they are now, without prometheus_client: a millisecond for 10,000 topics."""
+        """The sums as they are now, without prometheus_client."""
         requests: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         times: dict[str, Distribution] = {}
@@ -369,16 +395,10 @@ class Metrics:
                 if code:
                     errors[error_code(code).name] += count
             times.setdefault(request, Distribution(LATENCY_BUCKETS_MS)).add(tally.milliseconds)
-        messages_in = bytes_in = bytes_out = 0
-        for topic in self._topics.values():
-            messages_in += topic.messages_in
-            bytes_in += topic.bytes_in
-            bytes_out += topic.bytes_out
+        self._sum_up()
         refused = sum(count for (_, _, _, succeeded), count in self._authentications.items() if not succeeded)
         return Reading(
-            messages_in,
-            bytes_in,
-            bytes_out,
+            *self._sums,
             requests,
             errors,
             {request: tuple(each.counts) for request, each in times.items()},

@@ -1,9 +1,16 @@
 """The broker's counts, and the names under which existing Kafka dashboards look for them."""
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.broker.handlers.fetch_sessions import FetchSessions
-from tidelog.broker.observability.metrics import LATENCY_BUCKETS_MS, Distribution, Metrics, TransactionCounts
+from tidelog.broker.observability.metrics import (
+    LATENCY_BUCKETS_MS,
+    Distribution,
+    Metrics,
+    TransactionCounts,
+    _TopicTally,
+)
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.hot import FetchPartition
 
@@ -126,6 +133,35 @@ def test_a_name_that_cannot_be_encoded_breaks_no_series() -> None:
     metrics = Metrics()
     metrics.throttles.throttled("produce", "svc\ud800", "client", 1.0)
     assert 'user="svc?"' in metrics.render().decode()
+
+
+def test_a_look_at_topics_costs_what_has_moved() -> None:
+    metrics = Metrics()
+    for number in range(100):
+        metrics.batch_appended(f"t{number}", 1, 10)
+    assert metrics.reading()[:3] == (100, 1000, 0)
+    assert len(metrics.topic_growth("here")) == len(metrics.topic_growth("there")) == 100
+    read: list[_TopicTally] = []
+
+    def counts(tally: _TopicTally) -> tuple[int, int, int]:
+        read.append(tally)
+        return tally.messages_in, tally.bytes_in, tally.bytes_out
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_TopicTally, "counts", property(counts))
+        metrics.bytes_out("t7", 5)
+        assert metrics.reading()[:3] == (100, 1000, 5)
+        assert metrics.reading()[:3] == (100, 1000, 5)
+        assert metrics.topic_growth("here") == {"t7": (0, 0, 5)}
+        assert metrics.topic_growth("here") == {}
+        assert metrics.topic_growth("there") == {"t7": (0, 0, 5)}
+        assert len(read) == 3
+    metrics.batch_appended("t7", 1, 10)
+    metrics.forget_topic("t7")
+    assert metrics.topic_growth("here") == {}
+    assert metrics.reading()[:3] == (101, 1010, 5)
+    metrics.batch_appended("t7", 1, 10)
+    assert metrics.topic_growth("here") == {"t7": (1, 10, 0)}
 
 
 def test_a_reading_sums_topics_versions_and_codes_up() -> None:
