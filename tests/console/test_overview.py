@@ -58,6 +58,13 @@ def test_a_chart_follows_what_happens(console: Console, page: "Page") -> None:
     expect(errors.locator("canvas")).to_be_visible()
 
 
+def test_charts_go_on_without_the_points_before(console: Console, page: "Page") -> None:
+    page.route("**/overview/series*", lambda route: route.abort())
+    page.goto(console.url("/overview"))
+    chart = page.locator("figure", has_text="Records and requests")
+    expect(chart.locator("canvas")).to_be_visible()
+
+
 def test_a_limit_that_is_met_is_a_problem_with_its_remedy(console: Console, page: "Page") -> None:
     host, _, port = console.address.partition(":")
     held = [socket.create_connection((host, int(port))) for _ in range(MOST_CONNECTIONS + 1)]

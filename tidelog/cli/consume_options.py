@@ -73,7 +73,7 @@ SchemaRegistry: TypeAlias = Annotated[
         "--schema-registry",
         metavar="URL",
         envvar="TIDELOG_SCHEMA_REGISTRY",
-        help="Print Avro and JSON values of this schema registry as JSON.",
+        help="Print Avro, Protobuf and JSON values of this schema registry as JSON.",
     ),
 ]
 SchemaRegistryUser: TypeAlias = Annotated[

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
     "\ufe00-\ufe0f\ufeff\ufff0-\uffff\U000e0000-\U000e0fff]"
 )
+_SPARK_WIDTH: Final = 72
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -91,6 +92,18 @@ def rate(value: float) -> str:
     return f"{size(round(value))}/s" if value else ""
 
 
+def spark(values: Sequence[float]) -> Markup:
+    """A small line of numbers, from 0 to the largest; nothing for fewer than two."""
+    if len(values) < 2 or not any(values):
+        return Markup()
+    step, largest = _SPARK_WIDTH / (len(values) - 1), max(values)
+    points = " ".join(f"{at * step:.1f},{15 - 14 * each / largest:.1f}" for at, each in enumerate(values))
+    line = (
+        '<svg class="spark" viewBox="0 0 {width} 16" aria-hidden="true"><polyline points="{points}"/></svg>'
+    )
+    return Markup(line).format(width=_SPARK_WIDTH, points=points)
+
+
 def duration(value_ms: int | None) -> str:
     """A time span for people: 3 d 4 h, 12 min 5 s, 1.5 s, 20 ms."""
     if value_ms is None or value_ms < 0:
@@ -124,7 +137,7 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        for make in (exact, size, count, moment, ago, rate, duration, indented):
+        for make in (exact, size, count, moment, ago, rate, spark, duration, indented):
             self._environment.filters[make.__name__] = make
         self._environment.globals["linked"] = linked
         self._environment.tests["contains"] = lambda text, part: part in text

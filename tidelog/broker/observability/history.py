@@ -31,6 +31,7 @@ MOST_TOPICS: Final = 24
 LATELY_SECONDS: Final = 300.0
 _READINGS: Final = 10
 """How many of the last minutes are kept, at even distances."""
+_TREND_POINTS: Final = 60
 _STATM: Final = Path("/proc/self/statm")
 _NOTHING: Final = Reading(0, 0, 0, {}, {}, {}, 0, 0, {})
 """What a broker has counted at its start."""
@@ -77,6 +78,13 @@ class Ring:
             column[place] = nan if value is None else value
         self._times[place] = at_ms
         self._count += 1
+
+    def last(self, points: int, *names: str) -> list[float]:
+        """The sums of some numbers at the last points; 0 where there was none."""
+        size = len(self._times)
+        places = [each % size for each in range(max(0, self._count - points), self._count)]
+        columns = [self._columns[name] for name in names if name in self._columns]
+        return [round(sum(each[at] for each in columns if not isnan(each[at])), 1) for at in places]
 
     def since(self, at_ms: int, period_ms: int) -> Series:
         """The points after a time."""
@@ -131,6 +139,11 @@ class History:
         ring = self._topics.get(topic, {}).get(span) if topic else self._rings[span]
         earliest_ms = self._clock_ms() - period_seconds * size * 1000
         return (ring or Ring(0)).since(earliest_ms, period_seconds * 1000)
+
+    def trend(self, topic: str) -> list[float]:
+        """Bytes per second of a topic in the last ten minutes, in and out; empty if it had no traffic."""
+        ring = self._topics.get(topic, {}).get("2h")
+        return [] if ring is None else ring.last(_TREND_POINTS, "bytes_in", "bytes_out")
 
     async def next_point(self) -> Point:
         """That of the next second."""

@@ -202,7 +202,7 @@ class OfTopicAsked(Parameters, frozen=True, kw_only=True):
     span: Literal["2h", "24h"] = "2h"
 
 
-class MarkedSeries(Series):
+class MarkedSeries(Series, OfCluster):
     """Points of charts, oldest first, and what happened."""
 
     marks: list[Mark]
@@ -218,18 +218,61 @@ async def _overview(console: Console, caller: Caller, asked: Parameters) -> Over
     return overview(console.services, condition, console.history.lately(), caller.may)
 
 
+def summed_series(answers: Mapping[int, MarkedSeries]) -> MarkedSeries:
+    """The points of some brokers as one: sums, of percentiles the largest. A broker without a point at a time
+    has that of the time before, because not all measure at once."""
+    period_ms = next(iter(answers.values()))["period_ms"]
+    points: dict[int, dict[str, float]] = {}
+    for answer in answers.values():
+        places = {at // period_ms: place for place, at in enumerate(answer["times"])}
+        last = max(places, default=0)
+        places = {at + 1: place for at, place in places.items() if at < last} | places
+        for at, place in places.items():
+            point = points.setdefault(at, {})
+            for name, column in answer["columns"].items():
+                if (value := column[place]) is not None:
+                    before = point.get(name, 0.0)
+                    point[name] = max(before, value) if "_ms." in name else before + value
+    times = sorted(points)
+    names = dict.fromkeys(name for answer in answers.values() for name in answer["columns"])
+    return {
+        "period_ms": period_ms,
+        "times": [at * period_ms for at in times],
+        "columns": {name: [points[at].get(name) for at in times] for name in names},
+        "marks": [mark for answer in answers.values() for mark in answer["marks"]],
+    }
+
+
+_OF_ALL: Final = Spread(join=lambda _, answers, asked: summed_series(answers))
+
+
+@route("GET", "/cluster/series", needs=_NEEDS, spread=_OF_ALL)
+async def _series_of_cluster(console: Console, caller: Caller, asked: SeriesAsked) -> MarkedSeries:
+    """The points of the charts of all brokers together."""
+    return _marked(console, caller, asked.span)
+
+
 @route("GET", "/overview/series", needs=_NEEDS)
 async def _series(console: Console, caller: Caller, asked: SeriesAsked) -> MarkedSeries:
     """The points of the charts of this broker."""
-    return {**console.history.series(asked.span), "marks": marks(console.services, caller.may)}
+    return _marked(console, caller, asked.span)
 
 
-@route("GET", "/topics/{topic}/series", needs=whole(rights.DESCRIBE_TOPIC, field="topic"))
+@route("GET", "/topics/{topic}/series", needs=whole(rights.DESCRIBE_TOPIC, field="topic"), spread=_OF_ALL)
 async def _series_of_topic(console: Console, caller: Caller, asked: OfTopicAsked) -> MarkedSeries:
-    """The points of the charts of a topic, at this broker. Only topics with traffic have some."""
+    """The points of the charts of a topic. Only topics with traffic have some."""
     existing_topic(console.services, asked.topic)
-    series = console.history.series(asked.span, asked.topic)
-    return {**series, "marks": marks(console.services, caller.may)}
+    return _marked(console, caller, asked.span, asked.topic)
+
+
+def _marked(console: Console, caller: Caller, span: str, topic: str = "") -> MarkedSeries:
+    series = console.history.series(span, topic)
+    return {
+        "period_ms": series["period_ms"],
+        "times": series["times"],
+        "columns": series["columns"],
+        "marks": marks(console.services, caller.may),
+    }
 
 
 @route("GET", "/events/overview", needs=_NEEDS, stream=EVENT_STREAM)

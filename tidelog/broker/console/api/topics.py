@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
@@ -61,6 +62,8 @@ class TopicRow(OfCluster):
     bytes_in: float
     """Per second, at the last look of the brokers' measurements."""
     bytes_out: float
+    trend: list[float]
+    """Bytes per second in the last ten minutes, in and out, the oldest first; empty without traffic."""
     cleanup_policy: str
     retention_ms: int
     """-1: without an end."""
@@ -128,6 +131,7 @@ def topic_rows(
     may_describe: Callable[[str], bool],
     may_describe_group: Callable[[str], bool],
     rates: Mapping[str, tuple[float, float]],
+    trend: Callable[[str], list[float]],
     names: Iterable[str],
     asked: TopicListing,
 ) -> Steps[TopicRows]:
@@ -143,8 +147,9 @@ def topic_rows(
         known = services.catalog.topic(name)
         if known is not None:  # It may be deleted between two steps.
             row = yield from topic_row(services, known, pace)
-            bytes_in, bytes_out = rates.get(name, (0.0, 0.0))
-            rows.append({**row, "groups": groups[name], "bytes_in": bytes_in, "bytes_out": bytes_out})
+            row["groups"], row["trend"] = groups[name], trend(name)
+            row["bytes_in"], row["bytes_out"] = rates.get(name, (0.0, 0.0))
+            rows.append(row)
     if asked.order != "name":
         rows = in_order(rows, asked)[first:last]
     return {"total": len(shown), "offset": first, "limit": asked.limit, "rows": rows}
@@ -185,6 +190,7 @@ def topic_row(services: Services, topic: Topic, pace: Pace) -> Steps[TopicRow]:
         "groups": 0,
         "bytes_in": 0.0,
         "bytes_out": 0.0,
+        "trend": [],
         "cleanup_policy": value("cleanup.policy"),
         "retention_ms": int(value("retention.ms")),
         "retention_bytes": int(value("retention.bytes")),
@@ -200,6 +206,9 @@ def joined_topic(services: Services, rows: Sequence[TopicRow]) -> TopicRow:
     return {
         **rows[0],
         "without_leader": max(0, sum(row["without_leader"] for row in rows) - counted),
+        "trend": [sum(each) for each in zip_longest(*(row["trend"][::-1] for row in rows), fillvalue=0.0)][
+            ::-1
+        ],
         **{name: sum(row[name] for row in rows) for name in _SUMMED},  # type: ignore[typeddict-item]
     }
 
@@ -344,8 +353,8 @@ def _listed(console: Console, caller: Caller, names: Sequence[str], asked: Topic
     may_describe, may_describe_group = (
         partial(caller.may, each) for each in (rights.DESCRIBE_TOPIC, rights.DESCRIBE_GROUP)
     )
-    rates = console.history.topic_rates
-    return topic_rows(console.services, may_describe, may_describe_group, rates, names, asked)
+    rates, trend = console.history.topic_rates, console.history.trend
+    return topic_rows(console.services, may_describe, may_describe_group, rates, trend, names, asked)
 
 
 @route(
@@ -406,6 +415,28 @@ async def _delete(console: Console, caller: Caller, asked: OfTopic) -> TopicChan
     topics = [{"name": asked.topic}]
     answer = await caller.ask(ApiKey.DELETE_TOPICS, {"topics": topics, "timeout_ms": _TIMEOUT_MS})
     return _changed(asked.topic, answer["responses"])
+
+
+@route(
+    "POST",
+    "/topics/{topic}/recreate",
+    needs=(
+        whole(rights.DELETE_CLUSTER, rights.DELETE_TOPIC, field="topic"),
+        whole(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, field="topic"),
+    ),
+)
+async def _recreate(console: Console, caller: Caller, asked: OfTopic) -> TopicChanged:
+    """Delete a topic with all its records, and create it with the same partitions, replicas and settings."""
+    known = existing_topic(console.services, asked.topic)
+    again = NewTopic(
+        name=known.name,
+        partitions=len(known.partitions),
+        replication_factor=len(known.partitions[0].wanted_replicas),
+        settings=dict(known.configs),
+    )
+    await _delete.handle(console, caller, asked)
+    changed: TopicChanged = await _create.handle(console, caller, again)
+    return changed
 
 
 def _purged(services: Services, answers: Mapping[int, PurgedRecords], asked: Purged) -> PurgedRecords:

@@ -101,14 +101,16 @@ const charts = (() => {
   addEventListener("resize", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
-  const span = document.getElementById("span");
+  const [span, whose] = ["span", "whose"].map((id) => document.getElementById(id));
+  const isLive = () => series.period_ms === 1000 && !whose?.selectedIndex;
   const load = async () => {
-    const answer = await fetch(place.dataset.series + (span ? `?span=${span.value}` : ""));
-    if (answer.ok) { series = await answer.json(); show(); }
+    const asked = (whose?.value ?? place.dataset.series) + (span ? `?span=${span.value}` : "");
+    const answer = await fetch(asked).catch(() => null);  // The broker restarts, or the page is left.
+    if (answer?.ok) { series = await answer.json(); show(); }
   };
   // One point of the stream is a row of the ring.
   const add = (point) => {
-    if (series.period_ms !== 1000) return;
+    if (!isLive()) return;
     const values = {};
     for (const [name, value] of Object.entries(point))
       if (value !== null && typeof value === "object") for (const [each, part] of Object.entries(value)) values[`${name}.${each}`] = part;
@@ -121,9 +123,9 @@ const charts = (() => {
   };
   addEventListener("DOMContentLoaded", async () => {
     await load();
-    span?.addEventListener("change", load);
+    for (const each of [span, whose]) each?.addEventListener("change", load);
     if (place.dataset.live) tidelog.live(place.dataset.live, add);
-    setInterval(() => { if (!document.hidden && series.period_ms !== 1000) load(); }, 10_000);
+    setInterval(() => { if (!document.hidden && !isLive()) load(); }, 5_000);
   });
   return { draw, number };
 })();

@@ -101,6 +101,36 @@ const tidelog = (() => {
   document.addEventListener("DOMContentLoaded", confirmed);
   document.addEventListener("htmx:afterSwap", confirmed);
 
+  // data-favourite="orders": a star that keeps the name in this browser; #favourites links to the topics kept.
+  const KEPT = "tidelog.favourites";
+  const kept = () => { try { return JSON.parse(localStorage.getItem(KEPT)) ?? []; } catch { return []; } };
+  const star = () => {
+    const names = kept();
+    for (const button of document.querySelectorAll("[data-favourite]")) {
+      const isKept = names.includes(button.dataset.favourite);
+      button.setAttribute("aria-pressed", isKept);
+      button.textContent = isKept ? "★" : "☆";
+    }
+    const place = document.getElementById("favourites");
+    if (!place) return;
+    place.hidden = !names.length;
+    place.firstElementChild.replaceChildren(...names.map((name) => {
+      const link = Object.assign(document.createElement("a"), { href: `/console/topics/${encodeURIComponent(name)}`, textContent: `★ ${name}` });
+      const item = document.createElement("li");
+      item.append(link);
+      return item;
+    }));
+  };
+  document.addEventListener("DOMContentLoaded", star);
+  document.addEventListener("htmx:afterSwap", star);
+  document.addEventListener("click", (event) => {
+    const name = event.target.closest("[data-favourite]")?.dataset.favourite;
+    if (name === undefined) return;
+    const names = kept();
+    localStorage.setItem(KEPT, JSON.stringify(names.includes(name) ? names.filter((each) => each !== name) : [...names, name].sort()));
+    star();
+  });
+
   // data-key="n": this key clicks a link or a button, or goes to a field. j and k go from row to row, ? lists all.
   const FIXED = [["j", "next row"], ["k", "previous row"], ["Enter", "open the row"], ["/", "search everything"], ["Esc", "leave a field"]];
   const keyed = (key) => document.querySelector(`[data-key="${CSS.escape(key)}"]:not([hidden])`);
