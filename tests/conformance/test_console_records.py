@@ -297,7 +297,9 @@ async def test_values_of_a_registry_that_is_not_set_are_pointed_out(
     await write(broker, topic, [b"\0\0\0\0\7\xff\xfe"])
     assert "console.schema.registry.url" in (await visitor.get(f"/console/topics/{topic}")).text
     assert "/console/registry" not in (await visitor.get("/console/topics")).text
-    answer = await visitor.get("/api/v1/registry")
+    assert not (await visitor.get("/api/v1/registry")).json["is_enabled"]
+    assert "no schema registry" in (await visitor.get("/console/registry")).text
+    answer = await visitor.get("/api/v1/registry/subject?subject=orders-value")
     assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
 
 

@@ -46,6 +46,8 @@ class SubjectRow(TypedDict):
 class Subjects(Listed):
     """Subjects, in the order of their names."""
 
+    is_enabled: bool
+    """Whether the console has a registry."""
     rows: list[SubjectRow]
 
 
@@ -84,10 +86,18 @@ def _refusals() -> Iterator[None]:
 @route("GET", "/registry", needs=_NEEDS)
 async def subjects_route(console: Console, caller: Caller, asked: SubjectsAsked) -> Subjects:
     """The subjects of the schema registry."""
+    registry = console.records.registry
     with _refusals():
-        found = [each for each in await _registry(console).subjects() if asked.search in each]
+        subjects = [] if registry is None else await registry.subjects()
+    found = [each for each in subjects if asked.search in each]
     rows: list[SubjectRow] = [{"subject": each} for each in found[asked.offset : asked.offset + asked.limit]]
-    return {"total": len(found), "offset": asked.offset, "limit": asked.limit, "rows": rows}
+    return {
+        "is_enabled": registry is not None,
+        "total": len(found),
+        "offset": asked.offset,
+        "limit": asked.limit,
+        "rows": rows,
+    }
 
 
 @route("GET", "/registry/subject", needs=_NEEDS)
