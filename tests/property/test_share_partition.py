@@ -137,7 +137,18 @@ class SharePartitionMachine(RuleBasedStateMachine):
         types=st.lists(st.integers(0, 4), min_size=1, max_size=5),
     )
     def acknowledge(self, member: str, first: int, types: list[int]) -> None:
-        first += self.model.start
+        self._acknowledge(member, first + self.model.start, types)
+
+    @rule(member=st.sampled_from(MEMBERS), data=st.data())
+    def acknowledge_what_is_held(self, member: str, data: st.DataObject) -> None:
+        held = [offset for offset in self.model.records if self.model.holds(member, offset)]
+        if held:
+            first = data.draw(st.sampled_from(held))
+            most = next(count for count in range(1, 6) if first + count not in held or count == 5)
+            types = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=most))
+            self._acknowledge(member, first, types)
+
+    def _acknowledge(self, member: str, first: int, types: list[int]) -> None:
         offsets = range(first, first + len(types))
         is_allowed = first >= 0 and all(self.model.holds(member, offset) for offset in offsets)
         try:
@@ -178,8 +189,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
             for offset in range(each.first, each.last + 1)
         }
         assert told == {offset: tuple(self.model.records[offset][:2]) for offset in before}
-        for one, other in pairwise(update.batches):
-            assert one.last + 1 < other.first or one[2:] != other[2:]
 
     @rule(is_stored=st.booleans(), data=st.data())
     def settle(self, is_stored: bool, data: st.DataObject) -> None:

@@ -18,7 +18,7 @@ LIMITS = Limits(max_delivery_count=5, max_record_locks=2 * MILLION, lock_duratio
 
 def acquired(count: int) -> SharePartition:
     partition = SharePartition(0, (), LIMITS)
-    batches = [(first, first + 999) for first in range(0, count, 1_000)]
+    batches = [(first, min(first + 999, count - 1)) for first in range(0, count, 1_000)]
     taken = partition.acquire("m", 0, count, batches, count, is_strict=False, batch_size=count, now_ms=0)
     assert taken[0].last == count - 1
     return partition
@@ -51,6 +51,14 @@ def test_what_lies_between_stored_batches_is_available_again() -> None:
     assert partition.next_fetch_offset == 2
     taken = partition.acquire("m", 2, 12, [(2, 11)], 20, is_strict=False, batch_size=20, now_ms=0)
     assert [tuple(each) for each in taken] == [(2, 3, 1), (4, 4, 3), (5, 6, 1), (10, 11, 1)]
+
+
+def test_states_are_stored_with_kafkas_numbers() -> None:
+    partition = acquired(4)
+    partition.limits = LIMITS._replace(has_dead_letters=True)
+    kinds = (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.GAP)
+    update = partition.acknowledge("m", [Acknowledgement(0, 3, list(kinds))], 0)
+    assert [each.state for each in update.batches] == [2, 0, 3, 4]
 
 
 def test_a_state_that_this_version_does_not_know_is_not_delivered() -> None:
