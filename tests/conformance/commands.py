@@ -1,6 +1,6 @@
 """The command `tidelog` as tests type it: in this process, or in one that ends with the test."""
 
-import select
+import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -48,6 +48,9 @@ def typed(*arguments: str, **pipes: Any) -> Iterator["subprocess.Popen[str]"]:
 def next_line(process: "subprocess.Popen[str]") -> str:
     """The next line of its standard output, of which no other is waiting. TimeoutError when none comes."""
     assert process.stdout is not None
-    if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        has_come = bool(selector.select(PATIENCE_S))
+    if not has_come:
         raise TimeoutError(f"no line of {process.args!r} in {PATIENCE_S} s")
     return process.stdout.readline()

@@ -60,8 +60,8 @@ class RunningBroker:
         config = BrokerConfig(**{**chosen_port, "http_port": 0, "data_dir": self.data_dir, **settings})
         self.broker = await Broker.start(config)
         self._stack.push_async_callback(self.broker.stop)
-        assert self.broker.http_port is not None
-        self.address, self.http_port = f"127.0.0.1:{self.broker.port}", self.broker.http_port
+        self.address = f"127.0.0.1:{self.broker.port}"
+        self.http_port = -1 if self.broker.http_port is None else self.broker.http_port
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What `coroutine` returns, run on the broker's loop."""
