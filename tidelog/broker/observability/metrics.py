@@ -102,15 +102,16 @@ class RequestTally:
 
 
 class _TopicTally:
-    __slots__ = ("bytes_in", "bytes_out", "failed", "messages_in", "seen", "summed")
+    __slots__ = ("bytes_in", "bytes_out", "failed", "is_moved", "messages_in", "name", "seen")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_moved = False
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.failed = 0
         self.seen: dict[str, tuple[int, int, int]] | None = None
-        self.summed = (0, 0, 0)
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -244,8 +245,8 @@ class Metrics:
         self._requests: dict[tuple[str, int], RequestTally] = {}
         self._topics: dict[str, _TopicTally] = {}
         # Most topics are silent most of the time: only those with traffic since the last look are summed up.
-        self._moved: dict[str, _TopicTally] = {}
-        self._moved_since: dict[str, dict[str, _TopicTally]] = {}
+        self._moved: list[_TopicTally] = []
+        self._moved_since: dict[str, set[_TopicTally]] = {}
         self._sums = (0, 0, 0)
         self._counts = dict.fromkeys(_EVENTS, 0)
         self._snapshots_damaged = self._log_truncations = self._log_truncated_bytes = 0
@@ -291,17 +292,22 @@ class Metrics:
 
     def batch_appended(self, topic: str, records: int, size_bytes: int) -> None:
         """One batch was appended to the log of a partition of `topic`."""
-        tally = self._moved.get(topic) or self._topic(topic)
+        tally = self._topics.get(topic)
+        if tally is None or not tally.is_moved:
+            tally = self._topic(topic)
         tally.messages_in += records
         tally.bytes_in += size_bytes
 
     def bytes_out(self, topic: str, size_bytes: int) -> None:
         """Record bytes of `topic` were sent in an answer."""
-        (self._moved.get(topic) or self._topic(topic)).bytes_out += size_bytes
+        tally = self._topics.get(topic)
+        if tally is None or not tally.is_moved:
+            tally = self._topic(topic)
+        tally.bytes_out += size_bytes
 
     def produce_failed(self, topic: str) -> None:
         """One batch for `topic` was refused."""
-        (self._moved.get(topic) or self._topic(topic)).failed += 1
+        self._topic(topic).failed += 1
 
     def duplicate(self, window: str) -> None:
         """A duplicate was recognised: "in_window" (one of the last five batches) or "below_window"."""
@@ -332,37 +338,47 @@ class Metrics:
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: its series are removed, so that names of deleted topics take no memory."""
         self._sum_up()
-        self._topics.pop(topic, None)
+        tally = self._topics.pop(topic, None)
         for moved in self._moved_since.values():
-            moved.pop(topic, None)
+            moved.discard(tally)
 
     def _topic(self, topic: str) -> _TopicTally:
-        tally = self._moved[topic] = self._topics.setdefault(topic, _TopicTally())
+        """The tally of a topic that has traffic: until the next look it is not in the sums."""
+        tally = self._topics.get(topic)
+        if tally is None:
+            tally = self._topics[topic] = _TopicTally(topic)
+        if not tally.is_moved:
+            tally.is_moved = True
+            self._moved.append(tally)
+            records, size_in, size_out = self._sums
+            self._sums = records - tally.messages_in, size_in - tally.bytes_in, size_out - tally.bytes_out
         return tally
 
     def _sum_up(self) -> None:
-        moved, self._moved = self._moved, {}
-        for tally in moved.values():
-            now = tally.counts
-            grown = (sum_ + new - old for sum_, new, old in zip(self._sums, now, tally.summed, strict=True))
-            self._sums = tuple(grown)  # type: ignore[assignment]
-            tally.summed = now
+        records, size_in, size_out = self._sums
+        for tally in self._moved:
+            tally.is_moved = False
+            records += tally.messages_in
+            size_in += tally.bytes_in
+            size_out += tally.bytes_out
+        self._sums = records, size_in, size_out
         for each in self._moved_since.values():
-            each.update(moved)
+            each.update(self._moved)
+        self._moved.clear()
 
     def topic_growth(self, who: str) -> dict[str, tuple[int, int, int]]:
         """Of each topic with traffic since `who` asked last: records in, bytes in and out."""
         self._sum_up()
         grown = {}
-        for name, tally in self._moved_since.get(who, self._topics).items():
+        for tally in self._moved_since.get(who, self._topics.values()):
             now = tally.counts
             if tally.seen is None:
                 tally.seen = {}
             before = tally.seen.get(who, (0, 0, 0))
             if now != before:
                 tally.seen[who] = now
-                grown[name] = now[0] - before[0], now[1] - before[1], now[2] - before[2]
-        self._moved_since[who] = {}
+                grown[tally.name] = now[0] - before[0], now[1] - before[1], now[2] - before[2]
+        self._moved_since[who] = set()
         return grown
 
     @property
