@@ -201,13 +201,13 @@ def test_favourites_are_kept_in_the_browser(console: Console, page: "Page") -> N
     star.click()
     expect(star).to_have_attribute("aria-pressed", "true")
     page.goto(console.url("/overview"))
-    link = page.get_by_role("navigation", name="Favourite topics").get_by_role("link", name="liked")
+    link = page.get_by_role("navigation", name="Favourites").get_by_role("link", name="liked")
     link.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("liked")
     page.goto(console.url("/topics"))
     assert_accessible(page)
     star.click()
-    expect(page.get_by_role("navigation", name="Favourite topics")).to_be_hidden()
+    expect(page.get_by_role("navigation", name="Favourites")).to_be_hidden()
 
 
 def test_a_topic_with_traffic_has_a_small_chart(console: Console, page: "Page") -> None:
