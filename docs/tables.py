@@ -7,6 +7,7 @@ is built. `python -m docs.tables` writes them anew. A test fails where they diff
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,30 +70,6 @@ def _topic_setting(each: Setting) -> tuple[str, str]:
     return _code(each.name), f"{each.description} Default: {_code(as_text(each.default)) or 'none'}.{broker}"
 
 
-def cluster_settings() -> str:
-    return _settings(ClusterConfig)
-
-
-def producer_settings() -> str:
-    return _settings(ProducerConfig)
-
-
-def consumer_settings() -> str:
-    return _settings(ConsumerConfig)
-
-
-def share_consumer_settings() -> str:
-    return _settings(ShareConsumerConfig)
-
-
-def source_options() -> str:
-    return f"{_options(SOURCE_OPTIONS)}\n\n{_foreign(FOREIGN_TO_SOURCE)}"
-
-
-def sink_options() -> str:
-    return f"{_options(SINK_OPTIONS)}\n\n{_foreign(FOREIGN_TO_SINK)}"
-
-
 def job_settings() -> str:
     """The settings of all jobs, one table each under its name."""
     tables = {job: table_of(job) for job in JOBS} | {"every job": CommonSettings}
@@ -148,47 +125,16 @@ def broker_metrics() -> str:
     return _table(("metric", "type", "meaning"), [*rows, *offsets])
 
 
-def kafkas_apis() -> str:
-    return _table(("number", "API", "Kafka", "here", "note"), compatibility.apis())
-
-
-def kafkas_broker_settings() -> str:
-    return _kafkas_settings(compatibility.broker_settings())
-
-
-def kafkas_topic_settings() -> str:
-    return _kafkas_settings(compatibility.topic_settings())
-
-
-def kafkas_group_settings() -> str:
-    return _kafkas_settings(compatibility.group_settings())
-
-
-def kafkas_client_metrics_settings() -> str:
-    return _kafkas_settings(compatibility.client_metrics_settings())
-
-
-def _kafkas_settings(rows: Iterable[compatibility.Row]) -> str:
-    return _table(("setting", "here", "note"), ((_code(name), *rest) for name, *rest in rows))
-
-
-def kafkas_client_settings() -> str:
-    rows = ((_code(name), *rest) for name, *rest in compatibility.client_settings())
-    return _table(("setting", "clients", "here", "argument, or why there is none"), rows)
+def _kafkas_settings(
+    rows: Callable[[], Iterable[tuple[str, ...]]], head: tuple[str, ...] = ("setting", "here", "note")
+) -> str:
+    return _table(head, ((_code(name), *rest) for name, *rest in rows()))
 
 
 def recorded_runs() -> str:
     runs = json.loads(Path(__file__).with_name("runs.json").read_text())
     rows = ((each["clients"], _code(suite), str(each["passed"])) for suite, each in runs.items())
     return _table(("clients", "suite", "tests passed"), rows)
-
-
-def decided_against() -> str:
-    return _table(("not here", "why"), compatibility.DECIDED_AGAINST)
-
-
-def comes_later() -> str:
-    return _table(("comes later", "until then"), compatibility.LATER)
 
 
 def command_sections() -> str:
@@ -239,21 +185,18 @@ def _row(name: str, setting: Setting, *, dynamic: bool = False) -> tuple[str, st
     return _code(name), f"{setting.description}{default}{' *Dynamic.*' if dynamic else ''}"
 
 
-def _options(options: OptionTable) -> str:
+def _options(options: OptionTable, foreign: Foreign) -> str:
     rows = (
         (_code(name), f"{each.description}{each.default and f' Default: {_code(each.default)}.'}")
         for name, each in options.items()
     )
-    return _table(("option", "meaning"), rows)
-
-
-def _foreign(foreign: Foreign) -> str:
-    """The options of Spark's Kafka connector and of Kafka's clients that are not taken as they are."""
+    # The options of Spark's Kafka connector and of Kafka's clients that are not taken as they are.
     states = {"ignored with a warning": foreign.ignored, "refused": foreign.refused}
-    rows = (
+    others = (
         (_code(name), state, why) for state, named in states.items() for name, why in sorted(named.items())
     )
-    return _table(("option of Spark's Kafka connector", "here", "because"), rows)
+    of_others = _table(("option of Spark's Kafka connector", "here", "because"), others)
+    return f"{_table(('option', 'meaning'), rows)}\n\n{of_others}"
 
 
 def _code(text: str) -> str:
@@ -266,32 +209,33 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
-    made.__name__: made
-    for made in (
-        broker_settings,
-        console_api,
-        topic_settings,
-        topic_settings_without_effect,
-        required_access,
-        cluster_settings,
-        producer_settings,
-        consumer_settings,
-        share_consumer_settings,
-        source_options,
-        sink_options,
-        job_settings,
-        broker_metrics,
-        kafkas_apis,
-        kafkas_broker_settings,
-        kafkas_topic_settings,
-        kafkas_group_settings,
-        kafkas_client_metrics_settings,
-        kafkas_client_settings,
-        recorded_runs,
-        decided_against,
-        comes_later,
-        command_sections,
-    )
+    "broker_settings": broker_settings,
+    "console_api": console_api,
+    "topic_settings": topic_settings,
+    "topic_settings_without_effect": topic_settings_without_effect,
+    "required_access": required_access,
+    "cluster_settings": partial(_settings, ClusterConfig),
+    "producer_settings": partial(_settings, ProducerConfig),
+    "consumer_settings": partial(_settings, ConsumerConfig),
+    "share_consumer_settings": partial(_settings, ShareConsumerConfig),
+    "source_options": partial(_options, SOURCE_OPTIONS, FOREIGN_TO_SOURCE),
+    "sink_options": partial(_options, SINK_OPTIONS, FOREIGN_TO_SINK),
+    "job_settings": job_settings,
+    "broker_metrics": broker_metrics,
+    "kafkas_apis": lambda: _table(("number", "API", "Kafka", "here", "note"), compatibility.apis()),
+    "kafkas_broker_settings": partial(_kafkas_settings, compatibility.broker_settings),
+    "kafkas_topic_settings": partial(_kafkas_settings, compatibility.topic_settings),
+    "kafkas_group_settings": partial(_kafkas_settings, compatibility.group_settings),
+    "kafkas_client_metrics_settings": partial(_kafkas_settings, compatibility.client_metrics_settings),
+    "kafkas_client_settings": partial(
+        _kafkas_settings,
+        compatibility.client_settings,
+        ("setting", "clients", "here", "argument, or why there is none"),
+    ),
+    "recorded_runs": recorded_runs,
+    "decided_against": partial(_table, ("not here", "why"), compatibility.DECIDED_AGAINST),
+    "comes_later": partial(_table, ("comes later", "until then"), compatibility.LATER),
+    "command_sections": command_sections,
 }
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(\n<!-- end of table -->)", re.DOTALL)
 

@@ -179,7 +179,9 @@ class _Opening:
                 fetchers = self._fetchers(self._membership, follower_quota)
             self._reconciler = await self._reconciled()
             if self._membership is None:
-                await _register(cluster, BrokerRegistration(config.node_id, self._listeners))
+                broker = BrokerRegistration(config.node_id, self._listeners)
+                if cluster.catalog.brokers.get(broker.node_id) != broker:
+                    await cluster.change(lambda _: BrokerRegistered(broker))
             await self._begin_producer_ids(is_newest=store.is_newest)
         except BaseException:
             await _give_up(group_commit, store, logs)
@@ -476,11 +478,6 @@ async def _cluster(store: ClusterStore, settings: BrokerSettings) -> Cluster:
     _apply_changed(settings, cluster.catalog)
     cluster.follow(partial(_follow_settings, settings, cluster.catalog))
     return cluster
-
-
-async def _register(cluster: Cluster, broker: BrokerRegistration) -> None:
-    if cluster.catalog.brokers.get(broker.node_id) != broker:
-        await cluster.change(lambda _: BrokerRegistered(broker))
 
 
 def _apply_changed(settings: BrokerSettings, catalog: Catalog) -> None:

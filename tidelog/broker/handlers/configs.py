@@ -35,6 +35,7 @@ from tidelog.broker.configuration.topic_settings import (
 from tidelog.broker.handlers.access_control import GuardedHandler
 from tidelog.broker.handlers.context import RequestContext
 from tidelog.broker.observability import log_events
+from tidelog.broker.replicas.topics import ConfigChange
 from tidelog.broker.security import required_access
 from tidelog.broker.services import Services
 from tidelog.protocol.acls import CLUSTER_NAME
@@ -67,7 +68,6 @@ _RATE_BETWEEN_FOLDERS = "replica.alter.log.dirs.io.max.bytes.per.second"
 _ResourceT = TypeVar(
     "_ResourceT", "types.AlterConfigsRequestResource", "types.IncrementalAlterConfigsRequestResource"
 )
-_Change = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 
 
 _LEVEL = Setting("level", str, None, "Lowest level of the logged events: INFO, WARN or ERROR.")
@@ -167,7 +167,7 @@ class ConfigsHandler(GuardedHandler):
     async def alter_configs(
         self, context: RequestContext, request: types.AlterConfigsRequest
     ) -> DictOf[types.AlterConfigsResponse]:
-        def replacement(resource: types.AlterConfigsRequestResource) -> _Change:
+        def replacement(resource: types.AlterConfigsRequestResource) -> ConfigChange:
             if resource.resource_type == LOGGERS_RESOURCE:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
@@ -181,7 +181,7 @@ class ConfigsHandler(GuardedHandler):
     async def incremental_alter_configs(
         self, context: RequestContext, request: types.IncrementalAlterConfigsRequest
     ) -> DictOf[types.IncrementalAlterConfigsResponse]:
-        def increment(resource: types.IncrementalAlterConfigsRequestResource) -> _Change:
+        def increment(resource: types.IncrementalAlterConfigsRequestResource) -> ConfigChange:
             known, unknown = _known(resource.resource_type)
             return lambda present: _incremented(present, resource.configs, known, unknown)
 
@@ -191,7 +191,7 @@ class ConfigsHandler(GuardedHandler):
         self,
         context: RequestContext,
         resources: Sequence[_ResourceT],
-        change_of: Callable[[_ResourceT], _Change],
+        change_of: Callable[[_ResourceT], ConfigChange],
         *,
         validate_only: bool,
     ) -> DictOf[types.AlterConfigsResponse]:
@@ -229,7 +229,7 @@ class ConfigsHandler(GuardedHandler):
         self,
         context: RequestContext,
         resource: _ResourceT,
-        change_of: Callable[[_ResourceT], _Change],
+        change_of: Callable[[_ResourceT], ConfigChange],
         *,
         validate_only: bool,
     ) -> None:
@@ -251,9 +251,7 @@ class ConfigsHandler(GuardedHandler):
         await apply(name, change_of(resource), validate_only=validate_only)
 
 
-async def _change_levels(
-    name: str, change: Callable[[Mapping[str, str]], Mapping[str, str | None]], *, validate_only: bool = False
-) -> None:
+async def _change_levels(name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
     """Levels hold in this process until it ends, as in Kafka. Raises ApiError: INVALID_CONFIG for an unknown
     level, INVALID_REQUEST if the root logger would have none."""
     before = log_events.own_levels()

@@ -81,15 +81,21 @@ def by_partition(
 
     def answer(request: Any, code: ErrorCode, message: str | None) -> Steps[dict[str, Any]]:
         error = (top_level_with_message if has_message else top_level)(request, code, message)
-
-        def failed(partition: Any) -> dict[str, Any]:
-            index = partition if isinstance(partition, int) else partition[index_field]
-            return {index_field: index, **error, **more}
-
+        failed = _failed(index_field, **error, **more)
         names = {name: name for name in topic_fields}
         return {"topics": (yield from _topics(request.topics, failed, Pace(), names, partitions))}
 
     return answer
+
+
+def _failed(index_field: str, **answer: Any) -> Callable[[Any], dict[str, Any]]:
+    """The answer of a partition that is named by its index, or by a struct with it in this field."""
+
+    def failed(partition: Any) -> dict[str, Any]:
+        index = partition if isinstance(partition, int) else partition[index_field]
+        return {index_field: index, **answer}
+
+    return failed
 
 
 def _topics(
@@ -154,9 +160,7 @@ def delete_topics(
 def offset_fetch(
     request: types.OffsetFetchRequest, code: ErrorCode, message: str | None
 ) -> Steps[dict[str, Any]]:
-    def failed(index: int) -> dict[str, Any]:
-        return {"partition_index": index, "committed_offset": NO_OFFSET, "metadata": "", "error_code": code}
-
+    failed = _failed("partition_index", committed_offset=NO_OFFSET, metadata="", error_code=code)
     topics = yield from _topics(request.topics or (), failed, Pace(), {"name": "name"}, "partition_indexes")
     groups = [{"group_id": group.group_id, "error_code": code} for group in request.groups]
     return {"error_code": code, "topics": topics, "groups": groups}
@@ -165,9 +169,7 @@ def offset_fetch(
 def alter_replica_log_dirs(
     request: types.AlterReplicaLogDirsRequest, code: ErrorCode, message: str | None
 ) -> Steps[dict[str, Any]]:
-    def failed(index: int) -> dict[str, Any]:
-        return {"partition_index": index, "error_code": code}
-
+    failed = _failed("partition_index", error_code=code)
     pace = Pace()
     results = []
     for folder in request.dirs:
@@ -184,9 +186,7 @@ def describe_log_dirs(
 def elect_leaders(
     request: types.ElectLeadersRequest, code: ErrorCode, message: str | None
 ) -> Steps[dict[str, Any]]:
-    def failed(index: int) -> dict[str, Any]:
-        return {"partition_id": index, "error_code": code, "error_message": message}
-
+    failed = _failed("partition_id", error_code=code, error_message=message)
     names, asked = {"topic": "topic"}, request.topic_partitions or ()
     results = yield from _topics(asked, failed, Pace(), names, results="partition_result")
     return {"error_code": code, "replica_election_results": results}
@@ -207,9 +207,7 @@ def fetch_snapshot(
 def write_txn_markers(
     request: types.WriteTxnMarkersRequest, code: ErrorCode, message: str | None
 ) -> Steps[dict[str, Any]]:
-    def failed(index: int) -> dict[str, Any]:
-        return {"partition_index": index, "error_code": code}
-
+    failed = _failed("partition_index", error_code=code)
     pace = Pace()
     markers = []
     for marker in request.markers:
@@ -224,9 +222,7 @@ def add_partitions_to_txn(
     request: types.AddPartitionsToTxnRequest, code: ErrorCode, message: str | None
 ) -> Steps[dict[str, Any]]:
     pace = Pace()
-
-    def failed(index: int) -> dict[str, Any]:
-        return {"partition_index": index, "partition_error_code": code}
+    failed = _failed("partition_index", partition_error_code=code)
 
     def results(topics: Iterable[types.AddPartitionsToTxnRequestTopic]) -> Steps[list[dict[str, Any]]]:
         return _topics(topics, failed, pace, {"name": "name"}, results="results_by_partition")

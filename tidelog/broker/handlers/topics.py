@@ -77,7 +77,8 @@ class TopicsHandler(GuardedHandler):
                     quota.charge(len(planned.partitions))
                 created = await self._topics.create(name, new_topic, validate_only=request.validate_only)
             except ApiError as error:
-                return _topic_refused(name, error)
+                code, message = error.code, error.message
+                return {"name": name, "error_code": code, "error_message": message, "configs": None}
             return self._created(context, created, validate_only=request.validate_only)
 
         answers = await turns.together(create, by_name.items(), pace, STEP_COST_TOPIC)
@@ -275,7 +276,3 @@ def _new_replicas(wanted: types.CreatePartitionsRequestTopic, pace: Pace) -> Ste
     if wanted.assignments is None:
         return None
     return (yield from each(attrgetter("broker_ids"), wanted.assignments, pace))
-
-
-def _topic_refused(name: str, error: ApiError) -> DictOf[types.CreateTopicsResponseTopic]:
-    return {"name": name, "error_code": error.code, "error_message": error.message, "configs": None}

@@ -61,6 +61,8 @@ _NO_PEER = ""
 _NO_TOPIC = ""
 _D = TypeVar("_D", bound=Delta)
 _T = TypeVar("_T")
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+"""The settings of a resource now -> as they shall be."""
 _STORE_ERRORS = (StoreError, StoreConflict, OSError)
 
 
@@ -288,13 +290,7 @@ class Topics:
             with suppress(*_STORE_ERRORS):  # It is reported later.
                 await self._cluster.change(lambda image: FoldersRemoved(self._node_id, self._gone(image)))
 
-    async def change_configs(
-        self,
-        name: str,
-        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
+    async def change_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
         """Replace a topic's own settings by `change(of the present ones)`, also in its running logs.
 
         Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG.
@@ -311,11 +307,7 @@ class Topics:
         await self._to_the_end(name, self._change(plan))
 
     async def change_broker_configs(
-        self,
-        name: str,
-        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
-        *,
-        validate_only: bool = False,
+        self, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> None:
         """Replace the settings that were changed at run time, of a broker (by its id) or of all
         (ALL_BROKERS), by `change(of the present ones)`. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.
@@ -328,12 +320,7 @@ class Topics:
         await self._change_configs(plan, validate_only=validate_only)
 
     async def change_resource_configs(
-        self,
-        kind: ResourceKind,
-        name: str,
-        change: Callable[[Mapping[str, str]], Mapping[str, str | None]],
-        *,
-        validate_only: bool = False,
+        self, kind: ResourceKind, name: str, change: ConfigChange, *, validate_only: bool = False
     ) -> None:
         """Replace the settings of a group or of client metrics by `change(of the present ones)`; without any
         the resource is gone. Raises ApiError: INVALID_CONFIG, INVALID_REQUEST.

@@ -97,7 +97,9 @@ class Admin:
                 "num_partitions": topic.num_partitions,
                 "replication_factor": topic.replication_factor,
                 "assignments": [],
-                "configs": _pairs(topic.topic_configs or {}),
+                "configs": [
+                    {"name": name, "value": value} for name, value in (topic.topic_configs or {}).items()
+                ],
             }
             for topic in new_topics
         ]
@@ -334,10 +336,6 @@ def _without_done(topics: list[Any], results: Any) -> Any:
 
 def _topic_name(result: Any) -> str:
     return f"topic {result.name!r}"
-
-
-def _pairs(configs: Mapping[str, str]) -> "list[DictOf[types.CreateTopicsRequestConfig]]":
-    return [{"name": name, "value": value} for name, value in configs.items()]
 
 
 def _resource_name(result: Any) -> str:

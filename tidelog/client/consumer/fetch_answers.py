@@ -80,7 +80,9 @@ class FetchAnswers:
         code = error_code(result.error_code)
         if result.preferred_read_replica >= 0:
             reader.read_replica = result.preferred_read_replica
-            reader.read_replica_until = self._lease_end()
+            # When the leader is asked again which replica to read.
+            now = asyncio.get_running_loop().time()
+            reader.read_replica_until = now + self._cluster.config.metadata_max_age_ms / 1000
             if reader.read_replica not in self._cluster.image.nodes:
                 # It is newer than the metadata. The leader would name it again at once.
                 self.leave_read_replica(reader)
@@ -115,10 +117,6 @@ class FetchAnswers:
             return True
         reader.fail(refusal)
         return False
-
-    def _lease_end(self) -> float:
-        """When the leader is asked again which replica to read."""
-        return asyncio.get_running_loop().time() + self._cluster.config.metadata_max_age_ms / 1000
 
     def rack(self, own: str | None) -> str:
         """The rack that requests say, or "" to read from leaders."""

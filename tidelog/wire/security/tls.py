@@ -15,6 +15,7 @@ from tidelog.wire.errors import TlsError
 
 StrPath: TypeAlias = str | PathLike[str]
 
+_ABOUT_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
 _EXPIRED: Final = 10
 _NOT_YET_VALID: Final = 9
 _OTHER_NAME: Final = (62, 64)
@@ -93,7 +94,7 @@ def explain(address: str, error: ssl.SSLError) -> TlsError | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsError(f"{address}: {_of_certificate(error)}")
     reason = (error.reason or "").upper()
-    if "ALERT" in reason and _is_about_certificate(reason):
+    if "ALERT" in reason and any(word in reason for word in _ABOUT_CERTIFICATE):
         return TlsError(
             f"{address}: the broker refuses the client's certificate ({reason}). Give ssl_certfile and"
             " ssl_keyfile with a certificate that is valid now and that the broker's ssl.truststore trusts"
@@ -111,10 +112,6 @@ def explain(address: str, error: ssl.SSLError) -> TlsError | None:
     if reason.endswith("EOF_WHILE_READING"):
         return None
     return TlsError(f"{address}: the TLS handshake failed ({reason or error})")
-
-
-def _is_about_certificate(reason: str) -> bool:
-    return any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED"))
 
 
 def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
