@@ -36,6 +36,7 @@ _MAX_WAIT_MS = 500
 _FETCH_WITH_ISOLATION = 4
 # 30 s (60 times _MAX_WAIT_MS) of waiting for records that the planner has seen.
 _MOST_EMPTY_ANSWERS = 60
+_ENDS_SECONDS = 1.0
 _OTHER_TOPIC = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -79,6 +80,20 @@ def find_logs(
     """
     with client_of(config) as client:
         return client.run(_find_logs(client, topics, assigned, pattern, read_committed))
+
+
+def find_ends(
+    config: ClusterConfig, places: Iterable[Place], *, read_committed: bool = False
+) -> dict[Place, int] | None:
+    """The ends of these logs, as in `find_logs`; None if a leader does not know one at once."""
+    times = dict.fromkeys(places, LATEST)
+    try:
+        with client_of(config) as client:
+            return client.run(
+                asyncio.wait_for(_find_offsets_at(client, times, read_committed), _ENDS_SECONDS)
+            )
+    except (ClientError, TimeoutError):
+        return None
 
 
 def find_offsets_at(

@@ -48,7 +48,14 @@ from tidelog.pipeline.segments.data_folders import (
 )
 from tidelog.pipeline.segments.segment_ranges import Piece, open_piece, plan_pieces
 from tidelog.pipeline.segments.segment_transactions import aborted_transactions
-from tidelog.pipeline.source.fetch import find_bounds, find_logs, find_offsets_at, next_offset, read_answers
+from tidelog.pipeline.source.fetch import (
+    find_bounds,
+    find_ends,
+    find_logs,
+    find_offsets_at,
+    next_offset,
+    read_answers,
+)
 from tidelog.pipeline.source.losses import left_out, note_losses
 from tidelog.pipeline.workers import freeze_imports, rows_for_spark
 from tidelog.protocol.records import AbortedTransactions
@@ -102,6 +109,14 @@ def logs_of(options: SourceOptions) -> Logs:
         options.pattern,
         read_committed=options.read_committed,
     )
+
+
+def ends_are_those_of(options: SourceOptions, logs: Logs) -> bool:
+    """Whether the ends of these logs are known not to have changed. False without a broker."""
+    if options.cluster is None:
+        return False
+    ends = {place: end for place, (_, end) in logs.bounds.items()}
+    return ends == find_ends(options.cluster, ends, read_committed=options.read_committed)
 
 
 def starting_positions(options: SourceOptions, bounds: Mapping[Place, tuple[int, int]]) -> Positions:

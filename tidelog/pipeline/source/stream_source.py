@@ -37,6 +37,8 @@ from tidelog.pipeline.source.micro_batches import (
 from tidelog.pipeline.workers import fails_plainly
 
 _Json = dict[str, dict[str, int]]
+_KNOWN_SECONDS = 1.0
+"""After which an idle stream asks again for new partitions, and whether a topic was created again."""
 
 
 @fails_plainly
@@ -46,7 +48,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._pinned: Logs | None = None
-        self._found: Logs | None = None
+        self._known: Logs | None = None
+        self._known_until = 0.0
+        self._is_current = False
         self._committed: Mapping[str, Mapping[str, Any]] | None = None
         self._initial: _Json | None = None
         self._last_batch: float | None = None
@@ -65,7 +69,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     def latestOffset(self, start: Mapping[str, Mapping[str, Any]], limit: ReadLimit) -> _Json:  # noqa: N802
         """The end of the micro-batch that begins at `start`. Raises OffsetsLostError."""
         self._commit(start)
-        self._found = None
+        self._is_current = False
         bounds, topic_ids, _ = self._pinned if self._pinned is not None else self._logs()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         losses = self._losses()
@@ -94,7 +98,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
     ) -> Sequence[InputPartition]:
         """Those of `reading.tasks_of`. Raises OffsetsLostError."""
         losses = self._losses()
-        logs, self._found = self._logs(), None
+        logs, self._is_current = self._logs(), False
         # The loss was reported when this batch was planned. It reads the new topic from offset 0.
         starts = forget_replaced(from_json(start), topic_ids_in(start), topic_ids_in(end), [])
         ends = forget_replaced(from_json(end), topic_ids_in(end), logs.topic_ids, losses)
@@ -111,10 +115,19 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return reading.read_partition(self._options, partition)
 
     def _logs(self) -> Logs:
-        """The logs as one trigger of the stream sees them. Its tasks notice what has changed since."""
-        if self._found is None:
-            self._found = reading.logs_of(self._options)
-        return self._found
+        """The logs as one trigger of the stream sees them. Its tasks notice what has changed since.
+
+        An idle stream asks a hundred times a second: until a log has grown, it asks for the ends alone.
+        """
+        known = self._known
+        if known is not None and not self._is_current:
+            is_old = time.monotonic() > self._known_until
+            known = None if is_old or not reading.ends_are_those_of(self._options, known) else known
+        if known is None:
+            known = self._known = reading.logs_of(self._options)
+            self._known_until = time.monotonic() + _KNOWN_SECONDS
+        self._is_current = True
+        return known
 
     def _commit(self, start: Mapping[str, Mapping[str, Any]]) -> None:
         """Show to commit.group.id what the stream has finished: Spark begins a micro-batch where the last one

@@ -12,7 +12,7 @@ from tidelog.broker.testing.embedded import ThreadedBroker
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.pipeline.data_source import TidelogDataSource
 from tidelog.pipeline.schema import SCHEMA
-from tidelog.pipeline.source import clients, reading
+from tidelog.pipeline.source import clients, reading, stream_source
 
 TOPIC = "t"
 EVERYTHING = ReadAllAvailable()
@@ -39,7 +39,8 @@ def append(broker: ThreadedBroker, records: int) -> None:
 
 
 def reader_of(broker: ThreadedBroker, **options: str) -> Any:
-    given = {"bootstrap.servers": broker.bootstrap_servers, "subscribe": TOPIC, **options}
+    topics = {} if "subscribePattern" in options else {"subscribe": TOPIC}
+    given = {"bootstrap.servers": broker.bootstrap_servers, **topics, **options}
     return TidelogDataSource({"startingOffsets": "earliest", **given}).streamReader(SCHEMA)
 
 
@@ -60,16 +61,27 @@ def test_a_trigger_looks_the_logs_up_once(broker: ThreadedBroker, monkeypatch: p
         return original(options)
 
     monkeypatch.setattr(reading, "logs_of", logs_of)
+    monkeypatch.setattr(stream_source, "_KNOWN_SECONDS", float("inf"))
     reader = reader_of(broker)
     start = reader.initialOffset()
     lookups.clear()
     end, sizes = read(reader, start)
     assert (sizes, len(lookups)) == ([5, 5], 1)
     end, sizes = read(reader, end)
-    assert (sizes, len(lookups)) == ([], 2)
+    assert (sizes, len(lookups)) == ([], 1)
     append(broker, 4)
     end, sizes = read(reader, end)
-    assert (sizes, len(lookups)) == ([2, 2], 3)
+    assert (sizes, len(lookups)) == ([2, 2], 2)
+
+
+def test_a_stream_without_new_records_asks_for_new_partitions_now_and_then(
+    broker: ThreadedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_source, "_KNOWN_SECONDS", -1.0)
+    reader = reader_of(broker, subscribePattern=f"{TOPIC}.*")
+    end, _ = read(reader, reader.initialOffset())
+    broker.create_topic(f"{TOPIC}-2")
+    assert read(reader, end)[0].keys() > end.keys()
 
 
 async def _committed(broker: ThreadedBroker) -> dict[int, int]:
