@@ -32,12 +32,16 @@ class MavenNotReachedError(RuntimeError):
     """The jars could not be fetched, so nothing in Java was run."""
 
 
-def fetch_jars() -> None:
-    """Fetch the jars that are not there yet, and compile the topology."""
+def fetch_jars(names: str | tuple[str, ...] = "") -> None:
+    """Fetch the jars that are not there yet: all, or those whose file names begin so."""
     (_FOLDER / "jars").mkdir(parents=True, exist_ok=True)
     for line in (_HERE / "jars.lock").read_text().splitlines():
-        if not line.startswith("#"):
+        if not line.startswith("#") and line.rpartition("/")[2].startswith(names):
             _fetch(*line.split())
+
+
+def compile_topology() -> None:
+    """Compile the program of Kafka Streams."""
     source = _HERE / "programs" / "Billing.java"
     compiler = java(
         _COMPILER, "-17", "-nowarn", "-d", str(_FOLDER / "classes"), "-cp", class_path(), str(source)

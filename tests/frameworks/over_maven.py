@@ -22,9 +22,9 @@ from bench.wire import HOST
 from tests.deadline import deadline
 from tests.frameworks import judgement
 from tests.frameworks.connect import ConnectTrial
-from tests.frameworks.java import TERMINATED, fetch_jars, jar, java
+from tests.frameworks.java import TERMINATED, compile_topology, fetch_jars, java
 from tests.frameworks.kafka_reference import FILE, read_kafka
-from tests.frameworks.registry import running_registry
+from tests.frameworks.registry import running_registry, write_orders
 from tests.frameworks.trial import Framework, Outcome, Trial, bill_orders
 from tests.frameworks.workers import PROGRAMS, environment
 from tests.several.served import WAYS
@@ -33,7 +33,7 @@ from tests.tidy.house import ROOT
 from tests.waiting import DEADLINE_SECONDS
 from tidelog import Admin, Consumer, Producer, TopicPartition
 from tidelog.client import NewTopic
-from tidelog.serializers import AvroDeserializer, AvroSerializer, SchemaRegistry
+from tidelog.serializers import AvroDeserializer, SchemaRegistry
 
 _TOOLS = "org.apache.kafka.tools"
 _TOPOLOGIES = {"streams": "at_least_once", "streams-exactly-once": "exactly_once_v2"}
@@ -46,6 +46,7 @@ _NAMES = (*_TOPOLOGIES, "console", "connect-sink")
 @pytest.fixture(scope="module", autouse=True)
 def jars() -> None:
     fetch_jars()
+    compile_topology()
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -185,28 +186,16 @@ def test_a_schema_registry_keeps_the_schemas_of_avro_over_a_kill_of_the_broker(t
             avro(registry, "write", 1, 20, 40)
             broker.run(broker.process.kill_9())
             broker.run(broker.process.start())
-            asyncio.run(write_orders(servers, registry))
+            asyncio.run(write_orders(servers, registry, 2))
         # A new registry knows only what the broker has stored.
         with running_registry(tmp_path / "second", servers) as registry:
             orders = [json.loads(line) for line in avro(registry, "read", 60)]
             orders.sort(key=lambda order: order["number"])
-            assert spark_rows(servers, registry) == orders
             assert asyncio.run(read_orders(servers, registry, 60)) == orders
     expected = [
         {"number": number, **{f"field{n}": str(number) for n in range(number // 20)}} for number in range(60)
     ]
     assert orders == expected
-
-
-async def write_orders(servers: str, registry: str) -> None:
-    """The last twenty orders, with two optional fields, by Tidelog's own client."""
-    optional = [{"name": f"field{n}", "type": ["null", "string"], "default": None} for n in range(2)]
-    schema = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "int"}, *optional]}
-    serialize = await AvroSerializer.register(SchemaRegistry(registry), "avro-orders-value", schema)
-    async with Producer(bootstrap_servers=servers, value_serializer=serialize) as producer:
-        for number in range(40, 60):
-            order = {"number": number, "field0": str(number), "field1": str(number)}
-            await producer.send_and_wait("avro-orders", order)
 
 
 async def read_orders(servers: str, registry: str, count: int) -> list[Any]:
@@ -220,24 +209,6 @@ async def read_orders(servers: str, registry: str, count: int) -> list[Any]:
     ) as consumer:
         read = [(await consumer.getone()).value for _ in range(count)]
     return sorted(read, key=lambda order: int(order["number"]))
-
-
-def spark_rows(servers: str, registry: str) -> list[Any]:
-    """What the recipe of docs/recipes.md reads of these orders, in their order."""
-    settings = {
-        **os.environ,
-        "KAFKA": servers,
-        "REGISTRY": registry,
-        "PYSPARK_SUBMIT_ARGS": f"--jars {jar('spark-avro_')} pyspark-shell",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, PROGRAMS / "avro_table.py"]
-    done = subprocess.run(
-        command, env=settings, capture_output=True, text=True, timeout=_SPARK_SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return sorted(rows, key=lambda order: order["number"])
 
 
 def test_the_page_on_compatibility_compares_with_what_a_running_kafka_has(tmp_path: Path) -> None:

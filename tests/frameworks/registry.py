@@ -1,4 +1,4 @@
-"""Apicurio Registry, a schema registry that keeps its schemas in topics: one process of it."""
+"""Apicurio Registry, a schema registry that keeps its schemas in topics, as one process; orders in Avro."""
 
 import os
 import subprocess
@@ -11,6 +11,8 @@ from pathlib import Path
 from bench.targets.process import free_port
 from tests.frameworks.java import registry_command
 from tests.waiting import DEADLINE_SECONDS, wait_for
+from tidelog import Producer
+from tidelog.serializers import AvroSerializer, SchemaRegistry
 
 
 @contextmanager
@@ -47,3 +49,16 @@ def running_registry(folder: Path, bootstrap_servers: str) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+async def write_orders(servers: str, registry: str, field_count: int) -> None:
+    """Twenty orders by Tidelog's own client, the first of number 20 * field_count. Their schema has so many
+    optional fields."""
+    names = [f"field{n}" for n in range(field_count)]
+    optional = [{"name": name, "type": ["null", "string"], "default": None} for name in names]
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "number", "type": "int"}, *optional]}
+    serialize = await AvroSerializer.register(SchemaRegistry(registry), "avro-orders-value", schema)
+    async with Producer(bootstrap_servers=servers, value_serializer=serialize) as producer:
+        for number in range(20 * field_count, 20 * field_count + 20):
+            order = {"number": number, **dict.fromkeys(names, str(number))}
+            await producer.send_and_wait("avro-orders", order)

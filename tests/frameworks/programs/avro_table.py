@@ -1,4 +1,4 @@
-"""Orders in Avro as rows of Spark, by the schemas of a schema registry, printed as JSON.
+"""A stream of orders in Avro into a table of Parquet files, by the schemas of a schema registry.
 
 A record names the schema that it was written with: a zero byte, the schema's id in four bytes, then Avro. The
 newest schema of the subject says which columns the rows have.
@@ -8,6 +8,7 @@ import json
 import os
 import urllib.request
 from functools import reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -17,6 +18,7 @@ from tidelog.pipeline.spark.spark_session import start_session
 
 TOPIC = "avro-orders"
 REGISTRY = os.environ["REGISTRY"]
+TABLE = Path("avro-table").absolute()
 
 
 def schema(path: str) -> str:
@@ -24,8 +26,8 @@ def schema(path: str) -> str:
         return json.load(answer)["schema"]
 
 
-def orders(records: DataFrame) -> DataFrame:
-    """Of a batch, or of a stream's batch in foreachBatch: the ids in it are asked for."""
+def store(records: DataFrame, batch: int) -> None:
+    """A repeated batch replaces its files, so each order is there once."""
     columns = {"avroSchema": schema(f"subjects/{TOPIC}-value/versions/latest")}
     records = records.withColumn("id", f.conv(f.hex(f.substring("value", 2, 4)), 16, 10).cast("int"))
     parts = [
@@ -34,11 +36,25 @@ def orders(records: DataFrame) -> DataFrame:
         )
         for row in records.select("id").distinct().collect()
     ]
-    return reduce(DataFrame.unionByName, parts).select("order.*")
+    orders = reduce(DataFrame.unionByName, parts).select("order.*")
+    orders.write.mode("overwrite").parquet(f"{TABLE}/batch={batch}")
 
 
 spark = start_session("avro", master="local[2]")
-options = {"bootstrap.servers": os.environ["KAFKA"], "subscribe": TOPIC}
-for line in orders(spark.read.format("tidelog").options(**options).load()).toJSON().collect():
+options = {
+    "bootstrap.servers": os.environ["KAFKA"],
+    "subscribe": TOPIC,
+    "startingOffsets": "earliest",
+    "maxOffsetsPerTrigger": "50",
+}
+records = spark.readStream.format("tidelog").options(**options).load()
+query = (
+    records.writeStream.foreachBatch(store)
+    .option("checkpointLocation", str(TABLE.with_name("avro-checkpoint")))
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()
+for line in spark.read.option("mergeSchema", "true").parquet(str(TABLE)).drop("batch").toJSON().collect():
     print(line)
 spark.stop()
