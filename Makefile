@@ -119,7 +119,7 @@ manifests: ## render deploy/kubernetes from the chart with HELM (helm)
 
 spark: $(STAMP) ## kill jobs, executors and brokers of a cluster; run the recipes and a declarative pipeline; read remote segments
 	@cd tests/spark && ../../$(BIN)/python -m pytest mirror_kills.py kills_on_a_cluster.py over_several.py recipes.py \
-		declarative_pipeline.py tiered.py
+		declarative_pipeline.py spark_connect.py object_store.py tiered.py
 
 bench: $(STAMP) ## compare speed with other brokers and clients
 	@$(BIN)/python -m bench

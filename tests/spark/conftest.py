@@ -4,6 +4,7 @@ where it can be had."""
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +13,7 @@ from bench.targets.maven import FetchError
 from bench.targets.spark import JARS, PACKAGES, resolve_connector
 from tests.spark.brokers import RunningBroker, running_broker
 from tests.spark.forked_python import served
-from tests.spark.small import CHECKPOINTS, SMALL
+from tests.spark.small import SMALL
 from tidelog.pipeline.spark.spark_session import start_session
 
 # Spark plans with the one, and runs tasks with the other.
@@ -37,7 +38,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         **SMALL,
-        **CHECKPOINTS,
         **connector,
         # Else Spark plans each query again behind each shuffle, as it does in the job of `test_wheel`.
         "spark.sql.adaptive.enabled": "false",
@@ -59,6 +59,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory, connector: Mapping[str, str]
         patch.undo()
         yield session
         session.stop()
+
+
+@pytest.fixture
+def connect_url(spark: SparkSession) -> Iterator[str]:
+    """Spark Connect in the tests' Spark: another server would take as long to start as all of the rest."""
+    jvm: Any = spark._jvm
+    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
+    service.start(spark._jsc.sc())
+    running = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    yield f"sc://127.0.0.1:{running.localPort()}"
+    nothing = jvm.scala.Option.empty()
+    service.stop(nothing, nothing)
 
 
 @pytest.fixture

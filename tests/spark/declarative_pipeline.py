@@ -7,11 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.brokers import RunningBroker
@@ -25,18 +22,6 @@ __all__ = ["broker", "file", "rows"]
 
 DECLARATIVE = ROOT / "tidelog" / "pipeline" / "examples" / "declarative"
 SECONDS = 300
-
-
-@pytest.fixture
-def connect_url(spark: SparkSession) -> Iterator[str]:
-    """Spark Connect in the tests' Spark: another server would take as long to start as all of the rest."""
-    jvm: Any = spark._jvm
-    service = jvm.org.apache.spark.sql.connect.service.SparkConnectService
-    service.start(spark._jsc.sc())
-    running = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
-    yield f"sc://127.0.0.1:{running.localPort()}"
-    nothing = jvm.scala.Option.empty()
-    service.stop(nothing, nothing)
 
 
 def test_the_declarative_pipeline_makes_the_same_tables_through_spark_connect(

@@ -19,13 +19,6 @@ SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# Spark's own choice starts eight processes to rename a file of a checkpoint: the wheel has no native library
-# of Hadoop's, so it calls readlink. Drivers that are killed keep to it.
-CHECKPOINTS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    )
-}
 
 
 def as_flags(settings: Mapping[str, str]) -> list[str]:

@@ -58,7 +58,7 @@ def doubled(spark: SparkSession, broker: RunningBroker, failing: str = "") -> Da
     return frame.repartition(3).select(touched(value).alias("value"))
 
 
-def run(frame: DataFrame, broker: RunningBroker, checkpoint: Path, topic: str, **options: str) -> None:
+def run(frame: DataFrame, broker: RunningBroker, checkpoint: Path | str, topic: str, **options: str) -> None:
     given = {"bootstrap.servers": broker.bootstrap_servers, "topic": topic, "delivery": "exactly_once"}
     writer = frame.writeStream.format("tidelog").options(**given, **options)
     finish(writer.option("checkpointLocation", str(checkpoint)))
@@ -116,6 +116,23 @@ def test_rows_of_failed_tasks_and_repeated_batches_are_there_once(
         run(doubled(spark, broker), broker, checkpoint, "once")
     assert committed(spark, broker, "once") == expected()
     assert open_transactions(broker) == []
+
+
+def test_a_checkpoint_may_be_in_any_file_system_of_the_driver(
+    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    """Here in one that only Hadoop knows, by a setting of Spark."""
+    broker.create_topic("mounted")
+    (tmp_path / "checkpoint").mkdir()
+    mounts: Any = spark.sparkContext._jsc
+    mounts.hadoopConfiguration().set("fs.viewfs.mounttable.tests.link./mounted", tmp_path.as_uri())
+    for _ in range(2):
+        run(doubled(spark, broker), broker, "viewfs://tests/mounted/checkpoint", "mounted")
+        forget_commit(tmp_path / "checkpoint")
+    assert committed(spark, broker, "mounted") == expected()
+    shutil.rmtree(tmp_path / "checkpoint" / "offsets")
+    with pytest.raises(PySparkException, match="was written before, with other rows"):
+        run(doubled(spark, broker), broker, "viewfs://tests/mounted/checkpoint", "mounted")
 
 
 def test_foreach_batch_stores_rows_once_as_one_call(

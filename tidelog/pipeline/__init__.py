@@ -1,6 +1,7 @@
 """The pipeline on Spark: the source and the sink `tidelog`, and the jobs.
 
 - `data_source`: the Spark data source `tidelog`
+- `driver`: the files of a checkpoint, as the driver's Java sees them
 - `durable_files`: small JSON files that survive a power cut, each complete or absent
 - `offsets`: the offset ranges of a read, computed from the requested positions and the bounds of the logs
 - `paths`: folders and files that settings name: which are local paths, and the lock of a folder

@@ -1,7 +1,8 @@
 """What a stream's checkpoint says: the query that it belongs to, and what Spark planned for a batch.
 
-The checkpoint is a local folder, or in an object store, which pyarrow reads: its credentials are those of the
-environment of Spark's Python processes, not of Spark's settings.
+The checkpoint is a local folder, or in a file system that Spark reaches by a scheme: the driver's Java reads
+it, with Spark's settings. Through Spark Connect, pyarrow reads it, with the credentials in the environment of
+Spark's Python processes.
 
 Owns the reading of two files of Spark's checkpoint: `metadata`, and `offsets/N`, which Spark writes before
 batch N runs, never changes, and reads again when it repeats the batch. It holds the time of its planning, so
@@ -15,6 +16,7 @@ import json
 import re
 from typing import NamedTuple
 
+from tidelog.pipeline.driver import read_by_driver
 from tidelog.pipeline.exactly_once.decision import ExactlyOnceError
 from tidelog.pipeline.paths import local_path
 
@@ -52,6 +54,8 @@ def _read(folder: str, name: str) -> bytes:
     """Raises OSError, ValueError."""
     if (path := local_path(folder)) is not None:
         return (path / name).read_bytes()
+    if (content := read_by_driver(f"{folder}/{name}")) is not None:
+        return content
     from pyarrow.fs import FileSystem
 
     # Hadoop's names of a store have more letters than Arrow's.
@@ -63,6 +67,5 @@ def _read(folder: str, name: str) -> bytes:
 def _unreadable(path: str, error: Exception) -> ExactlyOnceError:
     return ExactlyOnceError(
         f"the checkpoint cannot be read at {path}: {error!r}. delivery=exactly_once compares it with what the"
-        " broker knows: set checkpointLocation to a folder that the driver sees as a path, or that pyarrow"
-        " reads with the credentials in the environment"
+        " broker knows: set checkpointLocation to a folder that the driver can read"
     )

@@ -38,7 +38,7 @@ from tidelog.pipeline.options.tables import (
     REQUEST_BYTES,
 )
 from tidelog.pipeline.options.tables import SINK_OPTIONS as OPTIONS
-from tidelog.pipeline.paths import shared_folder
+from tidelog.pipeline.paths import local_path, shared_folder
 from tidelog.wire.cluster_config import ClusterConfig
 
 MIRROR = "mirror"
@@ -51,7 +51,6 @@ _OF_DELIVERY = {
     MIRROR: {"session.path", "mirror.plan", "mirror.gaps"},
     EXACTLY_ONCE: {"exactly_once.name", "exactly_once.batch"},
 }
-_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 # Spark's own, which it hands to every sink.
 _OF_SPARK = {"checkpointlocation", "queryname", "path"}
@@ -133,10 +132,8 @@ def _of_exactly_once(given: Mapping[str, str], *, is_stream: bool) -> dict[str, 
 
 
 def _checkpoint(text: str) -> str:
-    """A local path, or the URI of an object store that the driver's Python can read."""
-    if text.partition("://")[0] in _STORES:
-        return text.rstrip("/")
-    return str(shared_folder("checkpointLocation", text))
+    """An absolute local path, or the URI of another file system."""
+    return text.rstrip("/") if (path := local_path(text)) is None else str(path.absolute())
 
 
 def columns_left_out(schema: StructType, options: SinkOptions) -> list[str]:

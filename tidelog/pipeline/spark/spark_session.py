@@ -46,6 +46,7 @@ def start_session(
     from pyspark.sql import SparkSession
 
     from tidelog.pipeline.data_source import TidelogDataSource
+    from tidelog.pipeline.driver import publish_gateway
 
     if SparkContext._active_spark_context is None:
         _prepare_environment(master)
@@ -55,6 +56,11 @@ def start_session(
             "spark.driver.host": LOCAL_ADDRESS,
             # Spark's 200 are for a cluster: here each of them is a task that mostly finds nothing.
             "spark.sql.shuffle.partitions": str(_TASKS_PER_CORE * (os.cpu_count() or 1)),
+            # Spark's own choice starts eight processes to rename a file of a checkpoint, of which each
+            # micro-batch has two: the wheel has no native library of Hadoop's, so it calls readlink.
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+            ),
         }
         chosen = _SETTINGS | (local if master.startswith("local") else {}) | dict(settings or {})
         for name, value in chosen.items():
@@ -69,6 +75,7 @@ def start_session(
                 gateway = launch_gateway(conf, popen_kwargs=options)
         SparkContext(conf=conf, gateway=gateway).setLogLevel("ERROR")
     spark = SparkSession.builder.getOrCreate()
+    publish_gateway(spark.sparkContext)
     spark.dataSource.register(TidelogDataSource)
     return spark
 
