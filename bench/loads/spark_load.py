@@ -2,22 +2,26 @@
 
 The number and the identity of the records are checked. A stream's seconds are those of its micro-batches, as
 Spark reports them, and so are the latencies of micro-batches, into which a producer sends a thousand records
-a second.
+a second. Then the producer ends, and the stream is idle.
 """
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.results import REFERENCE, SUBJECT
+from bench.targets.process import cpu_seconds
 from bench.wire import HOST, Wire
+from faults.process_tree import descendants
 from tidelog.cli.bench import percentile
 from tidelog.client import Producer
 from tidelog.pipeline.jobs import archive, replay
@@ -36,9 +40,16 @@ _STREAM_SECONDS = 280.0
 _RECORDS_PER_SECOND = 1000
 _TICK_SECONDS = 0.01
 _MICRO_BATCHES = 60
+_SETTLE_SECONDS, _IDLE_SECONDS = 2.0, 10.0
 MOST_PARTITIONS = "read, 1,000 partitions"
 """Spark's own connector, with a task for each, would take minutes."""
-LATENCIES = ("first micro-batch", "micro-batch, p50", "micro-batch, p99")
+OF_A_STREAM = {
+    "first micro-batch": "ms",
+    "micro-batch, p50": "ms",
+    "micro-batch, p99": "ms",
+    "idle stream, processor time of Spark": "ms/s",
+}
+"""What is measured of a running stream, and its unit."""
 
 
 class WorkError(RuntimeError):
@@ -68,29 +79,37 @@ class Worker:
         frame = self._frame(self._spark.readStream, topic, source, options)
         return self._run(frame.selectExpr("offset", "LENGTH(value)"), "noop", {}, records)
 
-    def latencies(self, topic: str, source: str = _OURS) -> tuple[float, ...]:
-        """Milliseconds of LATENCIES, in a stream with a producer that sends all the time."""
+    def running(self, topic: str, source: str = _OURS) -> tuple[float, ...]:
+        """OF_A_STREAM."""
         frame = self._frame(self._spark.readStream, topic, source, {"startingOffsets": "latest"})
         writer = frame.selectExpr("offset", "LENGTH(value)").writeStream.format("noop")
-        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint, _Trickle(self._servers, topic):
+        with tempfile.TemporaryDirectory(dir=self._folder) as checkpoint:
             begin = time.perf_counter()
             query = (
                 writer.option("checkpointLocation", checkpoint).trigger(processingTime="0 seconds").start()
             )
             try:
-                first = 0.0
-                while (
-                    len(done := [each for each in query.recentProgress if each.numInputRows]) < _MICRO_BATCHES
-                ):
-                    if done and not first:
-                        first = time.perf_counter() - begin
-                    if time.perf_counter() - begin > _STREAM_SECONDS or not query.isActive:
-                        raise WorkError(f"a stream ran {len(done)} of {_MICRO_BATCHES} micro-batches")
-                    time.sleep(_TICK_SECONDS)
+                with _Trickle(self._servers, topic):
+                    first, done = self._micro_batches(query, begin)
+                time.sleep(_SETTLE_SECONDS)
+                before = _processor_seconds()
+                time.sleep(_IDLE_SECONDS)
+                idle = (_processor_seconds() - before) / _IDLE_SECONDS
             finally:
                 query.stop()
         taken = sorted(float(each.durationMs["triggerExecution"]) for each in done[1:])
-        return first * 1000, percentile(taken, 0.5), percentile(taken, 0.99)
+        return first * 1000, percentile(taken, 0.5), percentile(taken, 0.99), idle * 1000
+
+    def _micro_batches(self, query: Any, begin: float) -> tuple[float, list[Any]]:
+        """The seconds to the end of the first one since `begin`, and the progress of _MICRO_BATCHES."""
+        first = 0.0
+        while len(done := [each for each in query.recentProgress if each.numInputRows]) < _MICRO_BATCHES:
+            if done and not first:
+                first = time.perf_counter() - begin
+            if time.perf_counter() - begin > _STREAM_SECONDS or not query.isActive:
+                raise WorkError(f"a stream ran {len(done)} of {_MICRO_BATCHES} micro-batches")
+            time.sleep(_TICK_SECONDS)
+        return first, done
 
     def sink(self, source: str, target: str, records: int, delivery: str) -> float:
         """Copy the topic `source` into topic `target`."""
@@ -156,6 +175,16 @@ class Worker:
         return float(sum(each.durationMs["triggerExecution"] for each in progress) / 1000)
 
 
+def _processor_seconds() -> float:
+    """What Spark's Java and its Python processes have used."""
+    seconds = 0.0
+    for pid in descendants(os.getpid()):
+        # A process may end while it is looked at.
+        with suppress(OSError):
+            seconds += cpu_seconds(pid)
+    return seconds
+
+
 class _Trickle:
     """A producer in a thread, for as long as the block lasts."""
 
@@ -188,7 +217,7 @@ def run(
     rounds: int,
     settings: Mapping[str, str],
 ) -> dict[str, dict[str, list[float]]]:
-    """Records per second, and LATENCIES in milliseconds, by measure and who.
+    """Records per second, and OF_A_STREAM, by measure and who.
 
     `reads` are a measure, its topic and the number of its records. `settings` are those of Spark's own
     connector, or none.
@@ -228,7 +257,7 @@ def run(
 def _other_topics(
     worker: Worker, port: int, trickle: str, reads: Sequence[tuple[str, str, int]], has_connector: bool
 ) -> Iterator[tuple[str, str, float]]:
-    """What was measured, of whom, and the records per second or milliseconds."""
+    """What was measured, of whom, and the records per second, or OF_A_STREAM."""
     sources = {SUBJECT: (_OURS, _TWO_COLUMNS)} | ({CONNECTOR: (_SPARKS, {})} if has_connector else {})
     with Wire(port) as wire:
         wire.create_topic(trickle, 2)
@@ -237,8 +266,8 @@ def _other_topics(
             if who == CONNECTOR and measure == MOST_PARTITIONS:
                 continue
             yield measure, who, records / worker.batch(topic, records, source, **options)
-        for measure, milliseconds in zip(LATENCIES, worker.latencies(trickle, source), strict=True):
-            yield measure, who, milliseconds
+        for measure, value in zip(OF_A_STREAM, worker.running(trickle, source), strict=True):
+            yield measure, who, value
 
 
 def _round(

@@ -9,7 +9,7 @@ import os
 
 from bench.comparison import Run
 from bench.loads.process import run_load, run_program
-from bench.loads.spark_load import CONNECTOR, LATENCIES, MOST_PARTITIONS
+from bench.loads.spark_load import CONNECTOR, MOST_PARTITIONS, OF_A_STREAM
 from bench.results import REFERENCE, SUBJECT, Requirement, Results
 from bench.targets.maven import FetchError
 from bench.targets.spark import resolve_connector
@@ -76,8 +76,7 @@ def measure(run: Run) -> Results:
             for name in ("read, batch", "read, stream"):  # To a client both are one.
                 measured[name].setdefault(_AIOKAFKA, []).append(numbers["records"] / numbers["seconds"])
     for name, values in measured.items():
-        unit = "ms" if name in LATENCIES else "records/s"
-        row = results.row(_SCENARIO, name, unit, _REQUIRED.get(name, ()))
+        row = results.row(_SCENARIO, name, OF_A_STREAM.get(name, "records/s"), _REQUIRED.get(name, ()))
         for who, rates in values.items():
             for rate in rates:
                 row.add(who, rate)
