@@ -49,7 +49,7 @@ def test_a_stream_that_repeats_a_batch_stores_its_rows_once(
     delivery: str, remote: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:
     topic = f"streamed-{delivery}"
-    broker.create_topic(topic)
+    broker.create_topic(topic, partitions=2)
     options = {"bootstrap.servers": broker.bootstrap_servers, "topic": topic, "delivery": delivery}
     for _ in range(2):
         writer = stream(remote, broker).writeStream.format("tidelog").options(**options)

@@ -130,7 +130,7 @@ def _run(
     screen: Screen,
     stop: _Stop,
 ) -> Report:
-    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     from tidelog.client import ClientError

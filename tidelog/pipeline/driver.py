@@ -30,7 +30,7 @@ def publish_gateway(context: "SparkContext") -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix="tidelog-driver-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    parameters = context._gateway.gateway_parameters  # type: ignore[union-attr]
+    parameters = context._gateway.gateway_parameters
     path = folder / "gateway"
     path.write_text(json.dumps({"port": parameters.port, "auth_token": parameters.auth_token}))
     context.environment[_GATEWAY] = str(path)
