@@ -25,27 +25,29 @@ def begin(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         return done
     except Exception as error:
         done = loop.create_future()
-        done.set_exception(error)
+        # Without this frame, which has the future: a cycle would wait for the collector.
+        done.set_exception(error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
         return done
     if awaited is not None:
         awaited._asyncio_future_blocking = False  # Until the task takes it over others may await it too.
-    return loop.create_task(_rest(work, awaited))
+    return loop.create_task(_rest(work, [awaited]))
 
 
-async def _rest(work: Coroutine[Any, Any, T], awaited: Any) -> T:
+async def _rest(work: Coroutine[Any, Any, T], awaited: list[Any]) -> T:
     return await _steps(work, awaited)
 
 
 @coroutine
-def _steps(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, None, T]:
+def _steps(work: Coroutine[Any, Any, T], awaited: list[Any]) -> Generator[Any, None, T]:
+    """`awaited` has what is awaited next until it is: an error that it raises must not find it in a frame."""
     while True:
         try:
-            if awaited is not None:
-                awaited._asyncio_future_blocking = True
-            yield awaited
+            if awaited[0] is not None:
+                awaited[0]._asyncio_future_blocking = True
+            yield awaited.pop()
         except BaseException as error:
             try:
-                awaited = work.throw(error)
+                awaited.append(work.throw(error))
             except StopIteration as end:
                 result: T = end.value
                 return result
