@@ -12,6 +12,7 @@
 - `http_port`: how a command finds the HTTP port of a broker, and sends requests to it
 - `main`: the console command `tidelog`
 - `reassignment_plan`: which brokers partitions are moved to
+- `setting_changes`: the options that change settings of brokers and groups
 - `passwords`: how commands get a password: from a file, a prompt, or the first line of the standard input
 - `pipeline_errors`, `pipeline_progress`, `pipeline_reports`, `pipeline_run`: what the commands of jobs share
 """

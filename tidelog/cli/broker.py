@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidelog.cli.failures import run_with_admin
-from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster, option, read_changes
+from tidelog.cli.options import DEFAULT_CLUSTER, AsJson, ToCluster
+from tidelog.cli.setting_changes import change_settings, delete_option, read_changes, set_option
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, ConfigEntry, ConfigResource
@@ -31,22 +32,8 @@ def config(
         int | None,
         typer.Option("--broker", metavar="ID", help="Only of this broker.", show_default="all brokers"),
     ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Set a setting, for example log.retention.ms=3600000. May be repeated.",
-        ),
-    ] = None,
-    deletions: Annotated[
-        list[str] | None,
-        option(
-            "--delete",
-            metavar="NAME",
-            help="Delete a setting, so that the value from the broker's start applies. May be repeated.",
-        ),
-    ] = None,
+    assignments: Annotated[list[str] | None, set_option("log.retention.ms=3600000")] = None,
+    deletions: Annotated[list[str] | None, delete_option("the value from the broker's start")] = None,
     as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
@@ -66,10 +53,7 @@ def _change(broker: int | None, changes: dict[str, str | None], cluster: Cluster
     from tidelog.client import ConfigResource, ConfigResourceType
 
     name, place = ("", "all brokers") if broker is None else (str(broker), f"broker {broker}")
-    resource = ConfigResource(ConfigResourceType.BROKER, name)
-    run_with_admin(lambda admin: admin.alter_configs({resource: changes}), cluster)
-    for setting, value in changes.items():
-        print(f"deleted {setting} of {place}" if value is None else f"set {setting}={value} for {place}")
+    change_settings(ConfigResource(ConfigResourceType.BROKER, name), place, changes, cluster)
 
 
 def _list(broker: int | None, as_json: bool, cluster: ClusterConfig) -> None:

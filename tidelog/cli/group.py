@@ -18,9 +18,9 @@ from tidelog.cli.options import (
     ToCluster,
     group_argument,
     option,
-    read_changes,
     read_timestamp,
 )
+from tidelog.cli.setting_changes import change_settings, delete_option, read_changes, set_option
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinator.offsets.reset import Reset
@@ -87,22 +87,8 @@ async def _describe(group_ids: list[str], as_json: bool, cluster: ClusterConfig)
 @app.command()
 def config(
     group: Group,
-    assignments: Annotated[
-        list[str] | None,
-        option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Set a setting, for example share.auto.offset.reset=earliest. May be repeated.",
-        ),
-    ] = None,
-    deletions: Annotated[
-        list[str] | None,
-        option(
-            "--delete",
-            metavar="NAME",
-            help="Delete a setting, so that the brokers' value applies. May be repeated.",
-        ),
-    ] = None,
+    assignments: Annotated[list[str] | None, set_option("share.auto.offset.reset=earliest")] = None,
+    deletions: Annotated[list[str] | None, delete_option("the brokers' value")] = None,
     as_json: AsJson = False,
     cluster: ToCluster = DEFAULT_CLUSTER,
 ) -> None:
@@ -113,9 +99,7 @@ def config(
     resource = ConfigResource(ConfigResourceType.GROUP, group)
     changes = read_changes(assignments, deletions)
     if changes:
-        run_with_admin(lambda admin: admin.alter_configs({resource: changes}), cluster)
-        for setting, value in changes.items():
-            print(f"deleted {setting} of {group}" if value is None else f"set {setting}={value} for {group}")
+        change_settings(resource, group, changes, cluster)
         return
     entries = run_with_admin(lambda admin: admin.describe_configs([resource]), cluster)[resource]
     rows = [

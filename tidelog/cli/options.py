@@ -8,10 +8,9 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE, parse_assignment
+from tidelog.broker.configuration.settings import BOOTSTRAP_SERVERS_VARIABLE
 from tidelog.cli.completion import group_names, topic_names
 from tidelog.client.producer.config import CODECS
-from tidelog.protocol.settings import ConfigError
 from tidelog.wire.cluster_config import ClusterConfig
 
 
@@ -41,15 +40,6 @@ def read_timestamp(text: str | int) -> int:
             f"expected milliseconds since 1970 or a time like 2026-11-21T13:00:00, got {text!r}"
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def read_changes(assignments: list[str] | None, deletions: list[str] | None) -> dict[str, str | None]:
-    """What --set and --delete say: name -> the new value, or None. Raises BadParameter."""
-    try:
-        changes: dict[str, str | None] = dict(map(parse_assignment, assignments or []))
-    except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="--set") from None
-    return changes | dict.fromkeys(deletions or [])
 
 
 DEFAULT_CLUSTER = ClusterConfig()
