@@ -8,7 +8,7 @@ are read by `protocol` alone, without the broker's code, because that code is un
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -38,20 +38,26 @@ async def read_all(
     isolation_level: str = UNCOMMITTED,
 ) -> Logs:
     """Every record of every partition up to its present end. Raises ClientError, TimeoutError."""
-    keys = [TopicPartition(topic, partition) for partition in range(partitions)]
     logs: Logs = {partition: [] for partition in range(partitions)}
-    async with (
-        asyncio.timeout(timeout_s),
-        Consumer(
-            bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", isolation_level=isolation_level
-        ) as consumer,
-    ):
+    async with asyncio.timeout(timeout_s):
+        async for found in read_to_end(bootstrap_servers, topic, partitions, isolation_level):
+            _take(logs, found, identify)
+    return logs
+
+
+async def read_to_end(
+    bootstrap_servers: str, topic: str, partitions: int, isolation_level: str = UNCOMMITTED
+) -> AsyncIterator[Mapping[TopicPartition, Sequence[ConsumerRecord]]]:
+    """The records of every partition up to its present end, some at a time. Raises ClientError."""
+    keys = [TopicPartition(topic, partition) for partition in range(partitions)]
+    async with Consumer(
+        bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", isolation_level=isolation_level
+    ) as consumer:
         consumer.assign(keys)
         ends = await consumer.end_offsets(keys)
         # A marker may be last, so the last record does not show the end.
         while [key for key in keys if await consumer.position(key) < ends[key]]:
-            _take(logs, await consumer.getmany(timeout_ms=_POLL_MS), identify)
-    return logs
+            yield await consumer.getmany(timeout_ms=_POLL_MS)
 
 
 def _take(logs: Logs, found: Mapping[TopicPartition, Sequence[ConsumerRecord]], identify: Identify) -> None:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from faults.checker import Kind, Stored
-from faults.readback import read_all
+from faults.marks import mark_of
+from faults.readback import read_all, read_to_end
 from tests.simulation.virtual_loop import Node
 from tests.simulation.workloads import LOG, PATIENT
 from tests.simulation.world import World
@@ -22,9 +23,12 @@ from tidelog import (
     ClientError,
     ConfigResource,
     ConfigResourceType,
+    ConsumerRecord,
+    DeadLetter,
     NewTopic,
     ShareConsumer,
     ShareRecord,
+    TopicPartition,
 )
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 
@@ -138,15 +142,21 @@ class ShareWorld(World):
         self.run.done["locks that ended"] = self.share_checks.expired
 
     async def _judge_dead_letters(self, key: SharePartitionKey, records: Sequence[Stored]) -> None:
-        dead = {
-            each.mark for each in (await read_all(self.address, DEAD, len(self.brokers), 60))[key.partition]
-        }
+        """A letter of a record that is too large for the topic has its headers only."""
+        letters: dict[int, list[ConsumerRecord]] = {}
+        async with asyncio.timeout(60):
+            async for found in read_to_end(self.address, DEAD, len(self.brokers)):
+                for record in found.get(TopicPartition(DEAD, key.partition), ()):
+                    letters.setdefault(DeadLetter.of(record).offset, []).append(record)
         for each in records:
-            if self.share_checks.needs_dead_letter(key, each.offset) and each.mark not in dead:
-                self.run.find(
-                    Kind.MISSING, f"{LOG}-{key.partition} at offset {each.offset} has no dead letter"
-                )
-        self.run.done["dead letters"] = self.run.done.get("dead letters", 0) + len(dead)
+            where = f"{LOG}-{key.partition} at offset {each.offset}"
+            found_letters = letters.get(each.offset, [])
+            if self.share_checks.needs_dead_letter(key, each.offset) and not found_letters:
+                self.run.find(Kind.MISSING, f"{where} has no dead letter")
+            for letter in found_letters:
+                if letter.value is not None and mark_of(letter.key, letter.value) != each.mark:
+                    self.run.find(Kind.INVENTED, f"{where} is another record in its dead letter")
+        self.run.done["dead letters"] = self.run.done.get("dead letters", 0) + len(letters)
 
     async def _starts(self) -> dict[int, int]:
         with suppress(ClientError):
