@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final, Literal, Protocol, TypedDict
+from typing import Final, Literal, TypedDict
 
 from tidelog.broker.console.api.broker import BrokerFacts, broker_facts
 from tidelog.broker.console.api.events import LogEvent, last_events
@@ -26,7 +26,6 @@ from tidelog.broker.observability.rates import Point
 from tidelog.broker.security import required_access as rights
 from tidelog.broker.security.required_access import whole
 from tidelog.broker.services import Services
-from tidelog.protocol.acls import CLUSTER_NAME
 
 _EVENTS: Final = 20
 
@@ -115,13 +114,7 @@ _MARKED: Final = {
 """Name of an event -> what a chart says of it."""
 
 
-class May(Protocol):
-    """Whether the user who asks has a right."""
-
-    def __call__(self, right: rights.Right, name: str = CLUSTER_NAME) -> bool: ...
-
-
-def overview(services: Services, condition: Condition, lately: Lately, may: May) -> Overview:
+def overview(services: Services, condition: Condition, lately: Lately, caller: Caller) -> Overview:
     metrics = services.metrics
     partitions, disk = condition.partitions, condition.disk
     counts = metrics.reading().events
@@ -148,20 +141,20 @@ def overview(services: Services, condition: Condition, lately: Lately, may: May)
         "problems": problems(
             condition,
             lately,
-            lambda topic: may(rights.DESCRIBE_TOPIC, topic),
-            lambda transactional_id: may(rights.DESCRIBE_TRANSACTION, transactional_id),
+            partial(caller.may, rights.DESCRIBE_TOPIC),
+            partial(caller.may, rights.DESCRIBE_TRANSACTION),
         ),
         "refused": [
             {"name": name, "text": text, "count": counts.get(name, 0)} for name, text in _REFUSED.items()
         ],
-        "events": last_events()[:_EVENTS] if may(rights.ALTER_CLUSTER) else None,
+        "events": last_events()[:_EVENTS] if caller.may(rights.ALTER_CLUSTER) else None,
     }
 
 
-def marks(services: Services, may: May) -> list[Mark]:
+def marks(services: Services, caller: Caller) -> list[Mark]:
     """The start, and for who may see events those of the log that explain a change in the charts."""
     found: list[Mark] = [{"at_ms": services.start_ms, "text": "broker started"}]
-    for event in last_events() if may(rights.ALTER_CLUSTER) else ():
+    for event in last_events() if caller.may(rights.ALTER_CLUSTER) else ():
         if (text := _MARKED.get(event["event"])) is not None:
             at = datetime.fromisoformat(event["timestamp"]).timestamp()
             found.append({"at_ms": round(at * 1000), "text": text})
@@ -215,7 +208,7 @@ async def _overview(console: Console, caller: Caller, asked: Parameters) -> Over
     condition = await console.conditions.now(
         None if faults is None else len(faults.rules.active), partial(open_transactions, console, caller)
     )
-    return overview(console.services, condition, console.history.lately(), caller.may)
+    return overview(console.services, condition, console.history.lately(), caller)
 
 
 def summed_series(answers: Mapping[int, MarkedSeries]) -> MarkedSeries:
@@ -271,7 +264,7 @@ def _marked(console: Console, caller: Caller, span: str, topic: str = "") -> Mar
         "period_ms": series["period_ms"],
         "times": series["times"],
         "columns": series["columns"],
-        "marks": marks(console.services, caller.may),
+        "marks": marks(console.services, caller),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from msgspec import Meta, field
 
@@ -30,9 +30,6 @@ from tidelog.broker.services import Services
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.steps import CHECKS_PER_STEP, Pace, Steps, each
-
-if TYPE_CHECKING:
-    from tidelog.broker.services import Services
 
 _SUMMED: Final = ("offsets", "size_bytes", "remote_size_bytes", "groups", "bytes_in", "bytes_out")
 STEP_COST_PARTITION = 2
