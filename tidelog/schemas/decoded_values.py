@@ -78,9 +78,7 @@ class DecodedValues:
         if found.type == JSON:
             return _Known(None)
         if found.type == PROTOBUF:
-            schema = ProtobufSchema(found.text, found.references)
-            await asyncio.to_thread(schema.check)
-            return _Known(schema)
+            return _Known(await asyncio.to_thread(ProtobufSchema, found.text, found.references))
         if found.type != AVRO:
             raise RegistryError(f"schema {number} is of the type {found.type}, which is not decoded")
         return _Known(avro_schema(found.text, found.references.values()))

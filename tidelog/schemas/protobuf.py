@@ -13,9 +13,8 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.protocol.records.varints import decode_varint
 from tidelog.schemas.registry import PREFIX_BYTES, RegistryError
@@ -50,11 +49,7 @@ class ProtobufSchema:
     """
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
-        self._text = text
-        self._references = references
-
-    @cached_property
-    def _file(self) -> Any:
+        """Blocking; raises RegistryError for what is no file of message types."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
         from google.protobuf.descriptor_pool import DescriptorPool
 
@@ -64,33 +59,28 @@ class ProtobufSchema:
             file = FileDescriptorProto.FromString(b64decode(text, validate=True))
             file.name = name
             for each in file.dependency:
-                if (found := _OF_GOOGLE.fullmatch(each)) and each not in self._references:
+                if (found := _OF_GOOGLE.fullmatch(each)) and each not in references:
                     known = import_module(f"google.protobuf.{found[1]}_pb2").DESCRIPTOR
                     pool.AddSerializedFile(known.serialized_pb)
             pool.AddSerializedFile(file.SerializeToString())
 
         try:
-            for name, text in self._references.items():
-                add(text, name)
-            add(self._text, "schema.proto")
-            return pool, pool.FindFileByName("schema.proto")
+            for name, referred in references.items():
+                add(referred, name)
+            add(text, "schema.proto")
+            self._pool, self._file = pool, pool.FindFileByName("schema.proto")
         except Exception as error:  # protobuf raises what its parts raise.
             message = f"the schema registry's schema is no Protobuf file that can be read: {error}"
             raise RegistryError(message) from None
-
-    def check(self) -> None:
-        """Raise RegistryError if it is no file of message types."""
-        _ = self._file
 
     def read(self, data: bytes, number: int) -> str:
         """The JSON of a value of schema `number`. Raises ValueError for what is none."""
         from google.protobuf.json_format import MessageToJson
         from google.protobuf.message_factory import GetMessageClass
 
-        pool, file = self._file
         indexes, start = indexes_of(data)
         try:
-            found: Descriptor = list(file.message_types_by_name.values())[indexes[0]]
+            found: Descriptor = list(self._file.message_types_by_name.values())[indexes[0]]
             for index in indexes[1:]:
                 found = found.nested_types[index]
             message = GetMessageClass(found).FromString(data[start:])
@@ -100,7 +90,7 @@ class ProtobufSchema:
                     indent=None,
                     ensure_ascii=False,
                     preserving_proto_field_name=True,
-                    descriptor_pool=pool,
+                    descriptor_pool=self._pool,
                 )
             )
         except Exception as error:  # protobuf raises what its parts raise.
