@@ -110,12 +110,12 @@ class SchemaRegistry:
     async def versions(self, subject: str) -> list[int]:
         """The numbers of the versions of a subject. Raises RegistryError."""
         async with self._session() as session:
-            found = await self._list(session, f"/subjects/{quote(subject, safe='')}/versions")
+            found = await self._list(session, _versions_path(subject))
         return sorted(each for each in found if isinstance(each, int))
 
     async def version(self, subject: str, number: int) -> SubjectVersion:
         """One version of a subject. Raises RegistryError."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/{number}"
+        path = f"{_versions_path(subject)}/{number}"
         async with self._session() as session:
             answer = _with_schema(await self._ask(session, "GET", path), path)
         kind = str(answer.get("schemaType", AVRO))
@@ -129,7 +129,7 @@ class SchemaRegistry:
 
     async def register(self, subject: str, schema: RegisteredSchema) -> int:
         """The id of a schema, which is new to this subject or not. Raises RegistryError."""
-        path = f"/subjects/{quote(subject, safe='')}/versions"
+        path = _versions_path(subject)
         asked = {"schema": schema.text} | ({} if schema.type == AVRO else {"schemaType": schema.type})
         async with self._session() as session:
             answer = await self._ask(session, "POST", path, asked)
@@ -148,10 +148,10 @@ class SchemaRegistry:
         """Take what `answer` refers to into `found`, the deepest first."""
         for reference in answer.get("references") or ():
             try:
-                subject, version = quote(str(reference["subject"]), safe=""), int(reference["version"])
+                versions, number = _versions_path(str(reference["subject"])), int(reference["version"])
             except (TypeError, KeyError, ValueError):
                 raise RegistryError("a schema refers to another without its subject and version") from None
-            path = f"/subjects/{subject}/versions/{version}{suffix}"
+            path = f"{versions}/{number}{suffix}"
             if path in seen:
                 continue
             seen.add(path)
@@ -195,6 +195,10 @@ class SchemaRegistry:
             why = f": {said:.500}" if isinstance(said, str) else ""
             raise RegistryError(f"the schema registry answers {status} to {path}{why}", status)
         return fields
+
+
+def _versions_path(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions"
 
 
 def _with_schema(answer: Any, path: str) -> dict[str, Any]:
