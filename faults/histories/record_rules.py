@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from faults.histories.history import Anomaly, Edge
+from faults.histories.history import GARBAGE_READ, Anomaly, Edge
 
 INCONSISTENT_OFFSETS: Final = "inconsistent offsets"
 DUPLICATE: Final = "duplicate of the broker"
@@ -19,7 +19,6 @@ DUPLICATE_OF_CLIENT: Final = "duplicate of a client's retry"
 LOST_WRITE: Final = "lost write"
 UNSEEN: Final = "unseen"
 ABORTED_READ: Final = "aborted read"
-GARBAGE_READ: Final = "garbage read"
 POLL_SKIP: Final = "poll skip"
 NONMONOTONIC_POLL: Final = "nonmonotonic poll"
 NONMONOTONIC_SEND: Final = "nonmonotonic send"

@@ -7,7 +7,7 @@ visible count there, because an offset does not say who committed it.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from faults.histories import kafka_order, rw_register
 from faults.histories.history import Anomaly, Outcome, Read, Transaction, Write
@@ -20,9 +20,12 @@ def check(history: History) -> list[Anomaly]:
     named = sorted(history.attempts.items(), key=lambda each: each[1].begun_s)
     visible = {output.attempt for log in history.visible.values() for _, output in log if output is not None}
     updates = [_update(*each) for each in named if each[0] in visible]
-    orders: dict[Hashable, Sequence[int | None]] = {
-        f"offset of input {each}": (None, *sorted(_offsets(updates, each))) for each in history.inputs
-    }
+    versions: dict[Hashable, set[int]] = defaultdict(set)
+    for each in updates:
+        for operation in each.operations:
+            if isinstance(operation, Write):
+                versions[operation.key].add(operation.value)
+    orders = {key: (None, *sorted(offsets)) for key, offsets in versions.items()}
     appends = [_append(*each) for each in named]
     return [*kafka_order.check([*appends, *_reads(history)], updates), *rw_register.check(updates, orders)]
 
@@ -56,15 +59,6 @@ def _update(name: AttemptId, attempt: Attempt) -> Transaction:
         key = f"offset of input {partition}"
         operations += [Read(key, min(several) or None), Write(key, max(several) + 1)]
     return Transaction(str(name), tuple(operations))
-
-
-def _offsets(updates: Sequence[Transaction], partition: int) -> set[int]:
-    return {
-        operation.value
-        for each in updates
-        for operation in each.operations
-        if isinstance(operation, Write) and operation.key == f"offset of input {partition}"
-    }
 
 
 def _reads(history: History) -> list[Transaction]:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from faults.histories.history import GARBAGE_READ
 from faults.histories.record_rules import (
     ABORTED_READ,
     DUPLICATE,
     DUPLICATE_OF_CLIENT,
-    GARBAGE_READ,
     INCONSISTENT_OFFSETS,
     LOST_WRITE,
     NONMONOTONIC_POLL,
