@@ -399,12 +399,10 @@ def main(
         began = time.process_time()
         findings = found_by(mutants[name], (partial(play, seed, shape, world) for seed in seeds))
         taken: list[int] = []
-        since = played = 0
-        for played, finding in enumerate(findings, 1):  # noqa: B007
-            since += 1
+        played = 0
+        for played, finding in enumerate(findings, 1):
             if finding is not None:
-                taken.append(since)
-                since = 0
+                taken.append(played - sum(taken))
             if len(taken) == options.times:
                 break
         seconds = time.process_time() - began
