@@ -23,6 +23,7 @@ from tidelog.broker.console.caller import Caller, check_code
 from tidelog.broker.console.others import all_of, leader
 from tidelog.broker.console.records.csv_rows import CSV_HEAD, csv_rows
 from tidelog.broker.console.records.filters import MOST_FILTER_BYTES, Filter
+from tidelog.broker.console.records.rows import RecordRow
 from tidelog.broker.console.records.shown_values import Format
 from tidelog.broker.console.route import (
     CSV,
@@ -42,7 +43,6 @@ from tidelog.broker.console.views.records import (
     Followed,
     Place,
     Reading,
-    RecordRow,
     RecordRows,
     Searched,
     merged,

@@ -23,19 +23,17 @@ from tidelog.broker.console.caller import Caller
 from tidelog.broker.console.records.expressions import Expression
 from tidelog.broker.console.records.filters import Filter
 from tidelog.broker.console.records.masking import Masks
+from tidelog.broker.console.records.rows import BatchRow, RecordRow, batch_row, record_rows
 from tidelog.broker.console.records.shown_values import (
     MOST_DETAIL_BYTES,
     MOST_SHOWN_BYTES,
     Decode,
     Format,
-    ShownBytes,
     not_decoded,
-    shown,
 )
 from tidelog.broker.console.records.stepwise_reading import (
     EVERYTHING,
     STEP_BYTES,
-    Batch,
     Limits,
     Seen,
     Step,
@@ -48,10 +46,9 @@ from tidelog.broker.console.views.of_cluster import OfCluster
 from tidelog.broker.replicas.replica import Replica
 from tidelog.broker.security.required_access import ALTER_TOPIC
 from tidelog.broker.services import Services
-from tidelog.protocol.errors import ApiError, ErrorCode, ProtocolError
+from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.json_lines import line_of
-from tidelog.protocol.records import TimestampType
-from tidelog.protocol.types import NO_PRODUCER_ID, NO_TIMESTAMP
+from tidelog.protocol.types import NO_TIMESTAMP
 from tidelog.schemas.decoded_values import DecodedValues
 from tidelog.schemas.registry import SchemaRegistry
 
@@ -70,36 +67,8 @@ MOST_FOLLOWED: Final = 100
 MOST_FILTERED: Final = 100_000
 """Offsets that a follower with a filter lags behind at most."""
 _WHOLE_STEP: Final = Limits(10_000, MOST_PAGE_BYTES)
-_MOST_NAME: Final = 128
 MOST_POSITIONS_CHARACTERS: Final = 6_000
 """A longer URL is refused by the HTTP server."""
-
-
-class HeaderRow(TypedDict):
-    """A header of a record."""
-
-    name: str
-    value: ShownBytes | None
-
-
-class RecordRow(TypedDict):
-    """A record, or a batch whose records cannot be read (then `problem` says why)."""
-
-    partition: int
-    offset: int
-    last_offset: int
-    """That of the batch where it cannot be read, else the record's."""
-    producer_id: int
-    """-1: none."""
-    timestamp: int
-    """Milliseconds since the epoch; -1: none."""
-    timestamp_type: str
-    key: ShownBytes | None
-    value: ShownBytes | None
-    headers: list[HeaderRow]
-    header_count: int
-    """How many there are; `headers` has the first of them."""
-    problem: str
 
 
 class Position(TypedDict):
@@ -125,31 +94,6 @@ class RecordRows(OfCluster):
     """The `positions` of the page after this one; empty if there is none."""
     is_complete: bool
     """False: so much was to be looked through that some partitions were not."""
-
-
-class BatchRow(TypedDict):
-    """A batch, as its header describes it."""
-
-    base_offset: int
-    last_offset: int
-    records: int
-    size_bytes: int
-    compression: str
-    timestamp_type: str
-    max_timestamp: int
-    leader_epoch: int
-    producer_id: int
-    """-1: none."""
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    is_transactional: bool
-    is_aborted: bool
-    """Whether consumers of committed records leave it out."""
-    control: str
-    """The kind of a control batch: commit, abort, or unknown; empty for a batch of records."""
-    delete_horizon_ms: int | None
-    """From when on tombstones in it may be removed."""
 
 
 class BatchRows(TypedDict):
@@ -343,7 +287,7 @@ class Records:
         while at < end and len(rows) < limit and size_bytes < MOST_SCANNED_BYTES:
             batches, next_offset = await self.reader.batches(replica, at, end)
             for batch in batches[: limit - len(rows)]:
-                rows.append(_batch_row(batch))
+                rows.append(batch_row(batch))
                 size_bytes += batch.header.size_bytes
             if next_offset == at:
                 break
@@ -533,7 +477,9 @@ class Records:
         values = [record.key for record in records] if reading.key_format in decoded else []
         values += [record.value for record in records] if reading.value_format in decoded else []
         decode = await self._decode(values)
-        return await self.reader.in_turn(_record_rows, partition, found, reading, decode, most_bytes)
+        return await self.reader.in_turn(
+            record_rows, partition, found, reading.key_format, reading.value_format, decode, most_bytes
+        )
 
 
 class _Budget:
@@ -664,75 +610,3 @@ def _fits(value: bytes | None, expression: Expression, decode: Decode) -> bool:
     except ValueError:
         return False
     return expression.matches(text)
-
-
-def _record_rows(
-    partition: int, found: Sequence[Seen | Unreadable], reading: Reading, decode: Decode, most_bytes: int
-) -> list[RecordRow]:
-    return [
-        _unreadable_row(partition, each)
-        if isinstance(each, Unreadable)
-        else _record_row(partition, each, reading, decode, most_bytes)
-        for each in found
-    ]
-
-
-def _record_row(partition: int, record: Seen, reading: Reading, decode: Decode, most_bytes: int) -> RecordRow:
-    return {
-        "partition": partition,
-        "offset": record.offset,
-        "last_offset": record.offset,
-        "producer_id": record.producer_id,
-        "timestamp": record.timestamp,
-        "timestamp_type": TimestampType(record.timestamp_type).name,
-        "key": shown(record.key, reading.key_format, decode, most_bytes),
-        "value": shown(record.value, reading.value_format, decode, most_bytes),
-        "headers": [
-            {"name": name[:_MOST_NAME], "value": shown(value, most_bytes=most_bytes // 8)}
-            for name, value in record.headers[: most_bytes // 128]
-        ],
-        "header_count": len(record.headers),
-        "problem": "",
-    }
-
-
-def _unreadable_row(partition: int, batch: Unreadable) -> RecordRow:
-    return {
-        "partition": partition,
-        "offset": batch.offset,
-        "last_offset": batch.last_offset,
-        "producer_id": NO_PRODUCER_ID,
-        "timestamp": NO_TIMESTAMP,
-        "timestamp_type": TimestampType.CREATE_TIME.name,
-        "key": None,
-        "value": None,
-        "headers": [],
-        "header_count": 0,
-        "problem": batch.reason,
-    }
-
-
-def _batch_row(batch: Batch) -> BatchRow:
-    header = batch.header
-    try:
-        compression = header.compression.name.lower()
-    except ProtocolError:
-        compression = "unknown"
-    return {
-        "base_offset": header.base_offset,
-        "last_offset": header.last_offset,
-        "records": header.record_count,
-        "size_bytes": header.size_bytes,
-        "compression": compression,
-        "timestamp_type": header.timestamp_type.name,
-        "max_timestamp": header.largest_timestamp,
-        "leader_epoch": header.partition_leader_epoch,
-        "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch,
-        "base_sequence": header.base_sequence,
-        "last_sequence": header.last_sequence,
-        "is_transactional": header.is_transactional,
-        "is_aborted": batch.is_aborted,
-        "control": batch.control,
-        "delete_horizon_ms": header.delete_horizon_ms,
-    }
