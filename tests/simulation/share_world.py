@@ -7,7 +7,7 @@ in `share_checks`.
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -28,7 +28,6 @@ from tidelog import (
     NewTopic,
     ShareConsumer,
     ShareRecord,
-    TopicPartition,
 )
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey
 
@@ -132,31 +131,43 @@ class ShareWorld(World):
             await asyncio.sleep(0.5)
         topic = self.facts.catalog.topic(LOG)
         assert topic is not None
+        letters = await self._dead_letters()
         for partition, end_offset in ends.items():
             key = SharePartitionKey(GROUP, topic.topic_id, partition)
             for offset in self.share_checks.never_done(key, end_offset, self._limit):
                 self.run.find(Kind.MISSING, f"{LOG}-{partition} at offset {offset} was passed over")
-            await self._judge_dead_letters(key, logs[partition])
+            self._judge_dead_letters(key, logs[partition], letters.get(partition, {}))
         self.run.done["records of share groups"] = sum(ends.values())
         self.run.done["accepted records"] = len(self.share_checks.done)
         self.run.done["locks that ended"] = self.share_checks.expired
 
-    async def _judge_dead_letters(self, key: SharePartitionKey, records: Sequence[Stored]) -> None:
-        """A letter of a record that is too large for the topic has its headers only."""
-        letters: dict[int, list[ConsumerRecord]] = {}
+    async def _dead_letters(self) -> Mapping[int, Mapping[int, list[ConsumerRecord]]]:
+        """By the partition and the offset of the record each is of."""
+        letters: dict[int, dict[int, list[ConsumerRecord]]] = {}
         async with asyncio.timeout(60):
             async for found in read_to_end(self.address, DEAD, len(self.brokers)):
-                for record in found.get(TopicPartition(DEAD, key.partition), ()):
-                    letters.setdefault(DeadLetter.of(record).offset, []).append(record)
+                for key, records in found.items():
+                    for record in records:
+                        of_partition = letters.setdefault(key.partition, {})
+                        of_partition.setdefault(DeadLetter.of(record).offset, []).append(record)
+        return letters
+
+    def _judge_dead_letters(
+        self,
+        key: SharePartitionKey,
+        records: Sequence[Stored],
+        letters: Mapping[int, Sequence[ConsumerRecord]],
+    ) -> None:
+        """A letter of a record that is too large for the topic has its headers only."""
         for each in records:
             where = f"{LOG}-{key.partition} at offset {each.offset}"
-            found_letters = letters.get(each.offset, [])
-            if self.share_checks.needs_dead_letter(key, each.offset) and not found_letters:
+            found = letters.get(each.offset, ())
+            if self.share_checks.needs_dead_letter(key, each.offset) and not found:
                 self.run.find(Kind.MISSING, f"{where} has no dead letter")
-            for letter in found_letters:
+            for letter in found:
                 if letter.value is not None and mark_of(letter.key, letter.value) != each.mark:
                     self.run.find(Kind.INVENTED, f"{where} is another record in its dead letter")
-        self.run.done["dead letters"] = self.run.done.get("dead letters", 0) + len(letters)
+        self.run.done["dead letters"] += len(letters)
 
     async def _starts(self) -> dict[int, int]:
         with suppress(ClientError):
