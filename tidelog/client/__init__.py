@@ -75,6 +75,7 @@ from tidelog.wire.errors import (
     RequestTimeoutError,
     TlsError,
     TopicAuthorizationFailedError,
+    UnexpectedError,
     UnknownTopicError,
     UnsupportedVersionError,
 )
@@ -218,6 +219,7 @@ __all__ = [
     "TransactionListing",
     "TransactionStateError",
     "TransactionalIdAuthorizationFailedError",
+    "UnexpectedError",
     "UnknownTopicError",
     "UnsupportedVersionError",
     "create_ssl_context",

@@ -70,7 +70,7 @@ class Cluster:
             asked,
             self.metrics,
             self._rng,
-            spawn=self._spawn,
+            spawn=self.spawn,
             on_change=self._notify,
             on_trouble=self.request_refresh,
             on_silence=self.request_refresh,
@@ -91,6 +91,9 @@ class Cluster:
         self._useless_refreshes = 0
         self._age_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._failure: errors.UnexpectedError | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called when `raise_failure` has an error."""
         # Also before `start`.
         self._is_closed = True
         self._loop: asyncio.AbstractEventLoop
@@ -188,7 +191,7 @@ class Cluster:
             if since > self.config.retry_backoff_max_ms / 1000:
                 self._useless_refreshes = 0
             pause = 0.0 if self._is_unasked else self._retry.delay_ms(self._useless_refreshes) / 1000
-            self._refresh_task = self._spawn(self._refresh_after(max(0.0, pause - since)))
+            self._refresh_task = self.spawn(self._refresh_after(max(0.0, pause - since)))
 
     async def refresh(self) -> ClusterImage:
         """The metadata as of now or later. Raises BrokerUnavailableError or the broker's error."""
@@ -197,7 +200,7 @@ class Cluster:
             await asyncio.wait([self._refresh_task])
         if self._refresh_task is None:
             self._require_open()
-            self._refresh_task = self._spawn(self._refresh_after(0.0))
+            self._refresh_task = self.spawn(self._refresh_after(0.0))
         await result_of(self._refresh_task)
         return self.image
 
@@ -440,10 +443,15 @@ class Cluster:
 
     def _notify(self) -> None:
         for listener in self._listeners:
-            listener()
+            try:
+                listener()
+            except Exception as error:
+                self._failed(error)
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        task = self._loop.create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run `work` beside the calls of the application, until `close`. An error that is no ClientError is
+        logged, and is for `raise_failure`."""
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._reap)
         return task
@@ -452,8 +460,20 @@ class Cluster:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
-            if not isinstance(error, errors.ClientError):
-                logger.error("background_task_failed", exc_info=error)
+            if isinstance(error, errors.UnexpectedError) or not isinstance(error, errors.ClientError):
+                self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        logger.error("background_task_failed", exc_info=error)
+        self._failure = errors.UnexpectedError.of(error)
+        self.on_failure()
+
+    def raise_failure(self) -> None:
+        """Raise once what ended work of this client, which may have waited for it."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._notify()  # What ended begins again.
+            raise failure
 
 
 def checked_topic_name(name: object) -> str:

@@ -2,7 +2,8 @@
 
 Owns: the socket, the receive buffer and the requests that wait for answers. `opening` begins it.
 Invariants:
-- every request's handler is called exactly once, with the body of its answer or with an error;
+- every request's handler is called exactly once, with the body of its answer or with an error; again, with
+  an error, if it raises for the body;
 - after any fault (end of stream, malformed bytes, a late answer) the connection closes, and every waiting
   request fails at once: no answer can arrive for a request that was given up;
 - requests are sent in the order of `send`, which passes their bytes to the transport before it returns, or
@@ -24,7 +25,13 @@ from tidelog.protocol.framing import FrameReader, decode_response_header, encode
 from tidelog.protocol.schema import APIS, ApiKey, decode_response, encode_request
 from tidelog.protocol.types import Buffer
 from tidelog.wire.cluster_config import ClusterConfig
-from tidelog.wire.errors import ClientError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError
+from tidelog.wire.errors import (
+    ClientError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    UnexpectedError,
+    UnsupportedVersionError,
+)
 from tidelog.wire.metrics import RequestMetrics
 
 AnswerHandler: TypeAlias = Callable[[memoryview | None, ClientError | None], None]
@@ -299,6 +306,10 @@ class Connection(asyncio.BufferedProtocol):
             waiting.handler(frame[start:], None)
         except ProtocolError as error:
             waiting.handler(None, ConnectionLostError(f"{self.address}: the answer is malformed ({error})"))
+            raise
+        except Exception as error:
+            # Else nobody would end what waits for the answer.
+            waiting.handler(None, UnexpectedError.of(error))
             raise
 
     def _closed(self, error: ClientError) -> None:

@@ -30,6 +30,21 @@ class ClientClosedError(ClientError):
     hint = "Use it inside `async with`, or call start() first. After its end, make a new one"
 
 
+class UnexpectedError(ClientError):
+    """The client's own work failed: a defect of the client or of its environment. The cause is what failed."""
+
+    hint = "Report it with the traceback of its cause"
+
+    @classmethod
+    def of(cls, cause: BaseException) -> "UnexpectedError":
+        """The error that an application gets for `cause`."""
+        if isinstance(cause, cls):
+            return cause
+        error = cls(f"the client failed: {cause!r}")
+        error.__cause__ = cause
+        return error
+
+
 class BrokerUnavailableError(ClientError):
     """No broker could be reached."""
 

@@ -149,7 +149,7 @@ class Links:
                 self._asked,
                 on_close=lambda closed, error: self._on_closed(link, closed, error),
             )
-        except ClientError as error:
+        except Exception as error:
             if isinstance(error, AuthenticationError):
                 self.refusal = error
             link.failures += 1

@@ -12,7 +12,13 @@ from tests.ports import free_address
 from tests.unit.wire.clusters import Noted, cut, opened
 from tests.unit.wire.scripted import TOPIC, Request, ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import BrokerUnavailableError, Producer, UnknownTopicError, UnsupportedVersionError
+from tidelog.client import (
+    BrokerUnavailableError,
+    Producer,
+    UnexpectedError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
@@ -66,6 +72,28 @@ async def test_a_refresh_asked_for_while_another_fails_is_made_after_it() -> Non
         cluster.request_refresh()
         await asked_again.wait()
         await until(lambda: TOPIC in cluster.image.topics)
+
+
+async def test_a_listener_that_raises_keeps_no_other_from_being_called_and_is_reported_once() -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        left, calls = [KeyError("a")], 0
+
+        def fail() -> None:
+            if left:
+                raise left.pop()
+
+        def count() -> None:
+            nonlocal calls
+            calls += 1
+
+        cluster.add_listener(fail)
+        cluster.add_listener(count)
+        cluster.on_failure = count
+        await cluster.refresh()
+        assert calls == 2
+        with pytest.raises(UnexpectedError, match="KeyError"):
+            cluster.raise_failure()
+        cluster.raise_failure()
 
 
 async def test_whoever_asks_while_metadata_is_under_way_shares_the_next_request() -> None:

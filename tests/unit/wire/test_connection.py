@@ -16,6 +16,7 @@ from tidelog.wire.errors import (
     ClientError,
     ConnectionLostError,
     RequestTimeoutError,
+    UnexpectedError,
     UnsupportedVersionError,
 )
 from tidelog.wire.opening import open_connection
@@ -186,6 +187,15 @@ async def test_bytes_that_are_no_answer_close_the_connection(answer: bytes) -> N
         broker.scripts[ApiKey.METADATA] = garbage
         with pytest.raises(ConnectionLostError, match="malformed"):
             await opened.connection.call(ApiKey.METADATA, NO_TOPICS)
+        assert isinstance(await opened.ended, ConnectionLostError)
+
+
+async def test_an_answer_that_its_receiver_cannot_handle_ends_the_call() -> None:
+    async with ScriptedBroker() as broker, Opened(broker) as opened:
+        call = opened.connection.call(ApiKey.METADATA, NO_TOPICS, decode=lambda *_: {}["absent"])
+        with pytest.raises(UnexpectedError) as raised:
+            await call
+        assert isinstance(raised.value.__cause__, KeyError)
         assert isinstance(await opened.ended, ConnectionLostError)
 
 

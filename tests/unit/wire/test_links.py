@@ -11,7 +11,7 @@ from tests.ports import free_address
 from tests.unit.wire.clusters import Noted, cut, opened
 from tests.unit.wire.scripted import ScriptedBroker
 from tests.waiting import DEADLINE_SECONDS, until
-from tidelog.client import BrokerUnavailableError
+from tidelog.client import BrokerUnavailableError, UnexpectedError
 from tidelog.protocol.schema import ApiKey
 from tidelog.wire.links import Address
 
@@ -87,6 +87,22 @@ async def test_after_a_success_the_waits_begin_anew() -> None:
             assert failures[before : before + 3] == [1, 2, 3]
             broker.scripts = usual
             await until(lambda: cluster.connection(1) is not None)
+
+
+async def test_an_error_that_nobody_expects_has_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ScriptedBroker() as broker, opened(broker.address) as cluster:
+        noted = cluster._links._backoff = Noted()  # type: ignore[assignment]
+
+        async def fail(*_: object, **__: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr("tidelog.wire.links.open_connection", fail)
+        for _ in range(3):
+            with pytest.raises(MemoryError):
+                await cluster.connected(1, "other")
+        assert noted.failures == [1, 2, 3]
+        with pytest.raises(UnexpectedError):
+            cluster.raise_failure()
 
 
 async def test_who_failed_just_now_is_asked_last() -> None:

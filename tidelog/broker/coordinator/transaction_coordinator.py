@@ -272,7 +272,17 @@ class TransactionCoordinator:
             return
         task = self._tasks.task(self._write_markers(shard, transactional_id), is_awaited=True)
         self._endings[shard, transactional_id] = task
-        task.add_done_callback(lambda _: self._endings.pop((shard, transactional_id), None))
+        task.add_done_callback(partial(self._ended, shard, transactional_id))
+
+    def _ended(self, shard: _Shard, transactional_id: str, task: asyncio.Task[None]) -> None:
+        del self._endings[shard, transactional_id]
+        if not task.cancelled() and (error := task.exception()) and not isinstance(error, ApiError):
+            logger.error(
+                "transaction_markers_broken",
+                transactional_id=transactional_id,
+                exc_info=error,
+                advice="the broker tries again at the next check",
+            )
 
     async def _write_markers(self, shard: _Shard, transactional_id: str) -> None:
         """Write the markers of a decided transaction, and complete it. Ends early where another coordinator

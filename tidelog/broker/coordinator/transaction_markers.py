@@ -44,12 +44,15 @@ class TransactionMarkers:
     ) -> dict[TopicPartition, ApiError]:
         """Write the marker on these partitions, and return once it is durable: those that failed, and why."""
         writing: dict[TopicPartition, Awaitable[object]] = {}
+        of_groups: list[TopicPartition] = []
         elsewhere: dict[int, list[TopicPartition]] = {}
         failed: _Failed = {}
         pace = Pace()
         for partition in sorted(partitions):
             leader_id = self._leader_of(partition)
-            if leader_id == self._node_id:
+            if leader_id == self._node_id and partition.topic == OFFSETS_TOPIC:
+                of_groups.append(partition)
+            elif leader_id == self._node_id:
                 try:
                     writing[partition] = self._begin(marker, partition)
                 except ApiError as error:
@@ -58,6 +61,8 @@ class TransactionMarkers:
                 elsewhere.setdefault(leader_id, []).append(partition)
             if pace.spent(STEP_COST_MARKER):
                 await asyncio.sleep(0)
+        # Coroutines are made where nothing can come between: a cancellation would drop them.
+        writing |= {each: self._groups.end_transaction(each.partition, marker) for each in of_groups}
         asked = [self._ask(node_id, marker, some, failed) for node_id, some in elsewhere.items()]
         outcomes = await asyncio.gather(*writing.values(), *asked, return_exceptions=True)
         for partition, outcome in zip(writing, outcomes, strict=False):
@@ -77,8 +82,6 @@ class TransactionMarkers:
 
     def _begin(self, marker: TransactionMarker, where: TopicPartition) -> Awaitable[object]:
         """What is done when the marker is durable. Raises ApiError."""
-        if where.topic == OFFSETS_TOPIC:
-            return self._groups.end_transaction(where.partition, marker)
         replica = self._parts.replicas.get(where)
         if replica is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -149,6 +149,8 @@ class Consumer(Generic[KT, VT]):
         self._fetcher = Fetcher(self._config, self._cluster, self._readers, self._on_data)
         if self._config.group_id is not None:
             self._start_group()
+        self._cluster.on_failure = self._on_data
+        self._cluster.add_listener(self._changed)
         self._cluster.add_listener(self._follow_metadata)
         if self._config.enable_metrics_push:
             self._telemetry.start()
@@ -503,6 +505,7 @@ class Consumer(Generic[KT, VT]):
         if self._group is not None:
             self._group.asked()
             self._group.raise_error()
+        self._cluster.raise_failure()
 
     def _finish_unless_failing(self) -> None:
         """The application wants no more records. If it fails just now, it may not have finished the last."""
@@ -560,7 +563,7 @@ class Consumer(Generic[KT, VT]):
             on_data=self._on_data,
         )
         self._positions = CommittedPositions(
-            self._cluster.config, group.offsets, self._readers, self._begin_by_policy, self._on_place
+            self._cluster, group.offsets, self._readers, self._begin_by_policy, self._on_place
         )
         group.start()
 

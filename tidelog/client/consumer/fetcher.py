@@ -37,7 +37,7 @@ from tidelog.protocol.types import NO_LEADER_EPOCH, NO_OFFSET, TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
-from tidelog.wire.errors import ClientError, broker_error
+from tidelog.wire.errors import ClientError, UnexpectedError, broker_error
 from tidelog.wire.events import logger
 
 _CONSUMER: Final = -1
@@ -75,7 +75,6 @@ class Fetcher:
         policy = RESET_TIMESTAMPS[config.auto_offset_reset]
         self._reset_timestamp = policy
         self._answers = FetchAnswers(policy, cluster, self.wake)
-        cluster.add_listener(self.wake)
 
     def wake(self) -> None:
         """Readers, positions or leaders changed."""
@@ -143,16 +142,13 @@ class Fetcher:
 
     def _spawn(self, name: object, work: Callable[[], Any]) -> None:
         if name not in self._tasks:
-            task = self._tasks[name] = self._loop.create_task(work())
+            task = self._tasks[name] = self._cluster.spawn(work())
             task.add_done_callback(lambda task: self._reap(name, task))
 
     def _reap(self, name: object, task: "asyncio.Task[None]") -> None:
         del self._tasks[name]
-        if task.cancelled():
-            return  # The loop ends. A new task would be destroyed with it.
-        if task.exception() is not None:
-            logger.error("fetcher_failed", exc_info=task.exception())
-        else:
+        # If it was cancelled, the loop ends: a new task would be destroyed with it.
+        if not task.cancelled() and task.exception() is None:
             self.wake()  # What it is needed for may have come after its last step.
 
     # Positions
@@ -269,6 +265,8 @@ class Fetcher:
                 failures = failures + 1 if verdict is Verdict.PAUSE else 0
             except ClientError as error:
                 session.failed()
+                if isinstance(error, UnexpectedError):
+                    raise
                 failures += 1
                 logger.debug("fetch_failed", node_id=node, error=str(error), failures=failures)
                 if not error.retriable:

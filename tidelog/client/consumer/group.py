@@ -33,7 +33,7 @@ from tidelog.protocol.schema import ApiKey
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
-from tidelog.wire.errors import ClientClosedError, ClientError
+from tidelog.wire.errors import ClientClosedError, ClientError, UnexpectedError
 from tidelog.wire.events import logger
 
 _CHECKS_PER_POLL_INTERVAL = 4
@@ -451,9 +451,9 @@ class Group:
         self._react()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("group_failed", group_id=self.config.group_id, exc_info=task.exception())
-            self.membership.request_failed(ClientError(f"the group's task failed: {task.exception()!r}"))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("group_failed", group_id=self.config.group_id, exc_info=error)
+            self.membership.request_failed(UnexpectedError.of(error))
             self._on_data()
 
 

@@ -12,7 +12,7 @@ from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.groups.offsets import CommittedPosition, GroupOffsets
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
-from tidelog.wire.cluster_config import ClusterConfig
+from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import ClientClosedError, ClientError, TopicAuthorizationFailedError
 from tidelog.wire.events import logger
 
@@ -22,16 +22,18 @@ class CommittedPositions:
 
     def __init__(
         self,
-        config: ClusterConfig,
+        cluster: Cluster,
         offsets: GroupOffsets,
         readers: Mapping[TopicPartition, PartitionReader],
         begin_by_policy: Callable[[PartitionReader], None],
         on_change: Callable[[], None],
     ) -> None:
+        self._cluster = cluster
         self._offsets = offsets
         self._readers = readers
         self._begin_by_policy = begin_by_policy
         self._on_change = on_change
+        config = cluster.config
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._task: asyncio.Task[None] | None = None
         self._asked: set[PartitionReader] = set()
@@ -45,7 +47,7 @@ class CommittedPositions:
     def wake(self) -> None:
         """Readers changed."""
         if self._task is None and self._missing():
-            self._task = asyncio.get_running_loop().create_task(self._look_up())
+            self._task = self._cluster.spawn(self._look_up())
 
     async def close(self) -> None:
         if self._task is not None:

@@ -120,6 +120,14 @@ class Outcomes:
             self._buffer_memory.fail(error)
             self.give_up_all("the producer failed", error)
 
+    def fail_unexpectedly(self, error: ClientError) -> None:
+        """As `fail`, and resolve also batches that were on their way from the accumulator to the state."""
+        try:
+            self.fail(error)
+        finally:
+            for batch in list(self._unresolved):
+                self._resolve(batch, Outcome(-1, -1, error))
+
     def _split(self, batch: ProducerBatch) -> None:
         parts = batch.split()
         self._accumulator.replace(batch, parts)

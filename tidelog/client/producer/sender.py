@@ -31,7 +31,13 @@ from tidelog.protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, To
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
-from tidelog.wire.errors import ClientError, ConnectionLostError, UnsupportedVersionError, broker_error
+from tidelog.wire.errors import (
+    ClientError,
+    ConnectionLostError,
+    UnexpectedError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from tidelog.wire.events import logger
 from tidelog.wire.metadata import ClusterImage
 
@@ -173,8 +179,8 @@ class Sender:
                 raise answer
 
     async def settle(self) -> None:
-        """Wait until no batch is in flight and every one is resolved."""
-        while not self.outcomes.is_settled:
+        """Wait until no batch is in flight and every one is resolved, or the producer has failed."""
+        while not self.outcomes.is_settled and self.outcomes.fatal_error is None:
             waiter = self._loop.create_future()
             self._settled.append(waiter)
             self.wake()
@@ -189,6 +195,18 @@ class Sender:
             self._id_task.cancel()
 
     def _pump(self) -> None:
+        try:
+            self._send_ready()
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Work of this producer ended by an error that nobody expects: whoever waits for it gets this."""
+        logger.error("sender_failed", exc_info=error)
+        self.outcomes.fail_unexpectedly(UnexpectedError.of(error))
+        self._wake_settled()
+
+    def _send_ready(self) -> None:
         self._is_scheduled = False
         if self.outcomes.is_settled:
             self._wake_settled()
@@ -380,6 +398,8 @@ class Sender:
                     self._judge(batch, ErrorCode.NONE)
 
     def _on_answer(self, request: _Request, body: memoryview | None, error: ClientError | None) -> None:
+        if isinstance(error, UnexpectedError):
+            self.failed(error)
         results = {}
         connection = request.connection
         if body is not None:
@@ -493,6 +513,8 @@ class Sender:
                     break
                 failures += 1
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
+        except Exception as failure:
+            self.failed(failure)
         finally:
             self._id_task = None
         # Not if it was cancelled: the loop ends, and a new task would be destroyed with it.

@@ -289,6 +289,8 @@ class Transactions:
             # It may have arrived.
             self.state.adding()
             self._on_given_up(error)
+        except Exception as error:
+            self._sender.failed(error)
         finally:
             self._add_task = None
             self._sender.wake()

@@ -81,6 +81,7 @@ class ShareConsumer(Generic[KT, VT]):
             if self._fetcher is not None:
                 return
             await self._cluster.start()
+            self._cluster.on_failure = self._waiters.wake
             self._group = group = ShareGroup(self._config, self._cluster, self._assign, self._waiters.wake)
             member_id = group.membership.identity.member_id
             self._fetcher = ShareFetcher(self._config, self._cluster, member_id, self._waiters.wake)
@@ -242,6 +243,7 @@ class ShareConsumer(Generic[KT, VT]):
     def _raise_error(self, fetcher: ShareFetcher) -> None:
         if self._group is not None:
             self._group.raise_error()
+        self._cluster.raise_failure()
         if fetcher.errors:
             _, error = fetcher.errors.popitem()
             raise error.with_traceback(None)

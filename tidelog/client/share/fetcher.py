@@ -31,7 +31,7 @@ from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
 from tidelog.wire.connection import Connection
-from tidelog.wire.errors import ClientError, broker_error
+from tidelog.wire.errors import ClientError, UnexpectedError, broker_error
 from tidelog.wire.events import logger
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class ShareFetcher:
         for node_id in (leaders | holding) - {-1}:
             if node_id not in self._tasks and not self._is_closing:
                 self._changes[node_id] = asyncio.Event()
-                task = self._tasks[node_id] = self._loop.create_task(self._serve(node_id))
+                task = self._tasks[node_id] = self._cluster.spawn(self._serve(node_id))
                 task.add_done_callback(lambda task, node_id=node_id: self._reap(node_id, task))  # type: ignore[misc]
         for changed in self._changes.values():
             changed.set()
@@ -190,8 +190,10 @@ class ShareFetcher:
     def _reap(self, node_id: int, task: "asyncio.Task[None]") -> None:
         del self._tasks[node_id], self._changes[node_id]
         if not task.cancelled() and task.exception() is not None:
-            logger.error("share_fetcher_failed", exc_info=task.exception())
-            self._fail(node_id, ClientError(f"the fetcher failed: {task.exception()!r}"))
+            # No commit may wait for what it held, and the broker releases that with the connection.
+            self._give_up(self._holders(node_id))
+            if node_id in self._connections:
+                self._connections[node_id].close()
 
     # One broker
 
@@ -213,6 +215,8 @@ class ShareFetcher:
             except ClientError as error:
                 logger.debug("share_request_failed", node_id=node_id, error=str(error), failures=failures)
                 self._session_ended(session, holders)
+                if isinstance(error, UnexpectedError):
+                    raise
                 if not error.retriable:
                     self._fail(node_id, error)
                 self._cluster.request_refresh()

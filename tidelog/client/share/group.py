@@ -18,7 +18,7 @@ from tidelog.client.share.membership import ShareMembership
 from tidelog.protocol.types import TopicPartition
 from tidelog.wire.backoff import Backoff
 from tidelog.wire.cluster import Cluster
-from tidelog.wire.errors import ClientClosedError, ClientError
+from tidelog.wire.errors import ClientClosedError, ClientError, UnexpectedError
 from tidelog.wire.events import logger
 
 _CHECKS_PER_POLL_INTERVAL = 4
@@ -61,6 +61,8 @@ class ShareGroup:
         self._cluster.add_listener(self._on_metadata)
         work = self._beats.run(), self._carry_out_steps(), self._watch_reads(idle_seconds)
         self._tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
 
     def asked(self) -> None:
         """The application asks for records."""
@@ -168,6 +170,12 @@ class ShareGroup:
             self._cluster.request_refresh()
         self.membership.subscribe(None if subscription is None else subscription.names)
         self._react()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("group_failed", group_id=self.membership.group_id, exc_info=error)
+            self.membership.request_failed(UnexpectedError.of(error))
+            self._on_error()
 
     def _react(self) -> None:
         self._changed.set()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
@@ -145,6 +146,22 @@ async def test_a_transaction_past_its_timeout_is_aborted(open_one: Open, clock: 
     await reached(services, TransactionState.COMPLETE_ABORT)
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.PRODUCER_FENCED):
         await services.transactions.end("x", client, is_commit=True, version=2)
+
+
+async def test_markers_that_an_unexpected_error_kept_from_being_written_are_tried_again(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks_memory(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise MemoryError
+
+    services = await open_one(transaction_abort_timed_out_transaction_cleanup_interval_ms=5)
+    client = await begun(services, P0)
+    monkeypatch.setattr(leader_writes, "build_marker", lacks_memory)
+    with capture_logs() as logs:
+        await services.transactions.end("x", client, is_commit=True, version=2)
+        await reached(services, TransactionState.COMPLETE_COMMIT)
+    assert [each["transactional_id"] for each in logs if each["event"] == "transaction_markers_broken"] == ["x"]
 
 
 async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_ended(open_one: Open) -> None:

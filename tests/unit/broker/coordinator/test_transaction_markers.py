@@ -1,5 +1,7 @@
 """Markers of a decided transaction: only those that are needed, and which could not be written."""
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from tidelog.broker.opening import open_services
 from tidelog.broker.services import Services
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import TransactionMarker
+from tidelog.protocol.steps import ELEMENTS_PER_STEP
 from tidelog.protocol.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -39,3 +42,15 @@ async def test_a_partition_that_fails_is_named_and_one_that_is_gone_needs_no_mar
         wanted[1]: ErrorCode.KAFKA_STORAGE_ERROR
     }
     assert services.replicas["t", 0].high_watermark == services.replicas[offsets].high_watermark == 1
+
+
+async def test_a_write_that_is_cancelled_at_a_pause_drops_no_work_that_was_made(services: Services) -> None:
+    gone = [TopicPartition("u", index) for index in range(ELEMENTS_PER_STEP)]
+    write = services.transactions._markers.write(MARKER, [TopicPartition(OFFSETS_TOPIC, 3), *gone])
+    task = asyncio.create_task(write)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # pytest fails if a coroutine was made that is never awaited.
+    gc.collect()

@@ -8,9 +8,11 @@ import pytest
 
 from tests.waiting import until
 from tidelog.client import ClusterConfig, OffsetAndMetadata, TopicPartition
+from tidelog.client.asked_apis import ASKED_APIS
 from tidelog.client.consumer.partition_reader import PartitionReader
 from tidelog.client.consumer.positions import CommittedPositions
 from tidelog.protocol.errors import ErrorCode
+from tidelog.wire.cluster import Cluster
 from tidelog.wire.errors import broker_error
 
 REFUSED = broker_error(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group 'g'")
@@ -31,7 +33,7 @@ async def test_a_seek_during_the_lookup_keeps_its_position(outcome: Any) -> None
             return {key: outcome}
 
     positions = CommittedPositions(
-        ClusterConfig(),
+        Cluster(ClusterConfig(), ASKED_APIS),
         Offsets(),  # type: ignore[arg-type]
         {key: reader},
         lambda reader: None,
