@@ -48,6 +48,7 @@ class FaultKind(StrEnum):
     DEAF = "a broker that hears nobody"
     MUTED = "a broker that nobody hears"
     ONE_WAY = "a broker that does not hear another one"
+    LOSSY = "a broker that loses packets at random"
     FULL_DISK = "disk full, emptied, kill -9, start"
     FAILING_DISK = "disk fails with EIO, kill -9, repaired, start"
     EMPTY_DISK = "kill -9, start on an empty disk"
@@ -152,6 +153,7 @@ MACHINES: Final[Mapping[FaultKind, int]] = {
     FaultKind.DEAF: 6,
     FaultKind.MUTED: 6,
     FaultKind.ONE_WAY: 6,
+    FaultKind.LOSSY: 6,
     FaultKind.KILL_MEMBER: 3,
     FaultKind.PAUSE_MEMBER: 3,
     FaultKind.NO_QUORUM: 4,
@@ -182,6 +184,7 @@ _LONGEST_MS: Final = {
     FaultKind.DEAF: 6000,
     FaultKind.MUTED: 6000,
     FaultKind.ONE_WAY: 6000,
+    FaultKind.LOSSY: 6000,
     FaultKind.FULL_DISK: 3000,
     FaultKind.FAILING_DISK: 3000,
     FaultKind.REASSIGN: 4000,

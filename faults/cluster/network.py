@@ -61,11 +61,14 @@ class Network:
         """What stands before a command that runs on a host. It becomes the command's process."""
         return ("nsenter", f"--net=/run/netns/{self._name}-{host}", "--")
 
-    async def lose(self, host: int, *, arriving: Iterable[str] = (), leaving: Iterable[str] = ()) -> None:
-        """From now on the host loses all packets from and to these addresses, and no others."""
+    async def lose(
+        self, host: int, *, arriving: Iterable[str] = (), leaving: Iterable[str] = (), percent: int = 100
+    ) -> None:
+        """From now on the host loses so many of the packets from and to these addresses, and no others. Later
+        packets overtake those that TCP sends again."""
         chains = [
             f"chain {hook} {{ type filter hook {hook} priority 0;"
-            f" ip {field} {{ {', '.join(found)} }} drop; }}\n"
+            f" ip {field} {{ {', '.join(found)} }} numgen random mod 100 < {percent} drop; }}\n"
             for hook, field, found in (("input", "saddr", list(arriving)), ("output", "daddr", list(leaving)))
             if found
         ]

@@ -41,6 +41,7 @@ class ClusterSaboteur(Saboteur):
             FaultKind.DEAF,
             FaultKind.MUTED,
             FaultKind.ONE_WAY,
+            FaultKind.LOSSY,
         )
         self._of_broker |= dict.fromkeys(lost, self._lose)
         self._of_broker |= {
@@ -72,7 +73,8 @@ class ClusterSaboteur(Saboteur):
     async def _lose(self, node: Node, step: Step) -> None:
         network, number = self._cluster.network, cast(Machine, node).number
         arriving, leaving = self._lost(cast(Machine, node), step)
-        await network.lose(number, arriving=arriving, leaving=leaving)
+        percent = 5 + int(step.draw * 35) if step.kind is FaultKind.LOSSY else 100
+        await network.lose(number, arriving=arriving, leaving=leaving, percent=percent)
         try:
             await asyncio.sleep(step.duration_ms / 1000)
         finally:

@@ -89,9 +89,21 @@ class PartitionObjects:
         # A request that was repeated may find what it put itself.
         is_ours = self.store.put_new(name, data) or self.store.get(name, MOST_MANIFEST_BYTES) == data
         numbers = self._numbers()
+        if not numbers or numbers[-1] < manifest.number:
+            raise _forgotten(name)
         if not is_ours or numbers[-1] != manifest.number:
             raise ManifestConflictError(f"{name}: another leader was first, up to {numbers[-1]}")
         self.store.delete([self.path(manifest_name(each)) for each in numbers if each < manifest.number - 1])
+
+    def require(self, name: str, size: int) -> None:
+        """Raises OSError if the store does not have this object of so many bytes, which it accepted."""
+        path = self.path(name)
+        try:
+            if not size or len(self.store.get_range(path, size - 1, 1)):
+                return
+        except FileNotFoundError:
+            pass
+        raise _forgotten(path)
 
     def delete_segments(self, names: Sequence[str]) -> None:
         """Delete the objects of segments that no manifest names any more."""
@@ -120,6 +132,10 @@ class PartitionObjects:
         names = self._names()
         self.store.delete([self.path(name) for name in names if manifest_number(name) is None])
         self.store.delete([self.path(name) for name in names if manifest_number(name) is not None])
+
+
+def _forgotten(name: str) -> OSError:
+    return OSError(f"{name}: the store does not have what it accepted")
 
 
 _SUFFIXES = (LOG_SUFFIX, INDEXES_SUFFIX)

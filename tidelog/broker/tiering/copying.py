@@ -48,6 +48,9 @@ def copy_segment(
     indexes = offsets + times + aborted
     objects.store.put(objects.path(name + INDEXES_SUFFIX), [indexes])
     objects.store.put(objects.path(name + LOG_SUFFIX), pieces())
+    # Once a manifest names them, the local segment may be deleted.
+    objects.require(name + INDEXES_SUFFIX, len(indexes))
+    objects.require(name + LOG_SUFFIX, size)
     return CopiedSegment(
         name=name,
         base_offset=segment.base_offset,

@@ -179,6 +179,21 @@ async def test_nothing_leaves_the_disk_while_the_store_fails_and_all_else_works(
     assert await read_all(asker, 0) == list(range(11))
 
 
+@pytest.mark.parametrize("forgotten", [".log", ".indexes", ".json"])
+async def test_nothing_leaves_the_disk_while_the_store_forgets_what_it_accepts(
+    open_tiered: OpenTiered, forgotten: str
+) -> None:
+    with capture_logs() as events:
+        asker = await open_tiered(lambda store: Forgetful(store, forgotten))
+        await asker.create("t", **TIERED)
+        await fill(asker, 10)
+        await settle(asker)
+    (told,) = [each for each in events if each["event"] == "remote_storage_failed"]
+    assert "the store does not have what it accepted" in told["error"]
+    assert asker.replica("t").log.start_offset == 0
+    assert await read_all(asker, 0) == list(range(10))
+
+
 async def test_a_store_that_hangs_costs_a_fetch_its_patience_only(open_tiered: OpenTiered) -> None:
     may_answer = Event()
     hangs = False
@@ -693,3 +708,23 @@ class Switched:
             return getattr(self._store, name)(*arguments)
 
         return call
+
+
+class Forgetful:
+    """A store that accepts objects with this suffix, and has none of them."""
+
+    def __init__(self, store: ObjectStore, forgotten: str) -> None:
+        self._store = store
+        self._forgotten = forgotten
+
+    def put(self, name: str, pieces: Any) -> None:
+        if name.endswith(self._forgotten):
+            assert all(map(len, pieces))
+        else:
+            self._store.put(name, pieces)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        return name.endswith(self._forgotten) or self._store.put_new(name, data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
