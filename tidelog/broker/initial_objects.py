@@ -21,7 +21,7 @@ from tidelog.broker.configuration.initial_objects import InitialTopic, initial_t
 from tidelog.broker.replicas.topics import NewTopic
 from tidelog.broker.security.users import check_name, new_credentials
 from tidelog.broker.services import Services
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, kept
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.scram import ScramCredential, ScramMechanism
 from tidelog.protocol.settings import ConfigError
@@ -65,7 +65,7 @@ class TopicMaking:
         """Return when each topic was tried once."""
         left = await self._try(initial_topics(self._services.config.topics))
         if left:
-            self._tasks.begin(self._go_on(left))
+            self._tasks.begin(kept(self._go_on, left))
 
     async def stop(self) -> None:
         await self._tasks.cancel()

@@ -4,12 +4,16 @@ Owns the references to tasks: the event loop alone does not keep one. Event loop
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+
+import structlog
 
 from tidelog.broker.beginning import begin
 
 T = TypeVar("T")
+_AGAIN_SECONDS = 1.0
+logger = structlog.get_logger(__name__)
 
 
 async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
@@ -19,6 +23,24 @@ async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
             return await event.wait()
     except TimeoutError:
         return False
+
+
+async def kept(work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+    """Run `work`, and again after each error: what a broker does all the time must not end by one that nobody
+    expects."""
+    while True:
+        try:
+            await work(*arguments)
+            return
+        except Exception as error:
+            logger.error(
+                "background_task_failed",
+                task=work.__qualname__,
+                error=repr(error),
+                exc_info=error,
+                advice="it begins again in a second; report this",
+            )
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 class Tasks:

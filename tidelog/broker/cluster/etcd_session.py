@@ -24,6 +24,7 @@ from tidelog.broker.cluster import etcd_layout as layout
 from tidelog.broker.cluster.etcd_client import EtcdClient
 from tidelog.broker.cluster.etcd_layout import Layout, value_of
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, StoreError
+from tidelog.broker.tasks import kept
 
 logger = structlog.get_logger(__name__)
 _KEEPALIVES: Final = 4
@@ -50,7 +51,7 @@ class EtcdSession:
     async def begin(self, session: BrokerSession, ended: UUID | None = None) -> None:
         """Raises SessionHeld, StoreError."""
         await self._open(session, ended)
-        self._task = asyncio.get_running_loop().create_task(self._keep(session))
+        self._task = asyncio.get_running_loop().create_task(kept(self._keep, session))
 
     async def end(self) -> None:
         task, self._task = self._task, None

@@ -43,7 +43,7 @@ from tidelog.broker.cluster.store import (
     StoreView,
     new_cluster_id,
 )
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, kept
 
 logger = structlog.get_logger(__name__)
 _PAGE: Final = 200
@@ -382,8 +382,8 @@ class EtcdStore:
 
     def _begin_guard(self) -> None:
         if self._guard is None and not self._is_closed:
-            self._guard = self._tasks.task(self._keep_guard())
-            self._tasks.begin(self._health.run())
+            self._guard = self._tasks.task(kept(self._keep_guard))
+            self._tasks.begin(kept(self._health.run))
 
     @property
     def view(self) -> StoreView:

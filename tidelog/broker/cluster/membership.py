@@ -69,7 +69,7 @@ from tidelog.broker.cluster.controller import (
 from tidelog.broker.cluster.exit_watcher import ExitWatcher
 from tidelog.broker.cluster.registration import accepts_loss, is_other_folder, registering
 from tidelog.broker.cluster.store import BrokerSession, SessionHeld, SharedStore, StoreConflict, StoreError
-from tidelog.broker.tasks import Tasks, is_set_within
+from tidelog.broker.tasks import Tasks, is_set_within, kept
 from tidelog.protocol.errors import ApiError
 
 logger = structlog.get_logger(__name__)
@@ -237,10 +237,10 @@ class Membership:
         """Be live from now on, and do the controller's part when it is this broker's."""
         await self._unfence()
         await self._elect_all()
-        self._tasks.begin(self._watch_sessions())
+        self._tasks.begin(kept(self._watch_sessions))
         self._tasks.begin(self._run())
         if self._end_of_log is not None:
-            self._tasks.begin(self._elect_by_logs(self._end_of_log))
+            self._tasks.begin(kept(self._elect_by_logs, self._end_of_log))
 
     async def leave(self) -> None:
         """Be fenced, so that clients learn from others that the partitions have no leader.

@@ -27,7 +27,7 @@ from tidelog.broker.cluster.image_lines import read_image
 from tidelog.broker.cluster.store import BrokerSession, Commit, SessionHeld, StoreError
 from tidelog.broker.cluster.store_frames import VERSION, BadFrame, raise_error, read_frame, write_frame
 from tidelog.broker.cluster.unix_sockets import connect_to
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, kept
 from tidelog.protocol.steps import finish
 
 PATIENCE_SECONDS: Final = 30.0
@@ -115,7 +115,7 @@ class RemoteStore:
     async def begin_session(self, session: BrokerSession, ended: UUID | None = None) -> None:
         """A session ends with the connection of its process, so none of `ended` is left."""
         self._session = await self._connected_session(session)
-        self._keeping_session.begin(self._keep_session(session))
+        self._keeping_session.begin(kept(self._keep_session, session))
 
     @property
     def session_revision(self) -> int:

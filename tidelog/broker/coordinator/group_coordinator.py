@@ -30,7 +30,7 @@ from tidelog.broker.coordinator.group_machine import GROUP_RECORD_FORMATS, Group
 from tidelog.broker.coordinator.groups.messages import GroupLimits, ListedGroup
 from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind, Shards, some_at_once
 from tidelog.broker.coordinator.share_groups.machine import ShareGroupSettings
-from tidelog.broker.tasks import Tasks, is_set_within
+from tidelog.broker.tasks import Tasks, is_set_within, kept
 from tidelog.protocol.errors import ApiError, ErrorCode
 from tidelog.protocol.records import TransactionMarker
 
@@ -78,8 +78,8 @@ class GroupCoordinator:
     def start(self) -> None:
         """Begin to replay the existing partitions, and to remove offsets that expire."""
         self._shards.start()
-        self._tasks.begin(self._sweep_repeatedly())
-        self._tasks.begin(self._refresh_repeatedly())
+        self._tasks.begin(kept(self._sweep_repeatedly))
+        self._tasks.begin(kept(self._refresh_repeatedly))
 
     def follow(self, change: Change) -> None:
         """Remove the offsets of a topic that is deleted, and refresh the groups that read a changed topic."""

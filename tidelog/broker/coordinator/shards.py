@@ -286,15 +286,19 @@ class Shard(Generic[MachineT]):
         try:
             await self.runtime.start()
             await self._kind.begin(self)
-        except ApiError as error:
+        except Exception as error:
+            known = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, repr(error))
+            if isinstance(error, ApiError):
+                known = error
             self._failed_at_ms = self._steady_ms()
-            self.failure = ApiError(self._kind.as_coordinator(error.code), error.message)
-            if error.code not in _MOVED:
+            self.failure = ApiError(self._kind.as_coordinator(known.code), known.message)
+            if known.code not in _MOVED:
                 logger.error(
                     "coordinator_not_loaded",
                     topic=self.replica.topic,
                     partition=self.replica.partition,
-                    error=str(error),
+                    error=str(known),
+                    exc_info=None if known is error else error,
                     advice=self._kind.advice,
                 )
         else:

@@ -22,7 +22,7 @@ from tidelog.broker.coordinator.shards import CoordinatorParts, Shard, ShardKind
 from tidelog.broker.coordinator.share_states.machine import ShareStates
 from tidelog.broker.coordinator.share_states.records import SHARE_STATE_FORMATS
 from tidelog.broker.coordinator.share_states.state import SharePartitionKey, coordinator_key
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, kept
 from tidelog.protocol.errors import ErrorCode
 
 LEAST_PRUNED = 1_000
@@ -64,7 +64,7 @@ class ShareCoordinator:
     def start(self) -> None:
         """Begin to replay the existing partitions, and to delete what no state needs."""
         self._shards.start()
-        self._tasks.begin(self._prune_repeatedly())
+        self._tasks.begin(kept(self._prune_repeatedly))
 
     async def _begin(self, shard: Shard[ShareStates]) -> None:
         """Nothing waits for a replay."""

@@ -36,7 +36,7 @@ from tidelog.broker.coordinator.transactions.states import TransactionState
 from tidelog.broker.coordinator.transactions.transaction import NO_PRODUCER, Producer, Transaction
 from tidelog.broker.limits.peer_events import PeerEvents
 from tidelog.broker.observability.metrics import TransactionCounts
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, kept
 from tidelog.protocol.errors import ApiError, ErrorCode, again
 from tidelog.protocol.records import TransactionMarker
 from tidelog.protocol.steps import Pace
@@ -99,7 +99,7 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Begin to replay the existing partitions, and to look for timeouts."""
         self._shards.start()
-        self._sweeping.begin(self._sweep_repeatedly())
+        self._sweeping.begin(kept(self._sweep_repeatedly))
 
     async def _begin(self, shard: _Shard) -> None:
         """Continue what was decided before the restart."""

@@ -38,7 +38,7 @@ from tidelog.broker.observability.metrics import InSyncCounts
 from tidelog.broker.replicas.leadership import Leadership
 from tidelog.broker.replicas.partitions import Partitions
 from tidelog.broker.replicas.replica import Replica
-from tidelog.broker.tasks import Tasks
+from tidelog.broker.tasks import Tasks, kept
 
 _RETRY_SECONDS: Final = 0.5
 _LOOKED_AT_ONCE: Final = 500
@@ -75,7 +75,7 @@ class InSyncSets:
 
     def start(self) -> None:
         """Begin to look after the sets."""
-        self._tasks.begin(self._run())
+        self._tasks.begin(kept(self._run))
 
     async def stop(self) -> None:
         """Change nothing more; a change under way may still be stored."""

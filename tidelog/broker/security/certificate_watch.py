@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tidelog.broker.security.tls import ListenerTls
+from tidelog.broker.tasks import kept
 
 LOOK_SECONDS = 1.0
 
@@ -17,7 +18,7 @@ class CertificateWatch:
 
     def __init__(self, watched: Sequence[ListenerTls]) -> None:
         self._watched = watched
-        self._task = asyncio.get_running_loop().create_task(self._run()) if watched else None
+        self._task = asyncio.get_running_loop().create_task(kept(self._run)) if watched else None
 
     def close(self) -> None:
         if self._task is not None:

@@ -14,7 +14,7 @@ from tests.unit.broker.test_stopping import FullDisk
 from tests.waiting import DEADLINE_SECONDS, until
 from tidelog.broker.cluster.catalog import OFFSETS_TOPIC, PartitionAssignment, PartitionsChanged
 from tidelog.broker.configuration.broker_config import BrokerConfig
-from tidelog.broker.coordinator import shards
+from tidelog.broker.coordinator import runtime, shards
 from tidelog.broker.coordinator.decision import Decision, Parked
 from tidelog.broker.coordinator.log_journal import LogJournal
 from tidelog.broker.coordinator.offsets.committed_offsets import Committer
@@ -110,6 +110,23 @@ async def test_a_damaged_log_fails_for_its_own_groups_alone_until_it_can_be_read
     assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     clock.now_ms += 1
     assert await committed(services, HURT) == COMMITS
+
+
+async def test_a_replay_that_ends_by_an_unexpected_error_is_an_error_and_is_tried_again(
+    open_one: Open, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    await (await begun(open_one)).close()
+
+    def lacks_memory() -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, capture_logs() as events:
+        patch.setattr(runtime, "Pace", lacks_memory)
+        services = await open_one()
+        assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert any("MemoryError()" in each["error"] for each in events if each["event"] == "coordinator_not_loaded")
+    clock.now_ms += RELOAD_AFTER_MS
+    assert await committed(services, HURT) == 1
 
 
 async def test_a_log_that_cannot_be_opened_fails_for_its_own_groups_alone(

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.waiting import DEADLINE_SECONDS, until
+from tidelog.broker import tasks
 from tidelog.broker.cluster.catalog import TRANSACTIONS_TOPIC
 from tidelog.broker.configuration.broker_config import BrokerConfig
 from tidelog.broker.coordinator import transaction_coordinator
@@ -146,6 +147,23 @@ async def test_a_transaction_past_its_timeout_is_aborted(open_one: Open, clock: 
     await reached(services, TransactionState.COMPLETE_ABORT)
     with pytest.raises(ApiError, check=lambda error: error.code == ErrorCode.PRODUCER_FENCED):
         await services.transactions.end("x", client, is_commit=True, version=2)
+
+
+async def test_transactions_time_out_also_after_an_unexpected_error_of_the_check(
+    open_one: Open, clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks_memory() -> Any:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(tasks, "_AGAIN_SECONDS", 0)
+    services = await open_one(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
+    await begun(services, P0)
+    with capture_logs() as logs:
+        monkeypatch.setattr(transaction_coordinator, "Pace", lacks_memory)
+        clock[0] += 1_001
+        await reached(services, TransactionState.COMPLETE_ABORT)
+    assert [each["error"] for each in logs if each["event"] == "background_task_failed"] == ["MemoryError()"]
 
 
 async def test_markers_that_an_unexpected_error_kept_from_being_written_are_tried_again(
