@@ -33,16 +33,7 @@ from faults.process import BrokerProcess, BrokerProcessError, event_of
 from faults.proxy import ProxyCounters
 from faults.readback import FileReading, Follower, Logs, read_all, read_files
 from faults.saboteur import Saboteur
-from faults.schedule import (
-    MACHINES,
-    MACHINES_WAIT_MS,
-    MEAN_WAIT_MS,
-    OF_SEVERAL,
-    WRITERS,
-    FaultKind,
-    Step,
-    schedule,
-)
+from faults.schedule import MACHINES_WAIT_MS, MEAN_WAIT_MS, FaultKind, Step, schedule, weights
 from faults.site import Site, site_of
 from faults.trial import Say
 from faults.trimming import trim_while_cleaned
@@ -283,12 +274,12 @@ def _direct_writers(job: Job) -> list[Writer]:
 
 async def _break(site: Site, settings: Settings, result: Result, say: Say) -> None:
     saboteur = saboteur_of(site)
-    weights = dict(WRITERS) if settings.brokers == 1 else {**WRITERS, **OF_SEVERAL}
+    often = weights("shared", "writers", *(["several"] if settings.brokers > 1 else []))
     if settings.machines:
-        weights = dict(MACHINES)
+        often = weights("machines")
     if not settings.acks_all_durable:
-        del weights[FaultKind.POWER_CUT]
-    steps = schedule(settings.seed, weights, MACHINES_WAIT_MS if settings.machines else MEAN_WAIT_MS)
+        del often[FaultKind.POWER_CUT]
+    steps = schedule(settings.seed, often, MACHINES_WAIT_MS if settings.machines else MEAN_WAIT_MS)
     trimming = [
         asyncio.create_task(trim_while_cleaned(broker, TRIMMED_TOPIC, result.trimmed))
         for broker in site.brokers

@@ -7,54 +7,91 @@ same order.
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 T = TypeVar("T")
+_NOW: Final = "now"
+_COUNTED: Final = "{0.frames} times"
+
+
+class Plan(NamedTuple):
+    """How often a kind comes, relative to the others, by what there is; and for how long at most."""
+
+    shared: int = 0
+    """Where brokers are behind proxies, for writers and processors."""
+    writers: int = 0
+    processors: int = 0
+    several: int = 0
+    """Besides, where several brokers share an etcd."""
+    machines: int = 0
+    """Where each broker has a network and a disk of its own, and its partitions have replicas."""
+    longest_ms: int = 400
+    detail: str = "{0.duration_ms} ms"
+    """How a step is described."""
 
 
 class FaultKind(StrEnum):
     """What is done to the broker, to the network, to a writer or to a processor of transactions."""
 
-    KILL = "kill -9, start"
-    KILL_IN_FLIGHT = "kill -9 with answers on their way"
-    KILL_STARTING = "kill -9 while it starts"
-    POWER_CUT = "power cut, start"
-    TERMINATE = "SIGTERM, start"
-    PAUSE = "SIGSTOP, SIGCONT"
-    KILL_PAUSED = "SIGSTOP, kill -9, start"
-    CUT = "cut all connections"
-    CUT_BEFORE = "cut before the request"
-    CUT_WITHIN = "cut within the request"
-    CUT_AFTER = "cut after the request"
-    DROP = "drop acknowledgements, cut"
-    MUTE = "drop acknowledgements, stay silent"
-    DELAY = "delay every answer"
-    REFUSE = "refuse connections"
-    RENEW = "close a writer, open another"
-    KILL_PROCESSOR = "kill -9 of a processor, start another"
-    PAUSE_PROCESSOR = "SIGSTOP of a processor, SIGCONT"
-    TWO_PROCESSORS = "a second processor with the same id"
-    ZOMBIE = "SIGSTOP of a processor, a second with the same id, SIGCONT"
-    KILL_EACH = "kill -9, start of each broker in turn"
-    KILL_ALL = "kill -9 of all brokers, start"
-    OUTLIVE = "SIGSTOP longer than the session, SIGCONT"
-    CUT_OFF = "a broker cut off from etcd"
-    KILL_MEMBER = "kill -9 of a member of etcd, start"
-    PAUSE_MEMBER = "SIGSTOP of the leader of etcd, SIGCONT"
-    NO_QUORUM = "SIGSTOP of two members of etcd, SIGCONT"
-    LOSE_PEERS = "a broker cut off from the others"
-    LOSE_CLIENTS = "a broker cut off from its clients"
-    LOSE_ALL = "a broker cut off from all"
-    DEAF = "a broker that hears nobody"
-    MUTED = "a broker that nobody hears"
-    ONE_WAY = "a broker that does not hear another one"
-    LOSSY = "a broker that loses packets at random"
-    FULL_DISK = "disk full, emptied, kill -9, start"
-    FAILING_DISK = "disk fails with EIO, kill -9, repaired, start"
-    EMPTY_DISK = "kill -9, start on an empty disk"
-    STEP_CLOCK = "clock stepped"
-    ELECT = "preferred leaders elected"
-    REASSIGN = "a partition taken from a broker and given back"
+    plan: Plan
+
+    def __new__(cls, text: str, plan: Plan) -> Self:
+        kind = str.__new__(cls, text)
+        kind._value_, kind.plan = text, plan
+        return kind
+
+    KILL = "kill -9, start", Plan(shared=6, machines=6, detail=_NOW)
+    KILL_IN_FLIGHT = "kill -9 with answers on their way", Plan(shared=6, machines=4)
+    KILL_STARTING = (
+        "kill -9 while it starts",
+        Plan(shared=2, machines=2, detail="after {0.draw:.2f} of a start"),
+    )
+    POWER_CUT = "power cut, start", Plan(shared=8, machines=6, detail=_NOW)
+    TERMINATE = "SIGTERM, start", Plan(shared=5, machines=6, detail=_NOW)
+    PAUSE = "SIGSTOP, SIGCONT", Plan(shared=5, machines=4, longest_ms=2_500)
+    KILL_PAUSED = "SIGSTOP, kill -9, start", Plan(shared=2, machines=2)
+    CUT = "cut all connections", Plan(shared=8, detail=_NOW)
+    CUT_BEFORE = "cut before the request", Plan(shared=8, detail=_COUNTED)
+    CUT_WITHIN = "cut within the request", Plan(shared=5, detail=_COUNTED)
+    CUT_AFTER = "cut after the request", Plan(shared=8, machines=3, detail=_COUNTED)
+    DROP = "drop acknowledgements, cut", Plan(shared=10, machines=3, detail=_COUNTED)
+    MUTE = "drop acknowledgements, stay silent", Plan(shared=3, detail=_COUNTED)
+    DELAY = "delay every answer", Plan(shared=6, longest_ms=1_500)
+    REFUSE = "refuse connections", Plan(shared=3, longest_ms=1_500)
+    RENEW = "close a writer, open another", Plan(writers=4, detail=_NOW)
+    KILL_PROCESSOR = "kill -9 of a processor, start another", Plan(processors=14, detail=_NOW)
+    PAUSE_PROCESSOR = "SIGSTOP of a processor, SIGCONT", Plan(processors=5, longest_ms=6_000)
+    TWO_PROCESSORS = "a second processor with the same id", Plan(processors=6, detail=_NOW)
+    ZOMBIE = (
+        "SIGSTOP of a processor, a second with the same id, SIGCONT",
+        Plan(processors=8, longest_ms=6_000),
+    )
+    KILL_EACH = "kill -9, start of each broker in turn", Plan(several=4, detail=_NOW)
+    KILL_ALL = "kill -9 of all brokers, start", Plan(several=2, machines=1, detail=_NOW)
+    OUTLIVE = "SIGSTOP longer than the session, SIGCONT", Plan(several=8, machines=6, longest_ms=4_000)
+    CUT_OFF = "a broker cut off from etcd", Plan(several=10, machines=8, longest_ms=6_000)
+    KILL_MEMBER = "kill -9 of a member of etcd, start", Plan(several=5, machines=3, longest_ms=3_000)
+    PAUSE_MEMBER = "SIGSTOP of the leader of etcd, SIGCONT", Plan(several=5, machines=3, longest_ms=3_000)
+    NO_QUORUM = "SIGSTOP of two members of etcd, SIGCONT", Plan(machines=4, longest_ms=5_000)
+    LOSE_PEERS = "a broker cut off from the others", Plan(machines=8, longest_ms=6_000)
+    LOSE_CLIENTS = "a broker cut off from its clients", Plan(machines=4, longest_ms=4_000)
+    LOSE_ALL = "a broker cut off from all", Plan(machines=8, longest_ms=6_000)
+    DEAF = "a broker that hears nobody", Plan(machines=6, longest_ms=6_000)
+    MUTED = "a broker that nobody hears", Plan(machines=6, longest_ms=6_000)
+    ONE_WAY = "a broker that does not hear another one", Plan(machines=6, longest_ms=6_000)
+    LOSSY = "a broker that loses packets at random", Plan(machines=6, longest_ms=6_000)
+    FULL_DISK = "disk full, emptied, kill -9, start", Plan(machines=4, longest_ms=3_000)
+    FAILING_DISK = "disk fails with EIO, kill -9, repaired, start", Plan(machines=4, longest_ms=3_000)
+    EMPTY_DISK = "kill -9, start on an empty disk", Plan(machines=4, detail=_NOW)
+    STEP_CLOCK = "clock stepped", Plan(machines=5, detail=_NOW)
+    ELECT = "preferred leaders elected", Plan(machines=6, detail=_NOW)
+    REASSIGN = "a partition taken from a broker and given back", Plan(machines=6, longest_ms=4_000)
+
+
+def weights(*fields: str) -> dict[FaultKind, int]:
+    """How often each kind comes, by these fields of `Plan`."""
+    found = {kind: sum(getattr(kind.plan, field) for field in fields) for kind in FaultKind}
+    return {kind: weight for kind, weight in found.items() if weight}
 
 
 class Step(NamedTuple):
@@ -74,134 +111,21 @@ class Step(NamedTuple):
         return several[int(self.draw * 1009 % 1 * len(several))]
 
     def __str__(self) -> str:
-        return f"{self.kind} ({_DETAILS.get(self.kind, '{0.duration_ms} ms').format(self)})"
+        return f"{self.kind} ({self.kind.plan.detail.format(self)})"
 
 
-_COUNTED: Final = "{0.frames} times"
-_DETAILS: Final = {
-    FaultKind.KILL: "now",
-    FaultKind.POWER_CUT: "now",
-    FaultKind.TERMINATE: "now",
-    FaultKind.KILL_STARTING: "after {0.draw:.2f} of a start",
-    FaultKind.CUT: "now",
-    FaultKind.CUT_BEFORE: _COUNTED,
-    FaultKind.CUT_WITHIN: _COUNTED,
-    FaultKind.CUT_AFTER: _COUNTED,
-    FaultKind.DROP: _COUNTED,
-    FaultKind.MUTE: _COUNTED,
-    FaultKind.RENEW: "now",
-    FaultKind.KILL_PROCESSOR: "now",
-    FaultKind.TWO_PROCESSORS: "now",
-    FaultKind.KILL_EACH: "now",
-    FaultKind.KILL_ALL: "now",
-    FaultKind.EMPTY_DISK: "now",
-    FaultKind.STEP_CLOCK: "now",
-    FaultKind.ELECT: "now",
-}
-_SHARED: Final = {
-    FaultKind.KILL: 6,
-    FaultKind.KILL_IN_FLIGHT: 6,
-    FaultKind.KILL_STARTING: 2,
-    FaultKind.POWER_CUT: 8,
-    FaultKind.TERMINATE: 5,
-    FaultKind.PAUSE: 5,
-    FaultKind.KILL_PAUSED: 2,
-    FaultKind.CUT: 8,
-    FaultKind.CUT_BEFORE: 8,
-    FaultKind.CUT_WITHIN: 5,
-    FaultKind.CUT_AFTER: 8,
-    FaultKind.DROP: 10,
-    FaultKind.MUTE: 3,
-    FaultKind.DELAY: 6,
-    FaultKind.REFUSE: 3,
-}
-WRITERS: Final[Mapping[FaultKind, int]] = {**_SHARED, FaultKind.RENEW: 4}
-"""How often each fault comes, relative to the others, where writers work."""
-OF_PROCESSORS: Final[Mapping[FaultKind, int]] = {
-    FaultKind.KILL_PROCESSOR: 14,
-    FaultKind.PAUSE_PROCESSOR: 5,
-    FaultKind.TWO_PROCESSORS: 6,
-    FaultKind.ZOMBIE: 8,
-}
-PROCESSORS: Final[Mapping[FaultKind, int]] = {**_SHARED, **OF_PROCESSORS}
-"""The same where processors work in transactions."""
-OF_SEVERAL: Final[Mapping[FaultKind, int]] = {
-    FaultKind.KILL_EACH: 4,
-    FaultKind.KILL_ALL: 2,
-    FaultKind.OUTLIVE: 8,
-    FaultKind.CUT_OFF: 10,
-    FaultKind.KILL_MEMBER: 5,
-    FaultKind.PAUSE_MEMBER: 5,
-}
-"""What comes besides where several brokers share an etcd."""
-MACHINES: Final[Mapping[FaultKind, int]] = {
-    FaultKind.KILL: 6,
-    FaultKind.KILL_IN_FLIGHT: 4,
-    FaultKind.KILL_STARTING: 2,
-    FaultKind.POWER_CUT: 6,
-    FaultKind.TERMINATE: 6,
-    FaultKind.PAUSE: 4,
-    FaultKind.OUTLIVE: 6,
-    FaultKind.KILL_PAUSED: 2,
-    FaultKind.CUT_AFTER: 3,
-    FaultKind.DROP: 3,
-    FaultKind.KILL_ALL: 1,
-    FaultKind.CUT_OFF: 8,
-    FaultKind.LOSE_PEERS: 8,
-    FaultKind.LOSE_CLIENTS: 4,
-    FaultKind.LOSE_ALL: 8,
-    FaultKind.DEAF: 6,
-    FaultKind.MUTED: 6,
-    FaultKind.ONE_WAY: 6,
-    FaultKind.LOSSY: 6,
-    FaultKind.KILL_MEMBER: 3,
-    FaultKind.PAUSE_MEMBER: 3,
-    FaultKind.NO_QUORUM: 4,
-    FaultKind.FULL_DISK: 4,
-    FaultKind.FAILING_DISK: 4,
-    FaultKind.EMPTY_DISK: 4,
-    FaultKind.STEP_CLOCK: 5,
-    FaultKind.ELECT: 6,
-    FaultKind.REASSIGN: 6,
-}
-"""What comes where each broker has a network and a disk of its own, and its partitions have replicas."""
 MACHINES_WAIT_MS: Final = 1000
-"""These last longer, so they come less often."""
-_LONGEST_MS: Final = {
-    FaultKind.PAUSE: 2500,
-    FaultKind.DELAY: 1500,
-    FaultKind.REFUSE: 1500,
-    FaultKind.PAUSE_PROCESSOR: 6000,
-    FaultKind.ZOMBIE: 6000,
-    FaultKind.OUTLIVE: 4000,
-    FaultKind.CUT_OFF: 6000,
-    FaultKind.KILL_MEMBER: 3000,
-    FaultKind.PAUSE_MEMBER: 3000,
-    FaultKind.NO_QUORUM: 5000,
-    FaultKind.LOSE_PEERS: 6000,
-    FaultKind.LOSE_CLIENTS: 4000,
-    FaultKind.LOSE_ALL: 6000,
-    FaultKind.DEAF: 6000,
-    FaultKind.MUTED: 6000,
-    FaultKind.ONE_WAY: 6000,
-    FaultKind.LOSSY: 6000,
-    FaultKind.FULL_DISK: 3000,
-    FaultKind.FAILING_DISK: 3000,
-    FaultKind.REASSIGN: 4000,
-}
-_LONGEST_OTHER_MS: Final = 400
+"""Faults of machines last longer, so they come less often."""
 MEAN_WAIT_MS: Final = 250
 
 
-def schedule(
-    seed: int, weights: Mapping[FaultKind, int] = WRITERS, mean_wait_ms: int = MEAN_WAIT_MS
-) -> Iterator[Step]:
+def schedule(seed: int, often: Mapping[FaultKind, int], mean_wait_ms: int = MEAN_WAIT_MS) -> Iterator[Step]:
     """The steps of `seed`, without end. The first kinds come once each in a random order, then by weight."""
     rng = random.Random(seed)
-    first = list(weights)
+    first = list(often)
     rng.shuffle(first)
     while True:
-        kind = first.pop() if first else rng.choices(list(weights), list(weights.values()))[0]
+        kind = first.pop() if first else rng.choices(list(often), list(often.values()))[0]
         wait_ms = min(int(rng.expovariate(1 / mean_wait_ms)), 6 * mean_wait_ms)
-        duration_ms = int(rng.random() ** 2 * _LONGEST_MS.get(kind, _LONGEST_OTHER_MS))
+        duration_ms = int(rng.random() ** 2 * kind.plan.longest_ms)
         yield Step(wait_ms, kind, duration_ms, rng.randint(1, 6), rng.random())

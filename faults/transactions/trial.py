@@ -23,16 +23,7 @@ from faults.process import BrokerProcessError
 from faults.readback import COMMITTED, read_all
 from faults.runner import TIDELOG, alarms, break_for
 from faults.saboteur import Saboteur
-from faults.schedule import (
-    MACHINES,
-    MACHINES_WAIT_MS,
-    MEAN_WAIT_MS,
-    OF_PROCESSORS,
-    OF_SEVERAL,
-    PROCESSORS,
-    FaultKind,
-    schedule,
-)
+from faults.schedule import MACHINES_WAIT_MS, MEAN_WAIT_MS, FaultKind, schedule, weights
 from faults.site import Site, site_of
 from faults.transactions import isolation
 from faults.transactions.checker import check
@@ -161,15 +152,15 @@ async def run(
     for topic in ("offsets.topic", "transaction.state.log"):
         settings[f"{topic}.num.partitions"] = _COORDINATOR_PARTITIONS * brokers
     disk = rng.choice((0, 5, 20)), rng.choice((0.0, 0.1, 1.0))
-    weights = PROCESSORS if brokers == 1 else {**PROCESSORS, **OF_SEVERAL}
+    often = weights("shared", "processors", *(["several"] if brokers > 1 else []))
     if machines:
-        weights = {**OF_PROCESSORS, **MACHINES}
+        often = weights("processors", "machines")
     opened = cluster_site(folder / "data", settings, *disk) if machines else None
     async with opened or site_of(folder / "data", settings, *disk, brokers) as site:
         made = await _begin(site, seed, folder, outcome, crew or rng.choice(_CREWS))
         saboteur = saboteur_of(site)
         try:
-            steps = schedule(seed, weights, MACHINES_WAIT_MS if machines else MEAN_WAIT_MS)
+            steps = schedule(seed, often, MACHINES_WAIT_MS if machines else MEAN_WAIT_MS)
             await break_for(saboteur, steps, seconds, say, least_steps=least_steps)
             say("all faults are over; the processors read to the end of the input")
             await _settle(made)

@@ -192,11 +192,11 @@ def _planned_once(reserve: Any) -> Any:
     return changed
 
 
-def _never(_: Any) -> Any:
+def never(_: Any) -> Any:
     return lambda *_: False
 
 
-def _nothing(_: Any) -> Any:
+def nothing(_: Any) -> Any:
     return lambda *_: None
 
 
@@ -237,7 +237,7 @@ MUTANTS: Final = {
     ),
     "guard": Mutant(
         "a watch that stays behind begins anew",
-        ((_Watch, "compare", _nothing),),
+        ((_Watch, "compare", nothing),),
         "a broker stays behind the store",
         Scenario(scenarios.member_that_is_watched_hangs),
     ),
@@ -309,7 +309,7 @@ MUTANTS: Final = {
     ),
     "late marker": Mutant(
         "a late marker ends no later transaction",
-        ((leader_writes, "is_late", _never),),
+        ((leader_writes, "is_late", never),),
         "a record is visible before its transaction is committed",
         Scenario(scenarios.marker_arrives_within_the_next_transaction, brokers=2),
     ),
@@ -327,13 +327,13 @@ MUTANTS: Final = {
     ),
     "named": Mutant(
         "a broker that is cut off does not name itself as coordinator",
-        ((Shards, "_refuse_if_cut_off", _nothing),),
+        ((Shards, "_refuse_if_cut_off", nothing),),
         "names itself as coordinator",
         Scenario(scenarios.coordinator_is_looked_for_that_has_no_session),
     ),
     "refused": Mutant(
         "a batch behind refused ones gets their code",
-        ((RefusedBatches, "code_before", _nothing),),
+        ((RefusedBatches, "code_before", nothing),),
         "is behind refused batches only",
         Scenario(scenarios.disk_is_full_for_one_batch),
     ),
@@ -351,13 +351,13 @@ MUTANTS: Final = {
     ),
     "ended": Mutant(
         "a batch of a transaction that has ended is no duplicate of one of the next",
-        ((producer_state, "_has_ended", _never),),
+        ((producer_state, "_has_ended", never),),
         "an acknowledged record is missing",
         Scenario(scenarios.transaction_has_the_sequence_of_an_aborted_one, has_epochs=False),
     ),
     "sync": Mutant(
         "what is answered is synced",
-        ((FlushWork, "_sync", _nothing),),
+        ((FlushWork, "_sync", nothing),),
         "an acknowledged record is missing",
         Scenario(scenarios.power_is_cut_after_an_answer),
     ),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from tests.simulation import replica_scenarios
-from tests.simulation.mutants import Mutant, main
+from tests.simulation.mutants import Mutant, main, never, nothing
 from tests.simulation.scenarios import Scenario, Stage
 from tests.simulation.world import Shape
 from tidelog.broker.cluster import controller, membership, reassignment
@@ -121,16 +121,8 @@ def _once(news: Any) -> Any:
     return changed
 
 
-def _nothing(_: Any) -> Any:
-    return lambda *_: None
-
-
 def _nobody(_: Any) -> Any:
     return lambda _: frozenset()
-
-
-def _never(_: Any) -> Any:
-    return lambda *_: False
 
 
 def _played(steps: Callable[[Stage], Coroutine[Any, Any, None]]) -> Scenario:
@@ -170,13 +162,13 @@ MUTANTS: Final = {
     ),
     "diverging": Mutant(
         "a follower cuts back what its leader does not have",
-        ((fetch, "diverging", _nothing), (fetch_reading, "diverging", _nothing)),
+        ((fetch, "diverging", nothing), (fetch_reading, "diverging", nothing)),
         _LACKS,
         _played(replica_scenarios.leader_comes_back_with_what_nobody_else_has),
     ),
     "lost disk": Mutant(
         "a broker with another disk leaves the in-sync sets",
-        ((membership, "is_other_folder", _never),),
+        ((membership, "is_other_folder", never),),
         "starts with another disk, or an older one",
         _played(replica_scenarios.follower_starts_with_an_empty_disk),
     ),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tests.simulation.mutants import Mutant, main
+from tests.simulation.mutants import Mutant, main, nothing
 from tests.simulation.scenarios import TOPIC, Scenario, Stage
 from tests.simulation.share_world import LOCK_S, SETTINGS, ShareWorld, make_group, member
 from tests.simulation.virtual_loop import Node
@@ -168,10 +168,6 @@ def _without_limit(_: Any) -> Any:
     return released
 
 
-def _nothing(_: Any) -> Any:
-    return lambda self: None
-
-
 def _without_release(_: Any) -> Any:
     async def end_session(self: Share, session: Any) -> None:
         self.sessions.end(session)
@@ -205,7 +201,7 @@ MUTANTS: Final = {
     ),
     "share: expiry": Mutant(
         "a lock ends",
-        ((HeldPartition, "_locks_end", _nothing),),
+        ((HeldPartition, "_locks_end", nothing),),
         "a lock that ended is not given to others",
         Scenario(member_forgets_a_record),
     ),

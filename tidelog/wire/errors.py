@@ -31,7 +31,7 @@ class ClientClosedError(ClientError):
 
 
 class UnexpectedError(ClientError):
-    """The client's own work failed: a defect of the client or of its environment. The cause is what failed."""
+    """The client's own work failed, by a defect of it or of its environment. The cause is what failed."""
 
     hint = "Report it with the traceback of its cause"
 

@@ -124,7 +124,9 @@ async def test_a_replay_that_ends_by_an_unexpected_error_is_an_error_and_is_trie
         patch.setattr(runtime, "Pace", lacks_memory)
         services = await open_one()
         assert await code_of(committed(services, HURT)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert any("MemoryError()" in each["error"] for each in events if each["event"] == "coordinator_not_loaded")
+    assert any(
+        "MemoryError()" in each["error"] for each in events if each["event"] == "coordinator_not_loaded"
+    )
     clock.now_ms += RELOAD_AFTER_MS
     assert await committed(services, HURT) == 1
 

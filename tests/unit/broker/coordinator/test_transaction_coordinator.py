@@ -179,7 +179,9 @@ async def test_markers_that_an_unexpected_error_kept_from_being_written_are_trie
     with capture_logs() as logs:
         await services.transactions.end("x", client, is_commit=True, version=2)
         await reached(services, TransactionState.COMPLETE_COMMIT)
-    assert [each["transactional_id"] for each in logs if each["event"] == "transaction_markers_broken"] == ["x"]
+    assert [each["transactional_id"] for each in logs if each["event"] == "transaction_markers_broken"] == [
+        "x"
+    ]
 
 
 async def test_a_transaction_with_the_most_partitions_that_fit_can_be_kept_and_ended(open_one: Open) -> None:
