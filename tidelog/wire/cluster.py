@@ -458,10 +458,10 @@ class Cluster:
 
     def _reap(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            error = task.exception()
-            if isinstance(error, errors.UnexpectedError) or not isinstance(error, errors.ClientError):
-                self._failed(error)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, errors.UnexpectedError) or not isinstance(error, errors.ClientError):
+            self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         logger.error("background_task_failed", exc_info=error)
