@@ -57,6 +57,14 @@ class ShareFetchHandler(GuardedHandler):
         group_id, member_id = _identity(request)
         asked = _acknowledgements(group_id, request)
         epoch = request.share_session_epoch
+        asks_for_records = any(
+            (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
+        )
+        if request.is_renew_ack and asks_for_records:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                "expected max_bytes, min_bytes, max_records and max_wait_ms of 0 in a request that renews locks",
+            )
         if epoch == INITIAL_EPOCH:
             if asked:
                 raise ApiError(
@@ -99,7 +107,7 @@ class ShareFetchHandler(GuardedHandler):
         if request.share_session_epoch == FINAL_EPOCH:
             await asyncio.shield(acknowledging)
             await asyncio.shield(self._share.end_session(session))
-        elif not request.is_renew_ack and request.max_records > 0 and request.max_bytes > 0:
+        elif request.max_records > 0 and request.max_bytes > 0:
             readable, refused = self._readable(context, session)
             max_bytes = min(
                 request.max_bytes, self._services.config.fetch_max_bytes, context.connection.fetch_max_bytes

@@ -91,6 +91,7 @@ class HeldPartition:
         self._writer: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watchers: dict[Watcher, None] = {}
+        self._told: Watcher | None = None
         self._dead_letters: list[DeadLetters] = []
         self._dead_letter_writer: asyncio.Task[None] | None = None
         self._write_dead_letters(machine.start_offset, machine.end_offset - 1)
@@ -108,19 +109,42 @@ class HeldPartition:
         return not is_writing and self.machine.next_deadline_ms is None
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell it when records may have become available, after those that have waited longer."""
+        """Tell it when records may be acquired, after those that have waited longer."""
+        if not self._watchers:
+            self.replica.watch(self)
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
+        if self._told is watcher:
+            self._told = None
+        if not self._watchers:
+            self.replica.unwatch(self)
+
+    def may_acquire(self, watcher: Watcher) -> bool:
+        """Whether no other one was told, which is the first to acquire then."""
+        return self._told in (None, watcher)
 
     def tell_next(self) -> None:
         """Tell who has waited longest, if records may be acquired.
 
         Who was told has to call this when it waits no longer: it may have left some, or all.
         """
-        if self._watchers and self.machine.can_acquire:
-            next(iter(self._watchers)).may_give(self)
+        machine, ends = self.machine, self.replica.ends
+        if self._watchers and machine.can_acquire and machine.next_fetch_offset < ends.high_watermark:
+            self._told = next(iter(self._watchers))
+            self._told.may_give(self)
+
+    def replica_changed(self, replica: Replica) -> None:
+        """There is more to read, or it stops."""
+        if self.is_current:
+            self.tell_next()
+        else:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        for watcher in self._watchers:
+            watcher.may_give(self)
 
     def changed(self) -> None:
         """Let locks end in time, and who waits look again."""
@@ -151,7 +175,9 @@ class HeldPartition:
     async def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Returns once it is durable. Raises ApiError."""
         self.machine.limits = self._limits()
-        await self._stored(self.machine.acknowledge(member_id, acknowledgements, self._steady_ms()))
+        update = self.machine.acknowledge(member_id, acknowledgements, self._steady_ms())
+        self.tell_next()  # Records are not in flight from now on.
+        await self._stored(update)
         for first, last, types in acknowledgements:
             for kind, count in Counter(types).items():
                 name = AcknowledgeType(kind).name.lower()
@@ -269,8 +295,7 @@ class HeldPartition:
             self._timer = None
         if self._dead_letter_writer is not None:
             self._dead_letter_writer.cancel()  # Who leads next writes them.
-        for watcher in self._watchers:
-            watcher.may_give(self)
+        self._tell_all()
 
     async def close(self) -> None:
         """Wait for the writes under way."""

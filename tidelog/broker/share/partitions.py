@@ -224,12 +224,14 @@ class SharePartitions:
                 held = self._present(key)
                 if held is None:
                     continue
-                held.replica.watch(event, isolation_level(config))
-                watched.callback(held.replica.unwatch, event)
                 if is_short:  # It waits for bytes: others may want records that become free.
+                    held.replica.watch(event)
+                    watched.callback(held.replica.unwatch, event)
                     continue
                 held.watch(event)
                 watched.callback(held.unwatch, event)
+                if not held.may_acquire(event):
+                    continue
                 got = await self._acquired(held, wanted, config)
             except ApiError as error:
                 results[key] = error
@@ -343,8 +345,8 @@ def _limits(config: ShareGroupConfig) -> Limits:
 
 
 class _Event:
-    """Set when a replica that is watched has more to read, or a share partition more to give: `told` keeps
-    those."""
+    """Set when a share partition has records to give, which `told` keeps, or when a replica that is watched has
+    more to read."""
 
     def __init__(self, told: dict[HeldPartition, None]) -> None:
         self.event = asyncio.Event()

@@ -107,6 +107,21 @@ async def test_a_renewed_lock_lasts_longer(open_asker: Open, clock: Clock) -> No
     assert await member.acknowledge((0, 0, [ACCEPT])) == 0
 
 
+@pytest.mark.parametrize("asked", ["max_bytes", "min_bytes", "max_records", "max_wait_ms"])
+async def test_a_fetch_that_renews_locks_may_not_ask_for_records(asker: Asker, asked: str) -> None:
+    """As in Kafka 4.4."""
+    await with_records(asker)
+    member = Member(asker)
+    await member.join()
+    assert await member.got(max_records=1) == {0: 1}
+    nothing = dict.fromkeys(("max_bytes", "min_bytes", "max_records", "max_wait_ms"), 0)
+    with pytest.raises(ApiError) as refused:
+        await member.fetch((0, 0, [RENEW]), is_renew_ack=True, **{**nothing, asked: 1})
+    assert refused.value.code == ErrorCode.INVALID_REQUEST
+    answer = await member.fetch((0, 0, [RENEW]), is_renew_ack=True, **nothing)
+    assert answer.responses[0].partitions[0].acknowledge_error_code == 0
+
+
 async def test_what_a_member_held_is_free_once_its_connection_is_gone(asker: Asker) -> None:
     await with_records(asker)
     member = Member(asker)
@@ -211,6 +226,25 @@ async def test_an_acknowledgement_of_another_session_epoch_is_refused(asker: Ask
         await member.acknowledge((0, 0, [ACCEPT]), epoch=epoch)
     assert refused.value.code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert await member.acknowledge((0, 0, [ACCEPT])) == 0
+
+
+async def test_who_has_waited_longest_gets_records_first(open_asker: Open) -> None:
+    asker = await open_asker(
+        group_share_partition_max_record_locks=100, group_share_min_partition_max_record_locks=1
+    )
+    await with_records(asker, 400, per_batch=100)
+    first, second = Member(asker), Member(asker, member_id="second", epoch=0)
+    await first.join()
+    assert (await first.got()).keys() == set(range(100))
+    (held,) = asker.services.share.partitions.all()
+    waiting = asyncio.create_task(second.fetch(max_wait_ms=60_000))
+    for done, member in ((0, first), (100, second), (200, first)):
+        await until(lambda: held._watchers)
+        asked = asyncio.create_task(member.fetch((done, done + 99, [ACCEPT]), max_wait_ms=60_000))
+        (partition,) = (await waiting).responses[0].partitions
+        assert [each.first_offset for each in partition.acquired_records] == [done + 100]
+        waiting = asked
+    waiting.cancel()
 
 
 async def test_no_more_sessions_than_the_limit(open_asker: Open) -> None:
